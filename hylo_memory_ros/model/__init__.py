@@ -1,0 +1,53 @@
+"""The data model: frozen, validated, in integer nanoseconds, metres and radians.
+
+Reading order: `pose`, `span`, `embedding`, `item`, `query`, `result`.
+"""
+
+from __future__ import annotations
+
+from hylo_memory_ros.model._json import depth_of, parse_object
+from hylo_memory_ros.model._text import normal_frame, normal_key
+from hylo_memory_ros.model._time import MAX_STAMP_NS, ns_from_seconds, seconds_from_ns
+from hylo_memory_ros.model.item import MemoryItem, MemoryKind
+from hylo_memory_ros.model.pose import Pose, sound_covariance
+from hylo_memory_ros.model.query import MAX_K, MemoryQuery
+from hylo_memory_ros.model.result import (
+    Change,
+    Changes,
+    Hit,
+    Outcome,
+    QueryResult,
+    Stats,
+    Status,
+    Version,
+    WriteEvent,
+    WriteResult,
+)
+from hylo_memory_ros.model.span import TimeSpan
+
+__all__ = [
+    "MAX_K",
+    "MAX_STAMP_NS",
+    "Change",
+    "Changes",
+    "Hit",
+    "MemoryItem",
+    "MemoryKind",
+    "MemoryQuery",
+    "Outcome",
+    "Pose",
+    "QueryResult",
+    "Stats",
+    "Status",
+    "TimeSpan",
+    "Version",
+    "WriteEvent",
+    "WriteResult",
+    "depth_of",
+    "normal_frame",
+    "normal_key",
+    "ns_from_seconds",
+    "parse_object",
+    "seconds_from_ns",
+    "sound_covariance",
+]

@@ -1,0 +1,144 @@
+"""What can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, model_validator
+
+from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._text import Key, Label, Name, Text
+from hylo_memory_ros.model._time import StampNs, ns_from_seconds, rename_seconds, seconds_from_ns
+from hylo_memory_ros.model.embedding import SpaceName, Vector
+from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
+from hylo_memory_ros.model.pose import Pose
+
+__all__ = ["MAX_K", "MemoryQuery"]
+
+MAX_K = 10_000
+
+FILTERS = (
+    "text", "kinds", "key", "keys", "ids", "labels", "entities", "object_ids", "relation", "scope",
+    "time_range_ns", "near", "embedding", "min_confidence",
+)  # fmt: skip
+
+
+class MemoryQuery(Contract):
+    """One question to the memory: filters, the two time axes, and how much to answer.
+
+    Filters combine with AND; the values inside one filter with OR, except `entities`,
+    `object_ids` and `scope`, of which an item must have all.
+
+    Examples
+    --------
+    >>> query = MemoryQuery(labels=['mug'], near=(Pose(frame_id='map', position=(1, 2, 0)), 2.0), as_of=50)
+    >>> query.as_of_ns
+    50000000000
+    """
+
+    text: Text | None = None
+    """Words that must all appear; operators of the engine have no meaning."""
+    kinds: frozenset[MemoryKind] | None = None
+    """Kinds of memory."""
+    key: Key | None = None
+    """One key; short for ``keys=(key,)``."""
+    keys: tuple[Key, ...] = ()
+    """Keys of which an item must have one."""
+    ids: tuple[Key, ...] = ()
+    """Ids of which an item must have one."""
+    labels: tuple[Label, ...] = ()
+    """Labels of which an item must have one."""
+    entities: tuple[Name, ...] = ()
+    """Entities that an item must all name."""
+    object_ids: tuple[Name, ...] = ()
+    """Object ids that an item must all name."""
+    relation: Link | None = None
+    """A link that an item must have: ``("on", "O12")``."""
+    scope: Mapping[Name, Name] | None = None
+    """Scope values that an item must all have; ``map_id`` also chooses the map that is searched."""
+    any_map: bool = False
+    """Search every map, not only the current one."""
+    time_range_ns: tuple[StampNs | None, StampNs | None] | None = None
+    """Closed interval that meets `event_time`, nanoseconds, an end may be None; ``time_range`` takes seconds."""
+    near: tuple[Pose, Annotated[float, Field(ge=0.0)]] | None = None
+    """Centre and radius in metres; the boundary belongs to it, and the frame must match."""
+    horizontal: bool = False
+    """Measure `near` in the plane of x and y only."""
+    as_of_ns: StampNs | None = None
+    """World time asked about, nanoseconds; None: now. ``as_of`` takes seconds."""
+    known_at_ns: StampNs | None = None
+    """What was believed at this service time, nanoseconds; ``known_at`` takes seconds."""
+    known_seq: Annotated[int, Field(ge=0)] | None = None
+    """What was believed after this sequence."""
+    include_invalidated: bool = False
+    """Lift the filter on world time: one hit for each version, with its status."""
+    include_stale: bool = True
+    """Also answer landmarks that were not seen again although they should have been."""
+    min_confidence: Confidence | None = None
+    """Least confidence."""
+    min_score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    """Least score."""
+    min_existence: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    """Least probability that a landmark still exists."""
+    embedding: tuple[SpaceName, Vector] | None = None
+    """A vector to compare with, and its space."""
+    k: Annotated[int, Field(ge=0, le=MAX_K)] = 10
+    """Most hits to answer; 0: counts only."""
+    cursor: Text | None = None
+    """Where an earlier, truncated answer ended."""
+    explain: bool = False
+    """Count what was excluded even when k hits are found."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **data: Any) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seconds(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            data = dict(data)
+            rename_seconds(data, "as_of", "known_at")
+            if (span := data.pop("time_range", None)) is not None:
+                if data.get("time_range_ns") is not None:
+                    raise ValueError(
+                        "time_range and time_range_ns are one value in two units: give one of them"
+                    )
+                data["time_range_ns"] = tuple(
+                    None if end is None else ns_from_seconds(end, "time_range") for end in span
+                )
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MemoryQuery:
+        if self.key is not None and self.keys:
+            raise ValueError("key and keys: give one of them")
+        if self.known_at_ns is not None and self.known_seq is not None:
+            raise ValueError("known_at and known_seq: give one of them")
+        start, end = self.time_range_ns or (None, None)
+        if start is not None and end is not None and end < start:
+            raise ValueError(f"time_range: its end {end} ns lies before its start {start} ns")
+        if self.any_map and self.scope and "map_id" in self.scope:
+            raise ValueError("any_map and scope['map_id'] contradict each other: give one of them")
+        return self
+
+    @property
+    def as_of(self) -> float | None:
+        """World time asked about, in seconds."""
+        return seconds_from_ns(self.as_of_ns)
+
+    @property
+    def known_at(self) -> float | None:
+        """Service time of the belief asked about, in seconds."""
+        return seconds_from_ns(self.known_at_ns)
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        """The keys asked for, whichever field named them."""
+        return self.keys if self.key is None else (self.key,)
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether anything narrows the question down, the two time axes aside."""
+        return any(getattr(self, name) not in (None, (), {}, frozenset()) for name in FILTERS)

@@ -1,0 +1,207 @@
+"""What is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, overload
+
+from hylo_memory_ros.model._time import seconds_from_ns
+from hylo_memory_ros.model.item import MemoryItem
+from hylo_memory_ros.model.pose import Pose
+
+__all__ = [
+    "Change",
+    "Changes",
+    "Hit",
+    "Outcome",
+    "QueryResult",
+    "Stats",
+    "Status",
+    "Version",
+    "WriteEvent",
+    "WriteResult",
+]
+
+Outcome = Literal["ADD", "INVALIDATE", "SKIP_DUP", "MERGE"]
+Status = Literal["current", "scheduled", "invalidated", "forgotten", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEvent:
+    """What one written item did to the timeline of its identity."""
+
+    event: Outcome
+    """``ADD``, ``INVALIDATE`` (the open version was shortened), ``SKIP_DUP``, ``MERGE``."""
+    id: str
+    """The version that holds at the item's ``valid_from`` now."""
+    key: str | None = None
+    """Key of the item."""
+    closed_id: str = ""
+    """The version that was open before and no longer is."""
+    reopened_id: str = ""
+    """The version that is open now, when it is not the new one."""
+    reason: str = ""
+    """Why nothing changed, such as ``forgotten``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """One committed write, or the first answer again for a known ``request_id``."""
+
+    events: tuple[WriteEvent, ...]
+    """One event for each item, in the order given."""
+    sequence: int
+    """The transaction that stored it; of a dry run, the one it would have been."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The id of each event."""
+        return tuple(event.id for event in self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What is counted beside an item; not versioned, so no time travel applies to it."""
+
+    observations: int = 0
+    """How often it was confirmed."""
+    first_observed_ns: int | None = None
+    """Stamp of the first confirmation."""
+    last_observed_ns: int | None = None
+    """Stamp of the latest confirmation."""
+    existence: float | None = None
+    """Probability that the thing is still there; None: not computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One version that answers a query."""
+
+    item: MemoryItem
+    """The statement."""
+    score: float
+    """How well it answers, 0 to 1, higher is better."""
+    details: Mapping[str, float] = field(default_factory=dict)
+    """The parts of the score by name."""
+    valid_to_ns: int | None = None
+    """When it ceased to be true, nanoseconds; None: open."""
+    status: Status = "current"
+    """How it stands at the time asked about."""
+    sequence: int = 0
+    """The transaction since which it is believed to be so."""
+    distance_m: float | None = None
+    """Distance from the centre asked about, metres."""
+    stats: Stats | None = None
+    """What is counted beside it."""
+
+    @property
+    def valid_to(self) -> float | None:
+        """When it ceased to be true, in seconds; None: open."""
+        return seconds_from_ns(self.valid_to_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult(Sequence[Hit]):
+    """The hits of a query in order, and what a reader needs to trust them."""
+
+    hits: tuple[Hit, ...]
+    """Best first: score, distance, newest ``valid_from``, id."""
+    total: int
+    """How many match; exact up to 10 000."""
+    sequence: int
+    """The transaction up to which the answer looked."""
+    as_of_ns: int
+    """The world time that was asked about."""
+    total_is_lower_bound: bool = False
+    """True when at least `total` match."""
+    truncated: bool = False
+    """True when more match than are returned."""
+    cursor: str | None = None
+    """Give it to the next query to go on where this answer ends."""
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    """How many were left out, by reason."""
+    nearest_excluded_m: float | None = None
+    """Distance of the nearest match outside the radius, metres."""
+    center_used: Pose | None = None
+    """The centre that distances were measured from."""
+    purged: int = 0
+    """How many matches were deleted for good since the time asked about."""
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, index: int | slice) -> Hit | tuple[Hit, ...]:
+        """Return one hit, or a tuple of them."""
+        return self.hits[index]
+
+    def __len__(self) -> int:
+        """Return the number of hits, not of matches."""
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        """Go through the hits, best first."""
+        return iter(self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A stretch of an identity's timeline, and when the store held it to be so."""
+
+    item: MemoryItem
+    """The statement."""
+    valid_from_ns: int
+    """When it became true."""
+    valid_to_ns: int | None
+    """When it ceased to be true; None: open."""
+    forgotten: bool
+    """Whether a forget ended it."""
+    from_seq: int
+    """The transaction since which this was believed."""
+    to_seq: int | None
+    """The transaction since which it is no longer believed; None: it still is."""
+    recorded_at_ns: int
+    """Service clock at `from_seq`."""
+    superseded_at_ns: int | None
+    """Service clock at `to_seq`."""
+    cause: str
+    """The operation that began this belief: ``write``, ``forget``, ``retract``."""
+    superseded_cause: str | None = None
+    """The operation that ended this belief."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One committed transaction, as the feed tells it."""
+
+    sequence: int
+    """Its number; there is no gap."""
+    recorded_at_ns: int
+    """Service clock at its commit."""
+    op: str
+    """``write``, ``forget``, ``retract``, ``purge``, ``restore`` …; ``PURGED`` once scrubbed."""
+    ids: tuple[str, ...] = ()
+    """The ids it touched."""
+    keys: tuple[str, ...] = ()
+    """Their keys, in the same order; empty: none."""
+    outcomes: tuple[str, ...] = ()
+    """What happened to each."""
+    actor: str = ""
+    """Who asked for it."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What an operation adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A piece of the feed."""
+
+    epoch: str
+    """The history that the sequences belong to."""
+    changes: tuple[Change, ...]
+    """In order of their sequence."""
+    last_sequence: int
+    """The newest transaction of the store."""
+    gap: bool = False
+    """True when changes after the position asked for are no longer kept."""

@@ -1,0 +1,51 @@
+"""How a memory behaves: the typed configuration of the core, with a sentence for each field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hylo_memory_ros.model.span import ClockName
+from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._text import Name
+
+__all__ = ["MemoryConfig"]
+
+Seconds = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class MemoryConfig(Contract):
+    """Settings of a `MemoryService`; those of identity are kept in the file and may not change."""
+
+    identity_scope: tuple[Name, ...] = ("map_id",)
+    """Scope names whose values, beside kind and key, decide what a new write may supersede."""
+    clock: ClockName = "wall"
+    """Name of the service clock; event times of another clock are stored, but not compared."""
+    future_tolerance_s: Seconds = 1.0
+    """How far ahead of now a valid_from may lie and still count as current, seconds."""
+    min_valid_stamp_s: Seconds = 0.0
+    """Stamps before this are refused, seconds; a robot without a battery clock boots in 1970."""
+    accept_older_clock: bool = False
+    """Open a file although its last record lies far ahead of the clock."""
+    max_clock_step_back_s: Seconds = 3600.0
+    """How far the clock may lie behind the last record of a file that is opened, seconds."""
+    max_items_per_write: Count = 10_000
+    """Most items in one write."""
+    max_payload_bytes: Count = 262_144
+    """Most bytes of one payload as JSON in UTF-8."""
+    max_payload_depth: Annotated[int, Field(ge=1, le=128)] = 32
+    """Deepest nesting of one payload."""
+    max_content_bytes: Count = 1_048_576
+    """Most bytes of one content in UTF-8."""
+    working_capacity: Count = 1024
+    """Most items of working memory; the least recently used leaves first."""
+    event_retention: Count = 100_000
+    """Transactions whose ids stay in the change feed."""
+    request_retention: Count = 10_000
+    """Writes whose answer is kept for a repeated request_id."""
+    wal_limit_bytes: Count = 16_777_216
+    """Size to which the write-ahead log is cut back."""
+    busy_timeout_s: Seconds = 5.0
+    """How long a writer waits for the lock of another connection, seconds."""

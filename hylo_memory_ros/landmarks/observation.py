@@ -1,0 +1,112 @@
+"""What perception reports: one message, and the detections in it as columns."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hylo_memory_ros.errors import InvalidRequestError
+
+__all__ = ["Detections", "Message", "digest32"]
+
+
+def digest32(serialized: bytes | bytearray | memoryview) -> int:
+    """Return the 32-bit digest by which a message is recognised when it comes again.
+
+    Give the bytes that do not depend on the transport: without encapsulation header and
+    without padding behind the last field.
+
+    Examples
+    --------
+    >>> digest32(b'123456789')
+    3421780262
+    """
+    return zlib.crc32(serialized)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detections:
+    """The detections of one message, column by column; row `i` is the one with index `i`.
+
+    Columns are taken as they come: what is no position, score or covariance is sorted out,
+    and counted, when the message is processed.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the columns are not of one length.
+
+    Examples
+    --------
+    >>> len(Detections(labels=('cup', 'mug'), positions=[(1.0, 0.0, 0.5), (1.2, 0.0, 0.5)]))
+    2
+    """
+
+    labels: Sequence[str]
+    """Class of each, as in the message; the best one when there are several."""
+    positions: NDArray[np.float64] | ArrayLike
+    """Metres, x y z, in the message's frame, shape (n, 3)."""
+    scores: NDArray[np.float64] | ArrayLike | None = None
+    """Score of each, 0 to 1, shape (n,); None: the input has none."""
+    covariances: NDArray[np.float64] | ArrayLike | None = None
+    """Of the positions, m^2, axes of the message's frame, shape (n, 3, 3); all zeros, or -1 first: unknown."""
+    extents: NDArray[np.float64] | ArrayLike | None = None
+    """Sizes of the boxes, metres, shape (n, 3); all zeros: unknown."""
+    instances: Sequence[str] | None = None
+    """Name that tells each from all others of its kind (``tag36h11:5``, ``ns/3``); empty: none."""
+
+    def __post_init__(self) -> None:
+        count = len(self.labels)
+        for name, shape in (
+            ("positions", (count, 3)),
+            ("scores", (count,)),
+            ("covariances", (count, 3, 3)),
+            ("extents", (count, 3)),
+        ):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            column = np.ascontiguousarray(given, dtype=np.float64)
+            if column.size == 0 and count == 0:
+                column = column.reshape(shape)
+            if column.shape != shape:
+                raise InvalidRequestError(
+                    f"{name}: a column of shape {column.shape}, expected {shape}", shape=column.shape
+                )
+            object.__setattr__(self, name, column)
+        if self.instances is not None and len(self.instances) != count:
+            raise InvalidRequestError(f"instances: {len(self.instances)} names for {count} detections")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One message of an input, as it was received.
+
+    Examples
+    --------
+    >>> Message('trees', 10**9, 'base_link', 7, Detections(('tree',), [(1.0, 2.0, 0.0)])).order
+    (1000000000, 'trees', 7)
+    """
+
+    input: str
+    """Name of the input."""
+    stamp_ns: int
+    """When the observations were made, nanoseconds (``header.stamp``)."""
+    frame_id: str
+    """Frame of the positions (``header.frame_id``)."""
+    digest: int
+    """`digest32` of the message; with input and stamp it tells a message that comes again."""
+    detections: Detections
+    """What it reports; an empty array is a message too."""
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """Return the place of the message among all others: stamp, input, digest."""
+        return self.stamp_ns, self.input, self.digest

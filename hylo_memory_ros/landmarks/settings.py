@@ -1,0 +1,128 @@
+"""How perception becomes landmarks: the typed settings, with a sentence for each field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._text import FrameId, Key, Label, Name, Text
+
+__all__ = ["InputSettings", "LandmarkSettings", "Reliability"]
+
+Reliability = Literal["reliable", "best_effort"]
+Seconds = Annotated[float, Field(ge=0.0)]
+PositiveSeconds = Annotated[float, Field(gt=0.0)]
+Metres = Annotated[float, Field(gt=0.0, le=1e6)]
+Count = Annotated[int, Field(ge=1)]
+
+# Message types that carry no class, so that the settings must name it.
+CLASSLESS_TYPES = frozenset({"geometry_msgs/msg/PoseStamped"})
+
+
+class InputSettings(Contract):
+    """One declared source of observations.
+
+    Examples
+    --------
+    >>> trees = InputSettings(name='trees', topic='trees', type='vision_msgs/msg/Detection3DArray',
+    ...                       sigma_m=0.3, gate_m=2.0)
+    >>> trees.label_of('tree')
+    'tree'
+    """
+
+    name: Name
+    """Name of the input in the status, in the ledger and in the order of observations."""
+    topic: Text
+    """Topic to subscribe to, relative to the node's namespace."""
+    type: Text
+    """Message type, such as ``vision_msgs/msg/Detection3DArray``."""
+    label: Label = ""
+    """Label of everything this input reports; empty: the class in the message."""
+    labels: Mapping[Name, Label] = Field(default_factory=dict)
+    """Label of each class in the message; given, classes that are not in it, or map to the empty text, are refused."""
+    instance: Key | None = None
+    """Key of the one thing this input reports; None: things are told apart by where they are."""
+    min_score: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Least score of a detection that is used."""
+    sigma_m: Metres = 0.05
+    """Standard deviation of a position whose message gives no covariance, metres, on each axis."""
+    gate_m: Metres = 0.5
+    """Largest distance between an observation and the landmark it is given to, metres."""
+    min_range_m: Annotated[float, Field(ge=0.0)] = 0.0
+    """Least distance from the origin of the message's frame, metres."""
+    max_range_m: Annotated[float, Field(gt=0.0)] = 1e9
+    """Largest distance from the origin of the message's frame, metres."""
+    optional: bool = False
+    """Go on without this input when its message type is not installed."""
+    reliability: Reliability = "best_effort"
+    """Reliability that the subscription asks for."""
+    depth: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """Messages that the subscription keeps."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> InputSettings:
+        if self.max_range_m <= self.min_range_m:
+            raise ValueError(
+                f"max_range_m: {self.max_range_m} m is not beyond min_range_m, {self.min_range_m} m"
+            )
+        if self.label and self.labels:
+            raise ValueError("label and labels: give one of them")
+        if self.type in CLASSLESS_TYPES and not self.label:
+            raise ValueError(f"label: {self.type} carries no class, so the input {self.name!r} must name one")
+        return self
+
+    def label_of(self, class_id: str) -> str:
+        """Return the label of a class in a message; empty: observations of it are refused."""
+        if self.label:
+            return self.label
+        return self.labels.get(class_id, "") if self.labels else class_id
+
+
+class LandmarkSettings(Contract):
+    """How observations are ordered, associated, remembered and written."""
+
+    global_frame: FrameId = "map"
+    """Fixed frame in which landmarks are kept."""
+    inputs: tuple[InputSettings, ...] = ()
+    """The declared inputs."""
+    reorder_window_s: Seconds = 0.5
+    """How far the watermark stays behind the newest stamp of an input, seconds of stamps."""
+    silence_s: PositiveSeconds = 5.0
+    """An input this far behind the furthest is not waited for until its next message, seconds of stamps."""
+    pending_max_age_s: PositiveSeconds = 10.0
+    """How far behind the newest stamp a message may wait for its transform, seconds of stamps."""
+    pending_max: Count = 2000
+    """Most messages that wait; the oldest is dropped for a newer one."""
+    uncommitted_max: Count = 50_000
+    """Most consumed messages that wait for a commit; beyond it new messages are dropped."""
+    min_valid_stamp_s: Seconds = 0.0
+    """Observations stamped before this are refused, seconds; a robot without a battery clock boots in 1970."""
+    max_ahead_s: PositiveSeconds = 3600.0
+    """Observations stamped further than this ahead of the clock are refused, seconds: one would make all others late."""
+    confirm_n: Count = 3
+    """Messages in which a landmark is seen before it is confirmed, and written."""
+    move_min_m: Metres = 0.05
+    """A confirmed landmark is not written again for a smaller displacement, metres."""
+    move_sigmas: Annotated[float, Field(ge=0.0)] = 2.0
+    """Nor for one of fewer standard deviations of its position."""
+    sigma_floor_m: Metres = 0.02
+    """Least standard deviation of a landmark's position that is claimed, metres, on each axis."""
+    tentative_max: Count = 10_000
+    """Most unconfirmed landmarks of a map; those not seen for longest leave first."""
+    statistics_interval_s: Seconds = 5.0
+    """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
+    ledger_max_age_s: PositiveSeconds = 2_592_000.0
+    """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
+    ledger_max_bytes: Count = 67_108_864
+    """Most bytes it uses for that; the oldest leave first."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> LandmarkSettings:
+        names = [source.name for source in self.inputs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"inputs: the name {name!r} is given twice")
+        return self

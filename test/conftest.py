@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral o
 
 os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
+os.environ.setdefault('AMENT_PREFIX_PATH', sys.prefix)
 
 if importlib.util.find_spec('rclpy') is None:
     collect_ignore = ['ros', 'test_interfaces.py', 'test_launch.py']

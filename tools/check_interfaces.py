@@ -40,12 +40,7 @@ def problems() -> list[str]:
     for path in (*own, *helpers):
         name = path.relative_to(ROOT)
         text = path.read_text()
-        constants = path.parent.parent.name == 'tf2_msgs' and path.stem == 'TF2Error'
-        found += [
-            f'{name}: no comment for `{line}`'
-            for line in uncommented(text)
-            if not (constants and '=' in line)
-        ]
+        found += [f'{name}: no comment for `{line}`' for line in uncommented(text)]
         sections = re.split(r'^---$', text, flags=re.MULTILINE)
         if len(sections) > 1 and definitions(sections[1])[-3:] != ENDING:
             found.append(f'{name}: the response must end with {", ".join(ENDING)}')

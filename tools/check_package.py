@@ -1,4 +1,4 @@
-"""Check that package.xml, CMakeLists.txt, the requirements and the sources agree: exits with 1 and says where not.
+"""Check that package.xml, CMakeLists.txt, the requirements and the sources agree, and say where not.
 
 What the installed Python imports is a dependency of package.xml, and the other way round; the packages whose
 messages the interfaces use are found by CMake; versions are one; nothing is left to do in a comment.

@@ -30,7 +30,7 @@ def own(kind: str, name: str) -> Any:
 
 @pytest.mark.parametrize('name', sorted({*KNOWN, *OWN}))
 def test_type_hash_is_the_one_that_clients_know(name: str) -> None:
-    """A difference breaks every client. If it is meant, and not yet released, change interface_hashes.json."""
+    """A difference breaks every client. If it is meant and not yet released, change interface_hashes.json."""
     assert type_hash(name) == KNOWN.get(name)
 
 

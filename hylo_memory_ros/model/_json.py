@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import BeforeValidator
 
-__all__ = ["JsonObject", "depth_of", "parse_object", "sound_object"]
+__all__ = ['JsonObject', 'depth_of', 'parse_object', 'sound_object']
 
 # Far above any payload a robot needs and far below Python's recursion limit.
 MAX_DEPTH = 128
@@ -28,31 +28,31 @@ def sound_object(value: object) -> dict[str, Any]:
         surrogate, an integer of more than 4300 digits, another type, or too deep nesting.
     """
     if not isinstance(value, Mapping):
-        raise ValueError(f"$: {type(value).__name__} is no JSON object")
-    result: dict[str, Any] = _copy(value, "$", 1)
+        raise ValueError(f'$: {type(value).__name__} is no JSON object')
+    result: dict[str, Any] = _copy(value, '$', 1)
     return result
 
 
 def _copy(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise ValueError(f"{path}: nested deeper than {MAX_DEPTH}")
+        raise ValueError(f'{path}: nested deeper than {MAX_DEPTH}')
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, int):
         if value.bit_length() > 14_284 or len(str(abs(value))) > MAX_DIGITS:
-            raise ValueError(f"{path}: an integer of more than {MAX_DIGITS} digits")
+            raise ValueError(f'{path}: an integer of more than {MAX_DIGITS} digits')
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{path}: {value} is no JSON number")
+            raise ValueError(f'{path}: {value} is no JSON number')
         return float(value) + 0.0
     if isinstance(value, Mapping):
         return _copy_object(value, path, depth)
     if isinstance(value, (list, tuple)):
-        return [_copy(part, f"{path}[{index}]", depth + 1) for index, part in enumerate(value)]
-    raise ValueError(f"{path}: {type(value).__name__} is no JSON value")
+        return [_copy(part, f'{path}[{index}]', depth + 1) for index, part in enumerate(value)]
+    raise ValueError(f'{path}: {type(value).__name__} is no JSON value')
 
 
 def _copy_object(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
@@ -60,26 +60,26 @@ def _copy_object(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, A
     copy = {}
     for key, part in value.items():
         if not isinstance(key, str):
-            raise ValueError(f"{path}: the key {key!r} is no text")
-        normal = unicodedata.normalize("NFC", _text(key, f"{path}.{key!r}"))
+            raise ValueError(f'{path}: the key {key!r} is no text')
+        normal = unicodedata.normalize('NFC', _text(key, f'{path}.{key!r}'))
         if normal in seen:
-            raise ValueError(f"{path}.{key}: the key appears twice (after NFC)")
+            raise ValueError(f'{path}.{key}: the key appears twice (after NFC)')
         seen.add(normal)
-        copy[key] = _copy(part, f"{path}.{key}", depth + 1)
+        copy[key] = _copy(part, f'{path}.{key}', depth + 1)
     return copy
 
 
 def _text(value: str, path: str) -> str:
     try:
-        value.encode("utf-8")
+        value.encode('utf-8')
     except UnicodeEncodeError as exc:
         raise ValueError(
-            f"{path.encode('ascii', 'backslashreplace').decode()}: a lone surrogate is no text"
+            f'{path.encode("ascii", "backslashreplace").decode()}: a lone surrogate is no text'
         ) from exc
     return value
 
 
-def parse_object(text: str, field: str = "payload_json") -> dict[str, Any]:
+def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
     """Read one JSON object from text, as strictly as `sound_object` and with no duplicate keys.
 
     Raises
@@ -98,21 +98,21 @@ def parse_object(text: str, field: str = "payload_json") -> dict[str, Any]:
     """
 
     def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no JSON number")
+        raise ValueError(f'{name} is no JSON number')
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
             twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
-            raise ValueError(f"$.{twice}: the key appears twice")
+            raise ValueError(f'$.{twice}: the key appears twice')
         return found
 
     try:
         return sound_object(json.loads(text, parse_constant=refuse, object_pairs_hook=once))
     except RecursionError as exc:
-        raise ValueError(f"{field}: nested deeper than {MAX_DEPTH}") from exc
+        raise ValueError(f'{field}: nested deeper than {MAX_DEPTH}') from exc
     except ValueError as exc:
-        raise ValueError(f"{field}: {exc}") from exc
+        raise ValueError(f'{field}: {exc}') from exc
 
 
 def depth_of(value: Any) -> int:

@@ -7,20 +7,20 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ["FrameId", "Key", "Label", "Name", "Text", "normal_frame", "normal_key"]
+__all__ = ['FrameId', 'Key', 'Label', 'Name', 'Text', 'normal_frame', 'normal_key']
 
 MAX_KEY_BYTES = 512
 
 
 def _sound(text: str, field: str) -> str:
     try:
-        text.encode("utf-8")
+        text.encode('utf-8')
     except UnicodeEncodeError as exc:
-        raise ValueError(f"{field}: {text!r} holds a lone surrogate, which is no text") from exc
+        raise ValueError(f'{field}: {text!r} holds a lone surrogate, which is no text') from exc
     return text
 
 
-def normal_key(text: str, field: str = "key") -> str:
+def normal_key(text: str, field: str = 'key') -> str:
     r"""Return a key in its stored form (NFC), or say what is wrong with it.
 
     Keys are case-sensitive, 1 to 512 bytes of UTF-8, without control characters and not
@@ -40,18 +40,18 @@ def normal_key(text: str, field: str = "key") -> str:
     ...
     ValueError: key: ' ' is blank
     """
-    text = unicodedata.normalize("NFC", _sound(text, field))
+    text = unicodedata.normalize('NFC', _sound(text, field))
     if not text.strip():
-        raise ValueError(f"{field}: {text!r} is blank")
-    size = len(text.encode("utf-8"))
+        raise ValueError(f'{field}: {text!r} is blank')
+    size = len(text.encode('utf-8'))
     if size > MAX_KEY_BYTES:
-        raise ValueError(f"{field}: {text[:32]!r}… has {size} bytes, at most {MAX_KEY_BYTES} are allowed")
-    if not text.isprintable() and any(unicodedata.category(char) == "Cc" for char in text):
-        raise ValueError(f"{field}: {text!r} holds a control character")
+        raise ValueError(f'{field}: {text[:32]!r}… has {size} bytes, at most {MAX_KEY_BYTES} are allowed')
+    if not text.isprintable() and any(unicodedata.category(char) == 'Cc' for char in text):
+        raise ValueError(f'{field}: {text!r} holds a control character')
     return text
 
 
-def normal_frame(text: str, field: str = "frame_id") -> str:
+def normal_frame(text: str, field: str = 'frame_id') -> str:
     """Return a frame id in its stored form: exactly one leading slash is stripped.
 
     Raises
@@ -64,23 +64,23 @@ def normal_frame(text: str, field: str = "frame_id") -> str:
     >>> normal_frame('/map'), normal_frame('robot1/base_link')
     ('map', 'robot1/base_link')
     """
-    bare = unicodedata.normalize("NFC", _sound(text, field))
-    bare = bare.removeprefix("/")
-    if not bare or bare.startswith("/") or any(char.isspace() for char in bare):
+    bare = unicodedata.normalize('NFC', _sound(text, field))
+    bare = bare.removeprefix('/')
+    if not bare or bare.startswith('/') or any(char.isspace() for char in bare):
         raise ValueError(f"{field}: {text!r} is no frame id (one leading '/' is allowed, white space is not)")
     return normal_key(bare, field)
 
 
-Text = Annotated[str, AfterValidator(lambda text: _sound(text, "text"))]
+Text = Annotated[str, AfterValidator(lambda text: _sound(text, 'text'))]
 """Any text; returned as given."""
 
 Key = Annotated[str, AfterValidator(normal_key)]
 """A key: case-sensitive, NFC, 1 to 512 bytes, no control characters, not blank."""
 
-Name = Annotated[str, AfterValidator(lambda text: normal_key(text, "name"))]
+Name = Annotated[str, AfterValidator(lambda text: normal_key(text, 'name'))]
 """A name inside a list or mapping (entity, object id, scope); same rule as a key."""
 
-Label = Annotated[str, AfterValidator(lambda text: normal_key(text, "label") if text else "")]
+Label = Annotated[str, AfterValidator(lambda text: normal_key(text, 'label') if text else '')]
 """The class of a thing, or the empty text."""
 
 FrameId = Annotated[str, AfterValidator(normal_frame)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-__all__ = ["MAX_STAMP_NS", "StampNs", "ns_from_seconds", "rename_seconds", "seconds_from_ns"]
+__all__ = ['MAX_STAMP_NS', 'StampNs', 'ns_from_seconds', 'rename_seconds', 'seconds_from_ns']
 
 NS_PER_S = 1_000_000_000
 
@@ -19,7 +19,7 @@ StampNs = Annotated[int, Field(ge=0, le=MAX_STAMP_NS, strict=True)]
 """A point in time: integer nanoseconds since the epoch of its clock, 0 to 2038-01-19."""
 
 
-def ns_from_seconds(seconds: float, field: str = "time") -> int:
+def ns_from_seconds(seconds: float, field: str = 'time') -> int:
     """Convert seconds exactly to nanoseconds, rounded half to even.
 
     Raises
@@ -35,11 +35,11 @@ def ns_from_seconds(seconds: float, field: str = "time") -> int:
     1553575413000000000
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ValueError(f"{field}: {seconds!r} is no number of seconds")
+        raise ValueError(f'{field}: {seconds!r} is no number of seconds')
     try:
         return round(Fraction(seconds) * NS_PER_S)
     except (OverflowError, ValueError) as exc:
-        raise ValueError(f"{field}: {seconds!r} is not finite") from exc
+        raise ValueError(f'{field}: {seconds!r} is not finite') from exc
 
 
 def seconds_from_ns(stamp_ns: int | None) -> float | None:
@@ -61,6 +61,6 @@ def rename_seconds(data: MutableMapping[str, Any], *names: str) -> None:
         seconds = data.pop(name)
         if seconds is None:
             continue
-        if data.get(f"{name}_ns") is not None:
-            raise ValueError(f"{name} and {name}_ns are one value in two units: give one of them")
-        data[f"{name}_ns"] = ns_from_seconds(seconds, name)
+        if data.get(f'{name}_ns') is not None:
+            raise ValueError(f'{name} and {name}_ns are one value in two units: give one of them')
+        data[f'{name}_ns'] = ns_from_seconds(seconds, name)

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
-__all__ = ["Embeddings", "SpaceName", "Vector", "sound_vector"]
+__all__ = ['Embeddings', 'SpaceName', 'Vector', 'sound_vector']
 
-SPACE = re.compile(r"[^\s@]+@[^\s@]+")
+SPACE = re.compile(r'[^\s@]+@[^\s@]+')
 MIN_NORM = 1e-12
 
 
 def _space(name: str) -> str:
     if not SPACE.fullmatch(name):
-        raise ValueError(f"{name!r} is no embedding space: it reads name@version")
+        raise ValueError(f'{name!r} is no embedding space: it reads name@version')
     return name
 
 
@@ -32,19 +32,19 @@ def sound_vector(value: Sequence[float]) -> tuple[float, ...]:
     """
     parts = [float(part) for part in value]
     try:
-        vector = struct.unpack(f"<{len(parts)}f", struct.pack(f"<{len(parts)}f", *parts))
+        vector = struct.unpack(f'<{len(parts)}f', struct.pack(f'<{len(parts)}f', *parts))
     except OverflowError as exc:
-        raise ValueError("a vector component does not fit into float32") from exc
+        raise ValueError('a vector component does not fit into float32') from exc
     if not vector or not all(map(math.isfinite, vector)):
-        raise ValueError("a vector needs at least one component, all finite")
+        raise ValueError('a vector needs at least one component, all finite')
     if math.hypot(*vector) < MIN_NORM:
-        raise ValueError(f"a vector shorter than {MIN_NORM:g} has no direction")
+        raise ValueError(f'a vector shorter than {MIN_NORM:g} has no direction')
     return tuple(part + 0.0 for part in vector)
 
 
 def _embeddings(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{type(value).__name__} is no mapping of space to vector")
+        raise ValueError(f'{type(value).__name__} is no mapping of space to vector')
     return {_space(name): sound_vector(vector) for name, vector in value.items()}
 
 

@@ -16,21 +16,21 @@ from hylo_memory_ros.model.embedding import Embeddings
 from hylo_memory_ros.model.pose import Pose, Vector3
 from hylo_memory_ros.model.span import TimeSpan
 
-__all__ = ["Confidence", "Link", "MemoryItem", "MemoryKind"]
+__all__ = ['Confidence', 'Link', 'MemoryItem', 'MemoryKind']
 
 
 class MemoryKind(str, Enum):
     """What kind of memory a statement belongs to."""
 
-    WORKING = "working"
+    WORKING = 'working'
     """In-process, bounded, never on disk."""
-    EPISODIC = "episodic"
+    EPISODIC = 'episodic'
     """What happened."""
-    SEMANTIC = "semantic"
+    SEMANTIC = 'semantic'
     """What is generally so."""
-    SPATIAL = "spatial"
+    SPATIAL = 'spatial'
     """What is where."""
-    SKILL = "skill"
+    SKILL = 'skill'
     """What can be done; admitted only through the validation gate."""
 
 
@@ -54,11 +54,11 @@ class MemoryItem(Contract):
 
     kind: MemoryKind
     """Kind of memory."""
-    content: Text = ""
+    content: Text = ''
     """The statement for a human or a language model; returned as given."""
     key: Key | None = None
     """What the statement is about; a later statement with the same identity supersedes it."""
-    label: Label = ""
+    label: Label = ''
     """Class of the thing (``mug``); empty: none."""
     payload: JsonObject = Field(default_factory=dict)
     """Structure that belongs to the kind: one JSON object."""
@@ -82,7 +82,7 @@ class MemoryItem(Contract):
     """True when the store put its own clock into `valid_from_ns`."""
     confidence: Confidence = 1.0
     """How sure the producer is, 0 to 1."""
-    source: Text = ""
+    source: Text = ''
     """Producer, ``component@version``."""
     evidence: tuple[Text, ...] = ()
     """URIs of what it was derived from."""
@@ -97,12 +97,12 @@ class MemoryItem(Contract):
 
         def __init__(self, **data: Any) -> None: ...
 
-    @model_validator(mode="before")
+    @model_validator(mode='before')
     @classmethod
     def _seconds(cls, data: Any) -> Any:
         if isinstance(data, dict):
             data = dict(data)
-            rename_seconds(data, "valid_from")
+            rename_seconds(data, 'valid_from')
         return data
 
     @property

@@ -11,7 +11,7 @@ from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import FrameId
 from hylo_memory_ros.model._time import StampNs, rename_seconds, seconds_from_ns
 
-__all__ = ["MAX_COORDINATE_M", "Pose", "Vector3", "sound_covariance"]
+__all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'sound_covariance']
 
 MAX_COORDINATE_M = 1e9
 UNIT_TOLERANCE = 1e-2
@@ -23,7 +23,7 @@ ALREADY_UNIT = 1e-14
 def _coordinate(value: float) -> float:
     if not abs(value) <= MAX_COORDINATE_M:
         raise ValueError(
-            f"{value} is no coordinate: finite and at most {MAX_COORDINATE_M:g} m from the origin"
+            f'{value} is no coordinate: finite and at most {MAX_COORDINATE_M:g} m from the origin'
         )
     return value + 0.0
 
@@ -38,7 +38,7 @@ def _orientation(value: tuple[float, float, float, float] | None) -> tuple[float
         return None
     norm2 = math.fsum(part * part for part in value)
     if not abs(norm2 - 1.0) <= UNIT_TOLERANCE:
-        raise ValueError(f"{value} is no unit quaternion x y z w: its squared length is {norm2:g}")
+        raise ValueError(f'{value} is no unit quaternion x y z w: its squared length is {norm2:g}')
     scale = 1.0 if abs(norm2 - 1.0) <= ALREADY_UNIT else 1.0 / math.sqrt(norm2)
     x, y, z, w = (part * scale + 0.0 for part in value)
     return x, y, z, w
@@ -64,7 +64,7 @@ def sound_covariance(value: Any) -> tuple[float, ...] | None:
         return None
     cov = tuple(float(part) + 0.0 for part in value)
     if len(cov) != 36:
-        raise ValueError(f"{len(cov)} numbers are no 6x6 covariance")
+        raise ValueError(f'{len(cov)} numbers are no 6x6 covariance')
     if not any(cov) or not all(map(math.isfinite, cov)) or min(cov[::7]) < 0.0:
         return None
     size = max(map(abs, cov))
@@ -90,12 +90,12 @@ class Pose(Contract):
 
         def __init__(self, **data: Any) -> None: ...
 
-    @model_validator(mode="before")
+    @model_validator(mode='before')
     @classmethod
     def _seconds(cls, data: Any) -> Any:
         if isinstance(data, dict):
             data = dict(data)
-            rename_seconds(data, "stamp")
+            rename_seconds(data, 'stamp')
         return data
 
     @property

@@ -14,7 +14,7 @@ from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
 
-__all__ = ["MAX_K", "MemoryQuery"]
+__all__ = ['MAX_K', 'MemoryQuery']
 
 MAX_K = 10_000
 
@@ -94,32 +94,32 @@ class MemoryQuery(Contract):
 
         def __init__(self, **data: Any) -> None: ...
 
-    @model_validator(mode="before")
+    @model_validator(mode='before')
     @classmethod
     def _seconds(cls, data: Any) -> Any:
         if isinstance(data, dict):
             data = dict(data)
-            rename_seconds(data, "as_of", "known_at")
-            if (span := data.pop("time_range", None)) is not None:
-                if data.get("time_range_ns") is not None:
+            rename_seconds(data, 'as_of', 'known_at')
+            if (span := data.pop('time_range', None)) is not None:
+                if data.get('time_range_ns') is not None:
                     raise ValueError(
-                        "time_range and time_range_ns are one value in two units: give one of them"
+                        'time_range and time_range_ns are one value in two units: give one of them'
                     )
-                data["time_range_ns"] = tuple(
-                    None if end is None else ns_from_seconds(end, "time_range") for end in span
+                data['time_range_ns'] = tuple(
+                    None if end is None else ns_from_seconds(end, 'time_range') for end in span
                 )
         return data
 
-    @model_validator(mode="after")
+    @model_validator(mode='after')
     def _consistent(self) -> MemoryQuery:
         if self.key is not None and self.keys:
-            raise ValueError("key and keys: give one of them")
+            raise ValueError('key and keys: give one of them')
         if self.known_at_ns is not None and self.known_seq is not None:
-            raise ValueError("known_at and known_seq: give one of them")
+            raise ValueError('known_at and known_seq: give one of them')
         start, end = self.time_range_ns or (None, None)
         if start is not None and end is not None and end < start:
-            raise ValueError(f"time_range: its end {end} ns lies before its start {start} ns")
-        if self.any_map and self.scope and "map_id" in self.scope:
+            raise ValueError(f'time_range: its end {end} ns lies before its start {start} ns')
+        if self.any_map and self.scope and 'map_id' in self.scope:
             raise ValueError("any_map and scope['map_id'] contradict each other: give one of them")
         return self
 

@@ -11,20 +11,23 @@ from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.pose import Pose
 
 __all__ = [
-    "Change",
-    "Changes",
-    "Hit",
-    "Outcome",
-    "QueryResult",
-    "Stats",
-    "Status",
-    "Version",
-    "WriteEvent",
-    "WriteResult",
+    'Change',
+    'Changes',
+    'History',
+    'Hit',
+    'Outcome',
+    'QueryResult',
+    'Removal',
+    'Stats',
+    'Status',
+    'VerifyReport',
+    'Version',
+    'WriteEvent',
+    'WriteResult',
 ]
 
-Outcome = Literal["ADD", "INVALIDATE", "SKIP_DUP", "MERGE"]
-Status = Literal["current", "scheduled", "invalidated", "forgotten", "stale"]
+Outcome = Literal['ADD', 'INVALIDATE', 'SKIP_DUP', 'MERGE']
+Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'stale']
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,11 @@ class WriteEvent:
     """The version that holds at the item's ``valid_from`` now."""
     key: str | None = None
     """Key of the item."""
-    closed_id: str = ""
+    closed_id: str = ''
     """The version that was open before and no longer is."""
-    reopened_id: str = ""
+    reopened_id: str = ''
     """The version that is open now, when it is not the new one."""
-    reason: str = ""
+    reason: str = ''
     """Why nothing changed, such as ``forgotten``."""
 
 
@@ -58,6 +61,54 @@ class WriteResult:
     def ids(self) -> tuple[str, ...]:
         """The id of each event."""
         return tuple(event.id for event in self.events)
+
+
+class Removal(int):
+    """How many versions a forget, retract or purge took away, and which."""
+
+    ids: tuple[str, ...]
+    """Their ids."""
+    sequence: int
+    """The transaction that did it."""
+    unreached: tuple[str, ...]
+    """Copies that a purge knows of and cannot reach."""
+
+    def __new__(
+        cls, count: int, ids: Sequence[str] = (), sequence: int = 0, unreached: Sequence[str] = ()
+    ) -> Removal:
+        """Make a count that carries what was counted."""
+        self = super().__new__(cls, count)
+        self.ids, self.sequence, self.unreached = tuple(ids), sequence, tuple(unreached)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Versions in the order of belief."""
+
+    versions: tuple[Version, ...]
+    """One for each stretch of an identity's timeline and each time it was believed."""
+    cursor: str | None = None
+    """Give it to the next call to go on where this answer ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a verification found."""
+
+    problems: tuple[str, ...]
+    """Each in one sentence; empty: all is as it should be."""
+    identities: int = 0
+    """Timelines recomputed."""
+    versions: int = 0
+    """Believed versions compared."""
+    sequence: int = 0
+    """The transaction up to which was looked."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +137,7 @@ class Hit:
     """The parts of the score by name."""
     valid_to_ns: int | None = None
     """When it ceased to be true, nanoseconds; None: open."""
-    status: Status = "current"
+    status: Status = 'current'
     """How it stands at the time asked about."""
     sequence: int = 0
     """The transaction since which it is believed to be so."""
@@ -187,7 +238,7 @@ class Change:
     """Their keys, in the same order; empty: none."""
     outcomes: tuple[str, ...] = ()
     """What happened to each."""
-    actor: str = ""
+    actor: str = ''
     """Who asked for it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What an operation adds."""

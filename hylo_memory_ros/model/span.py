@@ -9,9 +9,9 @@ from pydantic import model_validator
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._time import StampNs, rename_seconds, seconds_from_ns
 
-__all__ = ["ClockName", "TimeSpan"]
+__all__ = ['ClockName', 'TimeSpan']
 
-ClockName = Literal["sim", "wall"]
+ClockName = Literal['sim', 'wall']
 
 
 class TimeSpan(Contract):
@@ -21,25 +21,25 @@ class TimeSpan(Contract):
     """First instant, integer nanoseconds; ``start`` takes seconds."""
     end_ns: StampNs | None = None
     """Last instant, integer nanoseconds, None: open; ``end`` takes seconds."""
-    clock: ClockName = "wall"
+    clock: ClockName = 'wall'
     """The clock that the stamps were read from."""
 
     if TYPE_CHECKING:
 
         def __init__(self, **data: Any) -> None: ...
 
-    @model_validator(mode="before")
+    @model_validator(mode='before')
     @classmethod
     def _seconds(cls, data: Any) -> Any:
         if isinstance(data, dict):
             data = dict(data)
-            rename_seconds(data, "start", "end")
+            rename_seconds(data, 'start', 'end')
         return data
 
-    @model_validator(mode="after")
+    @model_validator(mode='after')
     def _ordered(self) -> TimeSpan:
         if self.end_ns is not None and self.end_ns < self.start_ns:
-            raise ValueError(f"end {self.end_ns} ns lies before start {self.start_ns} ns")
+            raise ValueError(f'end {self.end_ns} ns lies before start {self.start_ns} ns')
         return self
 
     @property

@@ -1,0 +1,9 @@
+"""Answers: from a question to ranked hits that explain themselves."""
+
+from __future__ import annotations
+
+from hylo_memory_ros.retrieval.cursor import Cursor
+from hylo_memory_ros.retrieval.question import Question
+from hylo_memory_ros.retrieval.retriever import Retriever
+
+__all__ = ['Cursor', 'Question', 'Retriever']

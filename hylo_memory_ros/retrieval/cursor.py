@@ -1,0 +1,59 @@
+"""Where a truncated answer ended: enough to go on with exactly the same question."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+
+from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
+
+__all__ = ['Cursor', 'digest_of_question']
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in an answer, pinned to both time axes."""
+
+    epoch: str
+    """History that the sequence belongs to."""
+    question: str
+    """Digest of what was asked."""
+    offset: int
+    """How many were answered already."""
+    seq: int = 0
+    """Sequence that the answer is of."""
+    at_ns: int = 0
+    """World time that the answer is of."""
+
+    def encoded(self) -> str:
+        """Return the cursor as an opaque text."""
+        return base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).decode()
+
+    @classmethod
+    def decoded(cls, text: str, epoch: str, question: str) -> Cursor:
+        """Read a cursor that was given for the same question.
+
+        Raises
+        ------
+        EpochChangedError
+            It belongs to another history, such as the one before a restore.
+        InvalidRequestError
+            It is no cursor, or one of another question.
+        """
+        try:
+            cursor = cls(**json.loads(base64.urlsafe_b64decode(text.encode())))
+            sound = cursor.offset >= 0 and cursor.seq >= 0 and cursor.at_ns >= 0
+        except (ValueError, TypeError) as exc:
+            raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory') from exc
+        if cursor.epoch != epoch:
+            raise EpochChangedError(f'cursor: it belongs to epoch {cursor.epoch}, the memory is in {epoch}')
+        if cursor.question != question or not sound:
+            raise InvalidRequestError('cursor: it belongs to another question; ask the same one to go on')
+        return cursor
+
+
+def digest_of_question(text: str) -> str:
+    """Return a short digest of a question in any stable form."""
+    return sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,94 @@
+"""What an answer left out, and why: counted within its candidates, never by a table scan."""
+
+from __future__ import annotations
+
+from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.retrieval.question import Question
+from hylo_memory_ros.store import Asked, Store
+from hylo_memory_ros.store.asking import search_words
+
+__all__ = ['Explanation']
+
+_LOOK_OUTSIDE = 64
+
+
+class Explanation:
+    """Counts by reason for one question.
+
+    Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
+    ``outside_radius``, ``below_score``, ``other_clock``, ``no_search_words``.
+    """
+
+    def __init__(self, store: Store, mirror: SpatialMirror, asked: Question, below_score: int) -> None:
+        self._store = store
+        self._mirror = mirror
+        self._asked = asked
+        self._below_score = below_score
+        self.nearest_outside_m: float | None = None
+
+    def excluded(self) -> dict[str, int]:
+        """Return the counts that are not zero."""
+        query = self._asked.query
+        counts = {'below_score': self._below_score}
+        if query.text is not None and search_words(query.text) is None:
+            counts['no_search_words'] = 1
+        elif query.near is not None:
+            counts |= self._near()
+        elif self._asked.is_selective:
+            counts |= self._store.excluded_by_time(self._asked.sql())
+            counts['other_map'] = self._other_map()
+        if query.time_range_ns is not None:
+            counts['other_clock'] = self._other_clock()
+        return {reason: count for reason, count in counts.items() if count}
+
+    def _near(self) -> dict[str, int]:
+        asked, query = self._asked, self._asked.query
+        assert query.near is not None
+        pose, radius_m = query.near
+        at_ns = None if query.include_invalidated else asked.at_ns
+        place = (asked.map_id, pose.frame_id, pose.position, radius_m)
+        left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal)
+        counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
+        rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
+        if rows:
+            counts |= self._store.excluded_by_time(asked.sql(), rows)
+        counts['outside_radius'] = self._outside(at_ns)
+        return counts
+
+    def _outside(self, at_ns: int | None) -> int:
+        """Look for the nearest match beyond the radius, past what the filters refuse."""
+        asked, query = self._asked, self._asked.query
+        assert query.near is not None
+        pose, radius_m = query.near
+        for _ in range(_LOOK_OUTSIDE):
+            nearest = self._mirror.nearest_outside(
+                asked.map_id,
+                pose.frame_id,
+                pose.position,
+                radius_m,
+                at_ns=at_ns,
+                seq=asked.seq,
+                horizontal=query.horizontal,
+            )
+            if nearest is None:
+                return 0
+            if not asked.filters_rows or self._store.matching(asked.among(), [nearest.version_row]):
+                self.nearest_outside_m = nearest.distance_m
+                return 1
+            radius_m = nearest.distance_m
+        return 0
+
+    def _other_map(self) -> int:
+        scope = self._asked.query.scope
+        if not scope or 'map_id' not in scope:
+            return 0
+        rest = {name: value for name, value in scope.items() if name != 'map_id'}
+        everywhere = self._asked.query.model_copy(update={'scope': rest})
+        asked = self._asked.sql()
+        anywhere = Asked(everywhere, asked.at_ns, asked.world, asked.seq, clock=asked.clock)
+        return self._store.count(anywhere) - self._store.count(asked)
+
+    def _other_clock(self) -> int:
+        asked = self._asked.sql()
+        other = 'sim' if asked.clock == 'wall' else 'wall'
+        return self._store.count(Asked(asked.query, asked.at_ns, asked.world, asked.seq, clock=other))

@@ -1,0 +1,524 @@
+"""A memory: store, mirror and working memory behind one face.
+
+Threads: every method may be called from any thread. What changes the memory takes one lock,
+under which the store commits, the mirror follows and listeners are told, in that order;
+what asks runs beside it and never sees a mirror older than a write that returned.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, NotFoundError, StoreError
+from hylo_memory_ros.model import (
+    Change,
+    Changes,
+    History,
+    MemoryItem,
+    MemoryKind,
+    MemoryQuery,
+    QueryResult,
+    Removal,
+    VerifyReport,
+    WriteEvent,
+    WriteResult,
+    normal_key,
+)
+from hylo_memory_ros.retrieval import Cursor, Question, Retriever
+from hylo_memory_ros.service.mirroring import Mirroring
+from hylo_memory_ros.store import Committed, SqliteStore, Store, WorkingMemory
+from hylo_memory_ros.store.asking import World
+from hylo_memory_ros.store.port import Within
+from hylo_memory_ros.store.writing import check_items, resolved
+
+__all__ = ['MemoryService']
+
+logger = logging.getLogger(__name__)
+
+
+class MemoryService:
+    """A memory that is written, asked and forgotten through one face.
+
+    Made by `open`. Every refusal is a subclass of `HyloMemoryError`, and leaves all as it was.
+
+    Examples
+    --------
+    >>> from hylo_memory_ros.model import Pose
+    >>> with MemoryService.open() as memory:
+    ...     mug = MemoryItem(kind='spatial', key='mug', content='red mug',
+    ...                      pose=Pose(frame_id='map', position=(1.0, 2.0, 0.8)))
+    ...     event = memory.write([mug]).events[0].event
+    ...     hits = memory.query(MemoryQuery(near=(Pose(frame_id='map', position=(1.0, 2.0, 1.0)), 0.5)))
+    ...     event, hits[0].item.content, memory.forget(MemoryQuery(key='mug'))
+    ('ADD', 'red mug', 1)
+    """
+
+    def __init__(self, store: Store, config: MemoryConfig, map_id: str, *, background: bool) -> None:
+        self.config = config
+        self._store = store
+        self._map_id = map_id
+        self._maps = set(store.maps())
+        self._lock = threading.RLock()
+        self._listeners: list[Callable[[Change], None]] = []
+        self._working = WorkingMemory(config.working_capacity, config.identity_scope)
+        self._mirroring = Mirroring(store, background=background)
+        self._retriever = self._new_retriever()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        clock: Callable[[], int] | None = None,
+        config: MemoryConfig | None = None,
+        map_id: str = '',
+        background: bool = False,
+        read_only: bool = False,
+    ) -> MemoryService:
+        """Open a memory, or make a new one.
+
+        Parameters
+        ----------
+        url : str, optional
+            ``sqlite:////absolute/path.db``; none: in memory.
+        clock : callable, optional
+            The service clock, integer nanoseconds; the wall clock unless given.
+        config : MemoryConfig, optional
+            Limits and tolerances.
+        map_id : str
+            The current map; empty: none.
+        background : bool
+            Load the spatial mirror in a thread; questions with a place raise `LoadingError` until `ready`.
+        read_only : bool
+            Read a file that another process may be writing.
+
+        Raises
+        ------
+        StoreError
+            The file is in use, damaged, of a newer version, or cannot be written.
+        ClockError
+            The last record of the file lies far ahead of the clock.
+        """
+        config = config or MemoryConfig()
+        store = SqliteStore(url, config, clock or time.time_ns, read_only=read_only)
+        try:
+            return cls(store, config, map_id, background=background)
+        except BaseException:
+            store.close()
+            raise
+
+    def __enter__(self) -> MemoryService:
+        """Return the memory itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the memory: threads ended, write-ahead log emptied, lock released. Safe to repeat."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._mirroring.close()
+        self._working.clear()
+        self._store.close()
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None: in memory."""
+        return self._store.path
+
+    @property
+    def epoch(self) -> str:
+        """Name of this history; a restore begins a new one."""
+        return self._store.epoch
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
+        return self._store.sequence
+
+    @property
+    def mirror_sequence(self) -> int:
+        """Number of the newest transaction that the mirror holds."""
+        return self._mirroring.mirror.sequence
+
+    @property
+    def ready(self) -> bool:
+        """Whether the mirror is loaded."""
+        return self._mirroring.mirror.ready
+
+    def wait_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until the mirror is loaded; False after the timeout."""
+        return self._mirroring.mirror.wait_ready(timeout_s)
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen, nanoseconds."""
+        return self._store.now_ns()
+
+    @property
+    def map_id(self) -> str:
+        """The current map; empty: none."""
+        return self._map_id
+
+    def set_map(self, map_id: str, *, create: bool = True) -> str:
+        """Make a map the current one, and return the one before.
+
+        Raises
+        ------
+        NotFoundError
+            The map is not known, and may not be made.
+        InvalidRequestError
+            Its name is not sound.
+        """
+        with self._lock:
+            if map_id:
+                try:
+                    map_id = normal_key(map_id, 'map_id')
+                except ValueError as exc:
+                    raise InvalidRequestError(str(exc)) from exc
+                if map_id not in self._maps and not create:
+                    raise NotFoundError(
+                        f'map_id: {map_id!r} is not known, and create is false', map_id=map_id
+                    )
+                self._remember_maps({map_id})
+            previous, self._map_id = self._map_id, map_id
+            return previous
+
+    def _remember_maps(self, map_ids: set[str]) -> None:
+        for map_id in map_ids - self._maps - {''}:
+            self._store.add_map(map_id)
+            self._maps.add(map_id)
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `listener` after each commit, in the writer's thread; the result ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _follow(self, committed: Committed | None) -> None:
+        if committed is None:
+            return
+        self._mirroring.follow(committed)
+        for listener in tuple(self._listeners):
+            try:
+                listener(committed.change)
+            except Exception:
+                logger.exception('a listener failed at sequence %d', committed.change.sequence)
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        request_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Within | None = None,
+    ) -> WriteResult:
+        """Store items in one transaction, all or none, in order.
+
+        Parameters
+        ----------
+        items : sequence of MemoryItem
+            At least one; those with a pose and without ``map_id`` get the current map.
+        request_id : str, optional
+            A repeated request gets its first answer again.
+        actor : str
+            For whom.
+        dry_run : bool
+            Tell what would happen, and store nothing.
+        durable : bool
+            Whether the commit must survive a power cut, or only a killed process.
+        within : callable, optional
+            Stores side tables in the same transaction; given its connection and sequence.
+
+        Raises
+        ------
+        InvalidRequestError, ClockError, IdConflictError, StoreError
+            Nothing of the call is stored.
+        """
+        if not items:
+            raise InvalidRequestError('items: there is none to write')
+        ready = [self._placed(item) for item in items]
+        check_items(ready, self.config)
+        durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
+        with self._lock:
+            self._refuse_closed()
+            if not dry_run:
+                self._remember_maps({item.scope.get('map_id', '') for item in durables})
+            events: list[WriteEvent] = []
+            sequence = self._store.sequence
+            if durables or within is not None:
+                result, committed = self._store.write(
+                    durables,
+                    request_id=request_id,
+                    actor=actor,
+                    dry_run=dry_run,
+                    durable=durable,
+                    within=within,
+                )
+                self._follow(committed)
+                events, sequence = list(result.events), result.sequence
+            return WriteResult(self._with_working(ready, events, dry_run), sequence)
+
+    def _placed(self, item: MemoryItem) -> MemoryItem:
+        if item.pose is None or not self._map_id or 'map_id' in item.scope:
+            return item
+        return item.model_copy(update={'scope': {**item.scope, 'map_id': self._map_id}})
+
+    def _with_working(
+        self, items: Sequence[MemoryItem], events: list[WriteEvent], dry_run: bool
+    ) -> tuple[WriteEvent, ...]:
+        now_ns = self._store.now_ns()
+        for position, item in enumerate(items):
+            if item.kind is MemoryKind.WORKING:
+                events.insert(position, self._working.write(resolved(item, now_ns), dry_run=dry_run))
+        return tuple(events)
+
+    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
+        """Change side tables, such as statistics, in a transaction that takes no sequence."""
+        with self._lock:
+            self._refuse_closed()
+            self._store.side_write(within, durable=durable)
+
+    def query(self, query: MemoryQuery) -> QueryResult:
+        """Return the hits of a query, best first, and why others are not among them.
+
+        Raises
+        ------
+        LoadingError
+            A question with a place, while the mirror is being loaded.
+        InvalidRequestError, EpochChangedError, StoreError
+            The question cannot be answered.
+        """
+        self._refuse_closed()
+        return self._retriever.answer(query)
+
+    def forget(
+        self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
+    ) -> Removal:
+        """End what matches, now or scheduled, at the service time; `MemoryQuery.k` is ignored.
+
+        Returns
+        -------
+        Removal
+            The exact count, with ids and sequence.
+
+        Raises
+        ------
+        InvalidRequestError
+            The query has no filter, or asks about another time.
+        """
+        self._refuse_time_travel('forget', query)
+        with self._lock:
+            question, among = self._removable('forget', query)
+            gone = (
+                self._working.forget(query, question.map_id, dry_run=dry_run) if _asks_working(query) else []
+            )
+            asked = question.sql(world='unended', at_ns=self._store.now_ns())
+            removal, committed = self._store.forget(asked, among, reason=reason, actor=actor, dry_run=dry_run)
+            self._follow(committed)
+            sequence = removal.sequence if removal else self._store.sequence
+            return Removal(removal + len(gone), (*removal.ids, *gone), sequence)
+
+    def retract(
+        self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
+    ) -> Removal:
+        """Withdraw the versions that the query answers: they were never true.
+
+        A query by ids finds them whenever they held; any other what holds at its time, or
+        every version with ``include_invalidated``.
+
+        Raises
+        ------
+        InvalidRequestError
+            The query has no filter, or asks about another belief than that of now.
+        """
+        if query.known_at_ns is not None or query.known_seq is not None:
+            raise InvalidRequestError(
+                'retract: known_at and known_seq have no meaning, belief is changed now'
+            )
+        with self._lock:
+            question, among = self._removable('retract', query)
+            world: World = 'any' if query.ids or query.include_invalidated else 'at'
+            removal, committed = self._store.retract(
+                question.sql(world=world), among, reason=reason, actor=actor, dry_run=dry_run
+            )
+            self._follow(committed)
+            return removal
+
+    def purge(
+        self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
+    ) -> Removal:
+        """Delete for good every identity of which any version, believed or not, matches.
+
+        The one exception to "what was believed stays answerable": content, ids and words
+        leave the file and its log. A place finds what is believed now.
+
+        Raises
+        ------
+        InvalidRequestError
+            The query has no filter, or asks about another time.
+        """
+        self._refuse_time_travel('purge', query)
+        with self._lock:
+            question, among = self._removable('purge', query)
+            gone = (
+                self._working.forget(query, question.map_id, dry_run=dry_run) if _asks_working(query) else []
+            )
+            removal, committed = self._store.purge(
+                question.among(), among, reason=reason, actor=actor, dry_run=dry_run
+            )
+            self._follow(committed)
+            return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
+
+    @staticmethod
+    def _refuse_time_travel(op: str, query: MemoryQuery) -> None:
+        for name in ('as_of', 'known_at', 'known_seq'):
+            if getattr(query, name) is not None:
+                raise InvalidRequestError(f'{op}: {name} has no meaning, it acts now')
+
+    def _removable(self, op: str, query: MemoryQuery) -> tuple[Question, list[int] | None]:
+        self._refuse_closed()
+        if not query.has_filter:
+            raise InvalidRequestError(f'{op}: a query without any filter would take everything')
+        for name in ('cursor', 'min_score'):
+            if getattr(query, name) is not None:
+                raise InvalidRequestError(f'{op}: {name} has no meaning, everything that matches is taken')
+        question = self._retriever.question(query)
+        return question, self._retriever.version_rows(question)
+
+    def history(
+        self,
+        id: str | None = None,
+        *,
+        kind: str | None = None,
+        key: str | None = None,
+        map_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> History:
+        """Return the versions of an id, or of an identity, in the order of belief.
+
+        Raises
+        ------
+        InvalidRequestError
+            Neither an id nor a key is given, or both are.
+        """
+        self._refuse_closed()
+        if (id is None) == (key is None):
+            raise InvalidRequestError(
+                'history: give an id, or a key (with kind and map_id where keys repeat)'
+            )
+        if limit < 1:
+            raise InvalidRequestError(f'history: limit {limit} is below 1')
+        question = f'history {id!r} {kind!r} {key!r} {map_id!r}'
+        offset = Cursor.decoded(cursor, self.epoch, question).offset if cursor else 0
+        versions = self._store.history(
+            item_id=id, kind=kind, key=key, map_id=map_id, limit=limit + 1, offset=offset
+        )
+        following = None
+        if len(versions) > limit:
+            following = Cursor(self.epoch, question, offset + limit).encoded()
+        return History(tuple(versions[:limit]), following)
+
+    def changes(self, after: tuple[str, int] | None = None, limit: int = 1000) -> Changes:
+        """Return the feed of transactions after a position (epoch, sequence), without a gap.
+
+        Raises
+        ------
+        EpochChangedError
+            The position belongs to another history; begin again.
+        """
+        self._refuse_closed()
+        epoch, sequence = after if after is not None else (self.epoch, 0)
+        if epoch != self.epoch:
+            raise EpochChangedError(f'epoch: {epoch!r} is another history than {self.epoch!r}; begin again')
+        if sequence < 0 or limit < 1:
+            raise InvalidRequestError(f'changes: sequence {sequence} and limit {limit} must be >= 0 and >= 1')
+        return self._store.changes(sequence, limit)
+
+    def snapshot(self, copy_path: str | None = None) -> str:
+        """Return the hash of what is open; with a path, also copy the memory there.
+
+        Raises
+        ------
+        StoreError
+            The copy exists, or cannot be written.
+        """
+        with self._lock:
+            self._refuse_closed()
+            if copy_path:
+                self._store.copy(Path(copy_path))
+            return self._store.digest()
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the snapshot hash with sequence, epoch, counts, versions and completeness."""
+        self._refuse_closed()
+        return self._store.manifest()
+
+    def restore(self, path: str) -> None:
+        """Verify a copy, put it in the place of this memory, and begin a new epoch.
+
+        The file before is kept beside it, with ``.before-restore-`` and the time in its name.
+
+        Raises
+        ------
+        StoreError
+            The copy is not sound; nothing is changed.
+        """
+        with self._lock:
+            self._refuse_closed()
+            committed = self._store.restore(Path(path))
+            self._working.clear()
+            self._maps = set(self._store.maps())
+            self._mirroring.reload()
+            self._retriever = self._new_retriever()
+            for listener in tuple(self._listeners):
+                listener(committed.change)
+
+    def _new_retriever(self) -> Retriever:
+        return Retriever(
+            self._store, self._mirroring.mirror, self._working, self.config, lambda: self._map_id
+        )
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash, and hold the mirror against the store."""
+        with self._lock:
+            self._refuse_closed()
+            report = self._store.verify()
+            differences = tuple(self._mirroring.differences())
+            if differences:
+                logger.error('the mirror differs from the store and is loaded anew: %s', differences[0])
+                self._mirroring.reload()
+                self._retriever = self._new_retriever()
+            return VerifyReport(
+                report.problems + differences, report.identities, report.versions, report.sequence
+            )
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind, and of items in working memory."""
+        self._refuse_closed()
+        return {**self._store.counts(), MemoryKind.WORKING.value: len(self._working)}
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError('the memory is closed')
+
+
+def _asks_working(query: MemoryQuery) -> bool:
+    return query.kinds is None or MemoryKind.WORKING in query.kinds

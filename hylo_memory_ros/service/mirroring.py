@@ -1,0 +1,89 @@
+"""The spatial mirror follows the store: loaded from it, kept up with it, held against it.
+
+Threads: `follow` is called under the service's write lock, in the order of sequences.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+from hylo_memory_ros.index import BelievedRow, RowBatch, SpatialMirror
+from hylo_memory_ros.store import Committed, Store
+
+__all__ = ['Mirroring']
+
+logger = logging.getLogger(__name__)
+
+
+class Mirroring:
+    """Feeds a mirror from a store.
+
+    Parameters
+    ----------
+    store : Store
+        The authority.
+    background : bool
+        Load in a thread of its own; until then the mirror answers `LoadingError`.
+    """
+
+    def __init__(self, store: Store, *, background: bool) -> None:
+        self._store = store
+        self.mirror = SpatialMirror(store.now_ns)
+        self._thread: threading.Thread | None = None
+        if background:
+            self._thread = threading.Thread(target=self._load, name='mirror-load')
+            self._thread.start()
+        else:
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            # The sequence first: rows that arrive both ways are kept once, rows missed never.
+            sequence = self._store.sequence
+            self.mirror.load(self._batches(), sequence)
+        except Exception:
+            logger.exception('the spatial mirror could not be loaded')
+
+    def _batches(self) -> Iterator[RowBatch]:
+        return map(RowBatch.from_tuples, self._store.spatial_batches(50_000))
+
+    def follow(self, committed: Committed) -> None:
+        """Take over what one transaction changed."""
+        sequence = committed.change.sequence
+        added = [
+            BelievedRow(
+                row.version_row,
+                row.spatial_id,
+                *committed.places[row.spatial_id],
+                row.valid_from_ns,
+                row.valid_to_ns,
+                row.from_seq,
+            )
+            for row in committed.added
+            if row.spatial_id is not None
+        ]
+        self.mirror.apply(sequence, added, committed.ended)
+        if committed.removed:
+            self.mirror.remove(committed.removed, sequence)
+
+    def differences(self) -> list[str]:
+        """Compare the mirror with the store, row by row; nothing may be written meanwhile."""
+        found = self.mirror.verify(self._batches(), self._store.sequence)
+        return [
+            f'mirror: version row {one.version_row} {one.kind} {" ".join(one.fields)}'.rstrip()
+            for one in found
+        ]
+
+    def reload(self) -> None:
+        """Throw the mirror away and load a new one."""
+        self.close()
+        self.mirror = SpatialMirror(self._store.now_ns)
+        self._load()
+
+    def close(self) -> None:
+        """End every thread; safe to repeat."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self.mirror.close()

@@ -1,0 +1,16 @@
+"""The durable store: tables, timelines, files.
+
+Reading order: `schema`, `timeline` (what follows from what was said), `timelines` (the same in
+the tables), `transaction`, `writing`, `removal`, `asking`, `history`, `checking`; then
+`database`, `lock`, `files` (how a file is kept safe); `port` and `sqlite` (the whole).
+"""
+
+from __future__ import annotations
+
+from hylo_memory_ros.store.asking import TOTAL_LIMIT, Asked
+from hylo_memory_ros.store.port import Store
+from hylo_memory_ros.store.sqlite import SqliteStore
+from hylo_memory_ros.store.transaction import Committed
+from hylo_memory_ros.store.working import WorkingMemory
+
+__all__ = ['TOTAL_LIMIT', 'Asked', 'Committed', 'SqliteStore', 'Store', 'WorkingMemory']

@@ -1,0 +1,132 @@
+"""Verification: every timeline, digest and hash recomputed from the evidence."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.identity import EMPTY_STATE, statement_of, updated_state
+from hylo_memory_ros.model import VerifyReport
+from hylo_memory_ros.store.asking import embeddings_of
+from hylo_memory_ros.store.history import last_transaction
+from hylo_memory_ros.store.rows import ITEM_COLUMNS, item_of, select_items
+from hylo_memory_ros.store.schema import assertion, forgetting, identity, version
+from hylo_memory_ros.store.timeline import Point, timeline
+from hylo_memory_ros.store.transaction import get_state
+
+__all__ = ['verify_database']
+
+_BATCH = 1000
+_MOST_PROBLEMS = 100
+
+
+def verify_database(connection: sa.Connection, identity_scope: tuple[str, ...]) -> VerifyReport:
+    """Return what is wrong with a database, from one consistent state."""
+    problems: list[str] = []
+    check = _Check(identity_scope)
+    for pragma, sound in (('integrity_check', 'ok'), ('foreign_key_check', None)):
+        rows = connection.exec_driver_sql(f'PRAGMA {pragma}').all()
+        problems += [f'{pragma}: {tuple(row)}' for row in rows if row[0] != sound]
+    last_id = connection.execute(sa.select(sa.func.max(identity.c.identity_id))).scalar() or 0
+    for first in range(0, last_id + 1, _BATCH):
+        problems += check.batch(connection, first, first + _BATCH)
+        if len(problems) > _MOST_PROBLEMS:
+            problems = [*problems[:_MOST_PROBLEMS], 'and more']
+            break
+    else:
+        problems += check.totals(connection)
+    sequence, _ = last_transaction(connection)
+    return VerifyReport(tuple(problems), check.identities, check.versions, sequence)
+
+
+class _Check:
+    def __init__(self, identity_scope: tuple[str, ...]) -> None:
+        self._scope = identity_scope
+        self._open_hash = self._line_hash = EMPTY_STATE
+        self._counts: Counter[str] = Counter()
+        self.identities = 0
+        self.versions = 0
+
+    def batch(self, connection: sa.Connection, first: int, end: int) -> Iterator[str]:
+        """Check the identities with numbers in [first, end)."""
+        points: dict[int, list[Point]] = {}
+        span = {'first': first, 'end': end}
+        for identity_id, *rest in connection.execute(_points, span):
+            points.setdefault(identity_id, []).append(Point(*rest))
+        for identity_id, at_ns, sequence in connection.execute(_forgettings, span):
+            points.setdefault(identity_id, []).append(Point(at_ns, sequence, 0, None, 0))
+        rows = connection.execute(_versions, span).all()
+        yield from self._digests(connection, rows)
+        believed: dict[int, list[tuple[object, ...]]] = {}
+        for row in rows:
+            seen = (row.valid_from_ns, row.valid_to_ns, row.forgotten, row.content_digest, row.assertion_id)
+            believed.setdefault(row.identity_id, []).append(seen)
+        self.identities += len(points)
+        self.versions += len(rows)
+        for identity_id in sorted(points.keys() | believed.keys()):
+            wanted = [tuple(span) for span in timeline(points.get(identity_id, ()))]
+            if wanted != believed.get(identity_id, []):
+                yield f'identity {identity_id}: its versions do not follow from its assertions and forgets'
+
+    def _digests(self, connection: sa.Connection, rows: Sequence[Any]) -> Iterator[str]:
+        width = len(ITEM_COLUMNS)
+        vectors = embeddings_of(connection, [row[:width] for row in rows])
+        open_elements, line_elements = [], []
+        for row in rows:
+            item = item_of(row[:width], vectors.get(row.version_row))
+            statement = statement_of(item, self._scope)
+            if (statement.content, statement.element) != (row.content_digest, row.element):
+                yield f'{row.id}: its content does not have the digest it was stored with'
+            end = (
+                b''
+                if row.valid_to_ns is None
+                else b'%d%s' % (row.valid_to_ns, b'f' if row.forgotten else b'')
+            )
+            line_elements.append(row.element + end)
+            if row.valid_to_ns is None:
+                open_elements.append(row.element)
+                self._counts[row.kind] += 1
+        self._open_hash = updated_state(self._open_hash, open_elements)
+        self._line_hash = updated_state(self._line_hash, line_elements)
+
+    def totals(self, connection: sa.Connection) -> Iterator[str]:
+        """Compare the hashes and counters that are kept up to date with those recomputed."""
+        if get_state(connection, 'set_hash', EMPTY_STATE) != self._open_hash:
+            yield 'the snapshot hash is not that of the open versions'
+        if get_state(connection, 'timeline_hash', EMPTY_STATE) != self._line_hash:
+            yield 'the timeline hash is not that of the believed versions'
+        kept = {
+            kind: count for kind, count in json.loads(get_state(connection, 'counts', b'{}')).items() if count
+        }
+        if kept != dict(self._counts):
+            yield f'the counters {kept} are not those of the open versions {dict(self._counts)}'
+
+
+def _in_batch(column: sa.Column[int]) -> sa.ColumnElement[bool]:
+    return (column >= sa.bindparam('first', type_=sa.Integer)) & (
+        column < sa.bindparam('end', type_=sa.Integer)
+    )
+
+
+_points = sa.select(
+    assertion.c.identity_id,
+    assertion.c.valid_from_ns,
+    assertion.c.sequence,
+    assertion.c.position,
+    assertion.c.content_digest,
+    assertion.c.assertion_id,
+).where(_in_batch(assertion.c.identity_id), assertion.c.withdrawn_seq.is_(None))
+_forgettings = sa.select(forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence).where(
+    _in_batch(forgetting.c.identity_id)
+)
+_versions = (
+    select_items.add_columns(
+        version.c.identity_id.label('identity_id'), assertion.c.content_digest, assertion.c.element
+    )
+    .where(_in_batch(version.c.identity_id), version.c.to_seq.is_(None))
+    .order_by(version.c.identity_id, version.c.valid_from_ns)
+)

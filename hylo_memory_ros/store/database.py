@@ -1,0 +1,209 @@
+"""Connections and transactions: every pragma, every BEGIN, and what SQLite's refusals mean.
+
+Threads: `writing` serialises on one lock and one connection. `reading` takes a connection
+of its own from a pool; in memory, where there is just one, it takes the writer's lock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import (
+    DamagedFileError,
+    ReadOnlyError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+)
+
+__all__ = ['Database', 'translated']
+
+_READERS = 4
+
+
+class Database:
+    """One SQLite database: a writer's connection and a pool of readers.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None: in memory.
+    config : MemoryConfig
+        Limits and waiting times.
+    read_only : bool
+        Open no writer.
+    """
+
+    def __init__(self, path: Path | None, config: MemoryConfig, *, read_only: bool = False) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._config = config
+        self._lock = threading.RLock()
+        self._durable = True
+        if path is None:
+            self._writer = sa.create_engine('sqlite://', creator=self._connect, poolclass=StaticPool)
+            self._reader = self._writer
+        else:
+            self._reader = sa.create_engine(
+                'sqlite://', creator=self._connect_reader, poolclass=QueuePool, pool_size=_READERS
+            )
+            sa.event.listen(self._reader, 'begin', _begin_deferred)
+            self._writer = sa.create_engine('sqlite://', creator=self._connect, poolclass=StaticPool)
+        sa.event.listen(self._writer, 'begin', _begin_immediate)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.path is None:
+            return self._tuned(sqlite3.connect(':memory:', isolation_level=None, check_same_thread=False))
+        return self._tuned(self._open('ro' if self.read_only else 'rw'))
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        connection = self._tuned(self._open('ro' if self.read_only else 'rw'))
+        connection.execute('PRAGMA query_only = ON')
+        return connection
+
+    def _open(self, mode: str) -> sqlite3.Connection:
+        assert self.path is not None
+        return sqlite3.connect(
+            f'{self.path.absolute().as_uri()}?mode={mode}',
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+
+    def _tuned(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        pragmas: dict[str, Any] = {
+            'busy_timeout': int(self._config.busy_timeout_s * 1000),
+            'foreign_keys': 'ON',
+            'cache_size': -32_000,
+            'temp_store': 'MEMORY',
+        }
+        if not self.read_only:
+            pragmas |= {
+                'journal_mode': 'WAL',
+                'synchronous': 'FULL',
+                'journal_size_limit': self._config.wal_limit_bytes,
+                'secure_delete': 'ON',
+            }
+        for name, value in pragmas.items():
+            connection.execute(f'PRAGMA {name} = {value}')
+        return connection
+
+    @contextmanager
+    def writing(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        """Hold the write lock for one transaction: commit at a clean end, else roll back.
+
+        Parameters
+        ----------
+        durable : bool
+            Whether the commit must survive a power cut (FULL), or only a killed process (NORMAL).
+
+        Raises
+        ------
+        StoreBusyError, StoreFullError, ReadOnlyError, DamagedFileError, StoreError
+            As SQLite refuses; nothing is stored then.
+        """
+        if self.read_only:
+            raise ReadOnlyError(f'database {self.path} was opened for reading', path=str(self.path))
+        with self._lock, translated(self.path), self._writer.connect() as connection:
+            self._set_durable(connection, durable)
+            with connection.begin():
+                yield connection
+
+    def _set_durable(self, connection: sa.Connection, durable: bool) -> None:
+        if durable != self._durable:
+            raw: Any = connection.connection.dbapi_connection
+            raw.execute(f'PRAGMA synchronous = {"FULL" if durable else "NORMAL"}')
+            self._durable = durable
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Read one consistent state; no read transaction outlives the block."""
+        if self.path is None:
+            with self._lock, translated(None), self._writer.connect() as connection, connection.begin():
+                yield connection
+            return
+        with translated(self.path), self._reader.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def exclusively(self) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock without a transaction, with the driver's own connection."""
+        with self._lock, translated(self.path), self._writer.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            yield raw
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Hold the write lock with every connection closed and the file complete."""
+        with self._lock:
+            self.close_readers()
+            self.checkpoint()
+            self.close()
+            yield
+
+    def checkpoint(self) -> None:
+        """Move every commit from the write-ahead log into the file, and cut the log to nothing."""
+        if self.path is not None and not self.read_only:
+            with self.exclusively() as raw:
+                raw.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()
+
+    def close_readers(self) -> None:
+        """Close the pool of readers, so that a checkpoint can reach the end of the log."""
+        self._reader.dispose()
+
+    def close(self) -> None:
+        """Close every connection; safe to repeat."""
+        self._reader.dispose()
+        self._writer.dispose()
+        self._durable = True
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    # A transaction that reads first and writes later fails at once when another commits
+    # between the two, whatever the busy timeout; taking the write lock first waits its turn.
+    connection.exec_driver_sql('BEGIN IMMEDIATE')
+
+
+def _begin_deferred(connection: sa.Connection) -> None:
+    connection.exec_driver_sql('BEGIN')
+
+
+@contextmanager
+def translated(path: Path | None) -> Iterator[None]:
+    """Turn SQLite's refusals into the error tree of this package."""
+    try:
+        yield
+    except sa.exc.DBAPIError as exc:
+        raise _meaning(exc.orig, path) from exc
+    except sqlite3.Error as exc:
+        raise _meaning(exc, path) from exc
+
+
+# SQLite's own words for what a robot meets; its extended codes reach Python only from 3.11 on.
+_MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
+    ('is locked', StoreBusyError, 'the lock was not free in time; the call may be repeated'),
+    ('disk is full', StoreFullError, 'the disk is full'),
+    ('disk I/O error', StoreFullError, 'the disk is full or does not answer'),
+    ('readonly database', ReadOnlyError, 'the file cannot be written'),
+    ('unable to open', ReadOnlyError, 'the file or its directory cannot be opened for writing'),
+    ('malformed', DamagedFileError, 'the file is damaged'),
+    ('not a database', DamagedFileError, 'the file is no SQLite database'),
+)
+
+
+def _meaning(error: BaseException | None, path: Path | None) -> StoreError:
+    where = f'database {path}' if path else 'database in memory'
+    for words, kind, rule in _MEANINGS:
+        if words in str(error):
+            return kind(f'{where}: {rule} ({error})', path=str(path))
+    return StoreError(f'{where}: {error}', path=str(path))

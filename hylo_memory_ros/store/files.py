@@ -1,0 +1,202 @@
+"""Files: made whole and renamed, opened only when they are sound, left untouched when not."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
+from hylo_memory_ros.store.database import translated
+from hylo_memory_ros.store.migrations import HEAD, current_revision, is_known, upgrade
+
+__all__ = ['APPLICATION_ID', 'check_file', 'copy_database', 'make_file', 'migrate', 'path_of', 'swap_file']
+
+APPLICATION_ID = 0x48594C4F
+"""``HYLO`` in the header of every file of this package."""
+
+_HEADER = b'SQLite format 3\0'
+
+
+def path_of(url: str | None) -> Path | None:
+    """Return the file that a database URL names; None: in memory.
+
+    Raises
+    ------
+    StoreError
+        For a URL of another kind.
+
+    Examples
+    --------
+    >>> path_of('sqlite:////var/lib/robot/memory.db'), path_of(None), path_of('sqlite://')
+    (PosixPath('/var/lib/robot/memory.db'), None, None)
+    """
+    if url is None:
+        return None
+    try:
+        parts = sa.make_url(url)
+    except sa.exc.ArgumentError as exc:
+        raise StoreError(f'database url {url!r} reads sqlite:////absolute/path.db or sqlite://') from exc
+    if parts.get_backend_name() != 'sqlite':
+        raise StoreError(f'database url {url!r}: {parts.get_backend_name()} is not supported, only sqlite is')
+    return Path(parts.database) if parts.database and parts.database != ':memory:' else None
+
+
+def make_file(path: Path) -> None:
+    """Make a new file beside its place, whole, and rename it there.
+
+    Raises
+    ------
+    ReadOnlyError, StoreFullError
+        The directory cannot be written, or the disk is full; nothing is left behind.
+    """
+    unfinished = path.with_name(f'.{path.name}.new')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_with_log(unfinished)
+        with translated(path), closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+            connection.execute(f'PRAGMA application_id = {APPLICATION_ID}')
+            connection.execute('PRAGMA journal_mode = WAL')
+        migrate(unfinished)
+        _sync(unfinished)
+        unfinished.rename(path)
+        _sync(path.parent)
+    except OSError as exc:
+        raise ReadOnlyError(f'database {path}: cannot be made: {exc.strerror}', path=str(path)) from exc
+    finally:
+        _remove_with_log(unfinished)
+
+
+def _remove_with_log(path: Path) -> None:
+    for suffix in ('', '-wal', '-shm', '-journal'):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def migrate(path: Path) -> None:
+    """Bring a file to the schema of this version; nothing happens when it has it already."""
+    with translated(path), closing(sqlite3.connect(path)) as raw:
+        if current_revision(raw) == HEAD:
+            return
+    engine = sa.create_engine(f'sqlite:///{path}', poolclass=sa.NullPool)
+    try:
+        with translated(path), engine.connect() as connection:
+            upgrade(connection)
+    finally:
+        engine.dispose()
+
+
+def check_file(path: Path, *, writable: bool = True) -> None:
+    """Refuse a file that is no sound memory; it is only read.
+
+    Raises
+    ------
+    DamagedFileError
+        A directory, 0 bytes, half a file, no SQLite file, no memory, or damaged inside.
+    NewerSchemaError
+        Written by a newer version.
+    ReadOnlyError
+        It cannot be written, and `writable` asks for that.
+    """
+    _check_outside(path)
+    if writable and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        raise ReadOnlyError(f'database {path}: the file or its directory cannot be written', path=str(path))
+    # Without a log nothing can be pending, and an immutable reading leaves no file behind.
+    wal = path.with_name(path.name + '-wal')
+    mode = 'mode=ro' if wal.exists() else 'immutable=1'
+    with (
+        translated(path),
+        closing(sqlite3.connect(f'{path.absolute().as_uri()}?{mode}', uri=True)) as connection,
+    ):
+        _check_inside(path, connection)
+
+
+def _check_outside(path: Path) -> None:
+    if path.is_dir():
+        raise DamagedFileError(f'database {path} is a directory', path=str(path))
+    try:
+        size = path.stat().st_size
+        with path.open('rb') as file:
+            header = file.read(100)
+    except OSError as exc:
+        raise ReadOnlyError(f'database {path} cannot be read: {exc.strerror}', path=str(path)) from exc
+    if size == 0:
+        raise DamagedFileError(f'database {path} has 0 bytes; a memory is never empty', path=str(path))
+    if header[:16] != _HEADER:
+        raise DamagedFileError(
+            f'database {path} is no SQLite file: its header is overwritten', path=str(path)
+        )
+    page = int.from_bytes(header[16:18], 'big')
+    expected = int.from_bytes(header[28:32], 'big') * (65536 if page == 1 else page)
+    wal = path.with_name(path.name + '-wal')
+    # A file that was being checkpointed may be shorter than its header says; the log completes it.
+    if size < expected and not (wal.exists() and wal.stat().st_size):
+        raise DamagedFileError(
+            f'database {path} has {size} of {expected} bytes: the rest is gone', path=str(path)
+        )
+
+
+def _check_inside(path: Path, connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute('PRAGMA application_id').fetchone()
+    if application != APPLICATION_ID:
+        raise DamagedFileError(
+            f'database {path} is an SQLite file, but no memory of this package', path=str(path)
+        )
+    problems = [row[0] for row in connection.execute('PRAGMA quick_check(5)')]
+    if problems != ['ok']:
+        raise DamagedFileError(f'database {path} is damaged: {"; ".join(problems)}', path=str(path))
+    revision = current_revision(connection)
+    if revision is None:
+        raise DamagedFileError(f'database {path} has no schema', path=str(path))
+    if not is_known(revision):
+        raise NewerSchemaError(f'database {path} has schema {revision!r} of a newer version', path=str(path))
+
+
+def copy_database(source: sqlite3.Connection, target: Path) -> None:
+    """Copy a live database to a new file, whole: written beside its place, synced and renamed.
+
+    Raises
+    ------
+    StoreError
+        `target` exists.
+    ReadOnlyError, StoreFullError
+        Its directory cannot be written, or the disk is full.
+    """
+    if target.exists():
+        raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
+    unfinished = target.with_name(f'.{target.name}.new')
+    try:
+        with translated(target), closing(sqlite3.connect(unfinished)) as copy:
+            source.backup(copy)
+            # A copy at rest needs no log beside it; it gets one when it is opened for writing.
+            copy.execute('PRAGMA journal_mode = DELETE')
+        _sync(unfinished)
+        unfinished.rename(target)
+        _sync(target.parent)
+    except OSError as exc:
+        raise ReadOnlyError(f'copy {target} cannot be made: {exc.strerror}', path=str(target)) from exc
+    finally:
+        _remove_with_log(unfinished)
+
+
+def swap_file(path: Path, incoming: Path, keep: Path) -> None:
+    """Put `incoming` in the place of `path`, and keep the file before as `keep`.
+
+    Both steps are renames: at every moment one of the two stands whole at a known name.
+    """
+    try:
+        path.rename(keep)
+        incoming.rename(path)
+        _sync(path.parent)
+    except OSError as exc:
+        raise StoreError(f'restore into {path}: {exc.strerror}', path=str(path)) from exc

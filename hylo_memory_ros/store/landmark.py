@@ -1,0 +1,249 @@
+"""The state of landmarks between two runs: what association needs, and what is counted.
+
+It is no statement, so it has no versions and is not in the snapshot; the item of a landmark
+is what the timeline holds. One row is rewritten as often as its landmark is seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    LargeBinary,
+    RowMapping,
+    Table,
+    Text,
+    UniqueConstraint,
+    and_,
+    delete,
+    exists,
+    func,
+    select,
+)
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from hylo_memory_ros.model import Stats
+from hylo_memory_ros.store.schema import assertion, change, forgetting, identity, metadata, txn, version
+from hylo_memory_ros.store.transaction import get_state, put_state
+
+__all__ = [
+    'Removals',
+    'Removed',
+    'delete_landmarks',
+    'landmark',
+    'latest_sequence',
+    'load_landmarks',
+    'next_number',
+    'numbers_of',
+    'removals_since',
+    'removed_landmarks',
+    'save_landmarks',
+    'save_next_number',
+    'scrub',
+    'stats_for',
+]
+
+# SQLite takes 32 766 variables in one statement; two of them name an identity.
+_CHUNK = 5000
+_COUNTER = 'landmark_number'
+# What these took away is named by the feed; a purge scrubs even the names.
+_NAMED_REMOVALS = frozenset({'forget', 'retract'})
+
+landmark = Table(
+    'landmark',
+    metadata,
+    Column('number', Integer, primary_key=True, comment='what the ledger calls it'),
+    Column('map_id', Text, nullable=False),
+    Column('key', Text, nullable=False, comment='key of its item'),
+    Column('label', Text, nullable=False),
+    Column('has_instance', Boolean, nullable=False, comment='the input named it: not found by place'),
+    Column('observations', BigInteger, nullable=False, comment='messages in which it was seen'),
+    Column('n', BigInteger, nullable=False, comment='those in the estimate'),
+    Column('first_ns', BigInteger, nullable=False, comment='stamp of its first observation'),
+    Column('since_ns', BigInteger, nullable=False, comment='stamp of the first one in the estimate'),
+    Column('last_ns', BigInteger, nullable=False),
+    Column('x', Float, nullable=False, comment='m'),
+    Column('y', Float, nullable=False, comment='m'),
+    Column('z', Float, nullable=False, comment='m'),
+    Column('estimate', LargeBinary, nullable=False, comment='float64: covariance, extent, score'),
+    Column('written_ns', BigInteger, comment='valid_from of its newest version; null: tentative'),
+    Column('written', LargeBinary, comment='float64: x y z of that version'),
+    Column('forgotten_ns', BigInteger, comment='evidence up to here is void'),
+    UniqueConstraint('map_id', 'key'),
+    comment='what perception holds of each landmark, tentative ones included',
+)
+
+
+class Removals(NamedTuple):
+    """Whether anything was taken away, and which keys that may concern."""
+
+    happened: bool
+    """Whether there was any operation that is no write."""
+    keys: frozenset[str] | None
+    """Keys to look at; None: any."""
+
+
+class Removed(NamedTuple):
+    """A landmark whose item was taken away."""
+
+    key: str
+    """Key of the landmark."""
+    at_ns: int | None
+    """When it was forgotten, service clock; None: purged, nothing may be left of it."""
+
+
+def load_landmarks(connection: Connection, map_id: str) -> Iterator[RowMapping]:
+    """Yield the rows of a map, in the order of their numbers."""
+    query = select(landmark).where(landmark.c.map_id == map_id).order_by(landmark.c.number)
+    yield from connection.execute(query).mappings()
+
+
+def next_number(connection: Connection) -> int:
+    """Return a number that no landmark has or had: the ledger still speaks of those that are gone."""
+    return int.from_bytes(get_state(connection, _COUNTER, b'\x01'), 'big')
+
+
+def save_next_number(connection: Connection, number: int) -> None:
+    """Store the number that the next landmark will get."""
+    put_state(connection, _COUNTER, number.to_bytes(8, 'big'))
+
+
+def numbers_of(connection: Connection, map_id: str) -> set[int]:
+    """Return the numbers of all landmarks of a map."""
+    return set(connection.scalars(select(landmark.c.number).where(landmark.c.map_id == map_id)))
+
+
+def save_landmarks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert or replace rows by their number."""
+    if not rows:
+        return
+    statement = upsert(landmark)
+    values = {column.name: statement.excluded[column.name] for column in landmark.c if not column.primary_key}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=[landmark.c.number], set_=values), list(rows)
+    )
+
+
+def delete_landmarks(connection: Connection, numbers: Collection[int]) -> None:
+    """Delete rows; observations given to them are given to none from now on."""
+    for chunk in _chunks(sorted(numbers)):
+        connection.execute(delete(landmark).where(landmark.c.number.in_(chunk)))
+
+
+def scrub(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
+    """Delete all trace of landmarks; return how many there were.
+
+    Parameters
+    ----------
+    identities : iterable of (map_id, key)
+        For a purge, in its transaction.
+    """
+    gone = 0
+    for map_id, keys in _by_map(identities).items():
+        for chunk in _chunks(keys):
+            found = delete(landmark).where(landmark.c.map_id == map_id, landmark.c.key.in_(chunk))
+            gone += connection.execute(found).rowcount
+    return gone
+
+
+def stats_for(connection: Connection, identities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Stats]:
+    """Return the statistics of those identities that are landmarks.
+
+    Parameters
+    ----------
+    identities : iterable of (map_id, key)
+
+    Returns
+    -------
+    dict
+        `Stats` by (map_id, key), as of the last commit of perception.
+    """
+    columns = (landmark.c.key, landmark.c.observations, landmark.c.first_ns, landmark.c.last_ns)
+    found = {}
+    for map_id, keys in _by_map(identities).items():
+        for chunk in _chunks(keys):
+            query = select(*columns).where(landmark.c.map_id == map_id, landmark.c.key.in_(chunk))
+            for key, observations, first_ns, last_ns in connection.execute(query):
+                found[map_id, key] = Stats(observations, first_ns, last_ns)
+    return found
+
+
+def latest_sequence(connection: Connection) -> int:
+    """Return the newest transaction that this connection sees."""
+    return int(connection.scalar(select(func.coalesce(func.max(txn.c.sequence), 0))) or 0)
+
+
+def removals_since(connection: Connection, sequence: int) -> Removals:
+    """Return what was taken away after a transaction."""
+    query = (
+        select(txn.c.op, change.c.keys)
+        .outerjoin(change, change.c.sequence == txn.c.sequence)
+        .where(txn.c.sequence > sequence, txn.c.op != 'write')
+    )
+    rows = connection.execute(query).all()
+    if any(op not in _NAMED_REMOVALS or keys is None for op, keys in rows):
+        return Removals(True, None)
+    return Removals(bool(rows), frozenset(key for _, keys in rows for key in json.loads(keys) if key))
+
+
+def removed_landmarks(
+    connection: Connection, map_id: str, keys: Collection[str] | None = None
+) -> list[Removed]:
+    """Return written landmarks that have no open item any more.
+
+    Parameters
+    ----------
+    keys : collection of str, optional
+        Look only at these; None: at all of the map.
+    """
+    query = _removed_query(map_id)
+    if keys is None:
+        return [Removed(*row) for row in connection.execute(query)]
+    return [
+        Removed(*row)
+        for chunk in _chunks(sorted(keys))
+        for row in connection.execute(query.where(landmark.c.key.in_(chunk)))
+    ]
+
+
+def _removed_query(map_id: str) -> Any:
+    # The map is a property of the assertion: the identity's digest hides its scope.
+    same_place = and_(assertion.c.identity_id == identity.c.identity_id, assertion.c.map_id == map_id)
+    named = select(identity.c.identity_id).where(
+        identity.c.key == landmark.c.key, identity.c.kind == 'spatial', exists().where(same_place)
+    )
+    is_open = exists().where(
+        version.c.identity_id.in_(named), version.c.to_seq.is_(None), version.c.valid_to_ns.is_(None)
+    )
+    forgotten_ns = (
+        select(func.max(forgetting.c.forgotten_at_ns))
+        .where(forgetting.c.identity_id.in_(named))
+        .scalar_subquery()
+    )
+    retracted_ns = select(func.max(txn.c.recorded_at_ns)).where(named.exists()).scalar_subquery()
+    return select(landmark.c.key, func.coalesce(forgotten_ns, retracted_ns)).where(
+        landmark.c.map_id == map_id,
+        landmark.c.written_ns.is_not(None),
+        landmark.c.forgotten_ns.is_(None),
+        ~is_open,
+    )
+
+
+def _by_map(identities: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    keys: dict[str, list[str]] = {}
+    for map_id, key in identities:
+        keys.setdefault(map_id, []).append(key)
+    return keys
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), _CHUNK):
+        yield values[start : start + _CHUNK]

@@ -1,0 +1,257 @@
+"""The ledger of observations: which messages were consumed, and whose sightings they became.
+
+A message is known by its input, its stamp and a 32-bit digest. Each commit of perception adds
+one block per input; a block is never changed, and those of one input follow each other in
+time, so that a message of any age is found by its stamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from typing import NamedTuple
+
+from numpy import int64
+from numpy.typing import NDArray
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from hylo_memory_ros.store._blocks import (
+    pack_assignments,
+    pack_consumed,
+    unpack_assignments,
+    unpack_consumed,
+)
+from hylo_memory_ros.store.landmark import landmark, scrub, stats_for
+from hylo_memory_ros.store.schema import metadata
+
+__all__ = [
+    'Block',
+    'ConsumedBlock',
+    'InputRow',
+    'ObservationRecord',
+    'add_block',
+    'assignment_bytes',
+    'blocks_at',
+    'ledger_assignment',
+    'ledger_block',
+    'ledger_input',
+    'load_inputs',
+    'observations',
+    'prune_assignments',
+    'save_counts',
+    'scrub',
+    'stats_for',
+]
+
+ledger_input = Table(
+    'ledger_input',
+    metadata,
+    Column('input_id', Integer, primary_key=True),
+    Column('name', Text, nullable=False, unique=True),
+    Column('dropped', BigInteger, nullable=False, server_default='0'),
+    Column('late', BigInteger, nullable=False, server_default='0'),
+    comment='inputs that ever delivered an observation',
+)
+
+ledger_block = Table(
+    'ledger_block',
+    metadata,
+    Column('block_id', Integer, primary_key=True),
+    Column('input_id', ForeignKey('ledger_input.input_id'), nullable=False),
+    Column('first_ns', BigInteger, nullable=False),
+    Column('last_ns', BigInteger, nullable=False),
+    Column('data', LargeBinary, nullable=False, comment='stamps and digests, delta-coded'),
+    Index('ledger_block_stamp', 'input_id', 'last_ns'),
+    comment='consumed messages',
+)
+
+ledger_assignment = Table(
+    'ledger_assignment',
+    metadata,
+    Column('block_id', ForeignKey('ledger_block.block_id'), primary_key=True),
+    Column('last_ns', BigInteger, nullable=False),
+    Column('size', Integer, nullable=False, comment='bytes of data'),
+    Column('data', LargeBinary, nullable=False, comment='landmark of each detection, delta-coded'),
+    comment='what the detections of a block were given to; the oldest leave',
+)
+
+
+class InputRow(NamedTuple):
+    """What is kept of an input."""
+
+    input_id: int
+    """Its number in the blocks."""
+    newest_ns: int | None
+    """Stamp of the newest consumed message; None: there is none."""
+    dropped: int
+    """Messages that were lost, ever."""
+    late: int
+    """Messages that came too late, ever."""
+
+
+class Block(NamedTuple):
+    """Consumed messages of one input, to be stored."""
+
+    input_id: int
+    """The input."""
+    stamps_ns: Sequence[int]
+    """Nanoseconds, ascending, length n >= 1."""
+    digests: Sequence[int]
+    """32-bit digests, length n."""
+    landmarks: Sequence[NDArray[int64]]
+    """Number of the landmark of each detection of each message, 0 for none."""
+
+
+class ConsumedBlock(NamedTuple):
+    """Consumed messages of one input, as stored."""
+
+    first_ns: int
+    """Stamp of the first."""
+    last_ns: int
+    """Stamp of the last."""
+    messages: frozenset[tuple[int, int]]
+    """Stamp and digest of each."""
+
+
+class ObservationRecord(NamedTuple):
+    """One detection, and what became of it."""
+
+    input: str
+    """Name of the input."""
+    stamp_ns: int
+    """Stamp of the message."""
+    detection: int
+    """Its index in the message."""
+    landmark: str | None
+    """Key of the landmark it was given to, or None."""
+
+
+def load_inputs(connection: Connection) -> dict[str, InputRow]:
+    """Return what is kept of each input, by name."""
+    newest_ns = (
+        select(func.max(ledger_block.c.last_ns))
+        .where(ledger_block.c.input_id == ledger_input.c.input_id)
+        .scalar_subquery()
+    )
+    columns = (ledger_input.c.input_id, newest_ns, ledger_input.c.dropped, ledger_input.c.late)
+    return {name: InputRow(*row) for name, *row in connection.execute(select(ledger_input.c.name, *columns))}
+
+
+def save_counts(connection: Connection, name: str, dropped: int, late: int) -> int:
+    """Store the counts of an input, which may be new; return its number."""
+    known = select(ledger_input.c.input_id).where(ledger_input.c.name == name)
+    input_id = connection.scalar(known)
+    values = {'dropped': dropped, 'late': late}
+    if input_id is None:
+        added = insert(ledger_input).values(name=name, **values).returning(ledger_input.c.input_id)
+        return int(connection.execute(added).scalar_one())
+    connection.execute(update(ledger_input).where(ledger_input.c.input_id == input_id).values(values))
+    return int(input_id)
+
+
+def add_block(connection: Connection, block: Block) -> int:
+    """Store consumed messages; return the bytes used for their assignments."""
+    stamps = block.stamps_ns
+    consumed = {
+        'input_id': block.input_id,
+        'first_ns': stamps[0],
+        'last_ns': stamps[-1],
+        'data': pack_consumed(stamps, block.digests),
+    }
+    added = insert(ledger_block).values(consumed).returning(ledger_block.c.block_id)
+    block_id = connection.execute(added).scalar_one()
+    if not any(len(part) for part in block.landmarks):
+        return 0
+    data = pack_assignments(block.landmarks)
+    given = {'block_id': block_id, 'last_ns': stamps[-1], 'size': len(data), 'data': data}
+    connection.execute(insert(ledger_assignment).values(given))
+    return len(data)
+
+
+def blocks_at(connection: Connection, input_id: int, stamp_ns: int) -> list[ConsumedBlock]:
+    """Return the blocks of an input whose span of stamps holds a stamp."""
+    query = (
+        select(ledger_block.c.first_ns, ledger_block.c.last_ns, ledger_block.c.data)
+        .where(ledger_block.c.input_id == input_id, ledger_block.c.last_ns >= stamp_ns)
+        .order_by(ledger_block.c.last_ns, ledger_block.c.block_id)
+    )
+    found = []
+    for first_ns, last_ns, data in connection.execute(query.execution_options(yield_per=8)):
+        if first_ns > stamp_ns:
+            break
+        messages = frozenset(zip(*unpack_consumed(data, first_ns), strict=True))
+        found.append(ConsumedBlock(first_ns, last_ns, messages))
+    return found
+
+
+def assignment_bytes(connection: Connection) -> int:
+    """Return how many bytes the assignments of observations take."""
+    return int(connection.scalar(select(func.coalesce(func.sum(ledger_assignment.c.size), 0))) or 0)
+
+
+def prune_assignments(connection: Connection, before_ns: int, excess_bytes: int) -> int:
+    """Delete the oldest assignments; return the bytes that became free.
+
+    Which messages were consumed stays known.
+
+    Parameters
+    ----------
+    before_ns : int
+        Delete blocks whose last stamp lies before this, nanoseconds.
+    excess_bytes : int
+        Delete at least that many bytes, oldest first.
+    """
+    table = ledger_assignment.c
+    query = select(table.block_id, table.last_ns, table.size).order_by(table.block_id)
+    old, freed = [], 0
+    for block_id, last_ns, size in connection.execute(query.execution_options(yield_per=100)):
+        if last_ns >= before_ns and freed >= excess_bytes:
+            break
+        old.append(block_id)
+        freed += size
+    if old:
+        connection.execute(delete(ledger_assignment).where(table.block_id <= old[-1]))
+    return freed
+
+
+def observations(connection: Connection) -> Iterator[ObservationRecord]:
+    """Yield every observation whose assignment is kept, by stamp, input and index.
+
+    Memory is bounded: blocks are read one after the other. The keys are those of now, so what
+    was given to a landmark that is gone was given to none.
+    """
+    names = dict(connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).tuples().all())
+    keys = dict(connection.execute(select(landmark.c.number, landmark.c.key)).tuples().all())
+    streams = [_stream(connection, input_id, name, keys) for input_id, name in names.items()]
+    yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))
+
+
+def _stream(
+    connection: Connection, input_id: int, name: str, keys: Mapping[int, str]
+) -> Iterator[ObservationRecord]:
+    query = (
+        select(ledger_block.c.first_ns, ledger_block.c.data, ledger_assignment.c.data)
+        .join(ledger_assignment, ledger_assignment.c.block_id == ledger_block.c.block_id)
+        .where(ledger_block.c.input_id == input_id)
+        .order_by(ledger_block.c.last_ns, ledger_block.c.block_id)
+    )
+    for first_ns, consumed, given in connection.execute(query.execution_options(yield_per=20)):
+        stamps, _ = unpack_consumed(consumed, first_ns)
+        for stamp_ns, numbers in zip(stamps, unpack_assignments(given), strict=True):
+            for index, number in enumerate(numbers):
+                yield ObservationRecord(name, stamp_ns, index, keys.get(number))

@@ -1,0 +1,95 @@
+"""One writer for a file: an flock beside it that says who holds it, and what is at stake.
+
+The note in the lock file outlives a killed holder. While commits may stand only in the
+write-ahead log it says so; a log that is then gone took acknowledged writes with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from hylo_memory_ros.errors import DamagedFileError, FileInUseError, ReadOnlyError, StoreError
+
+__all__ = ['FileLock']
+
+
+class FileLock:
+    """The right to write one file, held until `release` or the end of the process.
+
+    Parameters
+    ----------
+    path : Path
+        The file to be written; the lock stands beside it, with ``.lock`` added to its name.
+
+    Raises
+    ------
+    FileInUseError
+        Another holder lives; the message names its host and pid.
+    DamagedFileError
+        The last holder was killed with commits in a write-ahead log that is gone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(path.name + '.lock')
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            kind = ReadOnlyError if exc.errno in (errno.EROFS, errno.EACCES, errno.EPERM) else StoreError
+            raise kind(f'database {path}: cannot make the lock {self.path}: {exc.strerror}') from exc
+        try:
+            self._take(path)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._noted = False
+        self._write(wal=False)
+
+    def _take(self, path: Path) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            note = self._read()
+            holder = f'pid {note.get("pid", "?")} on host {note.get("host", "?")}'
+            raise FileInUseError(f'database {path} is in use by {holder}', path=str(path), **note) from exc
+        wal = path.with_name(path.name + '-wal')
+        if path.exists() and self._read().get('wal') and not wal.exists():
+            raise DamagedFileError(
+                f'database {path}: its last holder was killed with commits in {wal}, which is gone',
+                path=str(path),
+            )
+
+    def note_commits(self) -> None:
+        """Note, once, that commits may stand in the write-ahead log alone."""
+        if not self._noted:
+            self._write(wal=True)
+            self._noted = True
+
+    def note_checkpoint(self) -> None:
+        """Note that every commit stands in the file itself."""
+        self._write(wal=False)
+        self._noted = False
+
+    def release(self) -> None:
+        """Give the right up; safe to repeat."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            note = json.loads(os.pread(self._file, 4096, 0) or b'{}')
+        except ValueError:
+            return {}
+        return note if isinstance(note, dict) else {}
+
+    def _write(self, *, wal: bool) -> None:
+        note = json.dumps({'host': socket.gethostname(), 'pid': os.getpid(), 'wal': wal}).encode()
+        # One write of fixed length: a reader never meets half a note.
+        os.pwrite(self._file, note.ljust(256), 0)
+        os.fsync(self._file)

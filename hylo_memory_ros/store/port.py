@@ -1,0 +1,136 @@
+"""What the parts above ask of a store; a back end is whatever passes its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
+from hylo_memory_ros.store.asking import Asked, Ranked
+from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.store.transaction import Committed
+
+__all__ = ['SpatialTuple', 'Store', 'Within']
+
+Within = Callable[[sa.Connection, int], None]
+"""Stores side tables inside a transaction: given its connection and sequence."""
+
+SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
+"""version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
+
+
+class Store(Protocol):
+    """A durable memory: every method is one transaction, or one consistent reading.
+
+    All times are integer nanoseconds; all methods may be called from any thread. Refusals
+    are subclasses of `HyloMemoryError`, and after one nothing has changed.
+    """
+
+    path: Path | None
+    epoch: str
+    sequence: int
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen."""
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        request_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Within | None = None,
+    ) -> tuple[WriteResult, Committed | None]:
+        """Store items in order, all or none; a known request gets its first answer again."""
+
+    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
+        """Change side tables in a transaction that takes no sequence."""
+
+    def forget(
+        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, Committed | None]:
+        """End what matches at the service time."""
+
+    def retract(
+        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, Committed | None]:
+        """Withdraw what matches: it was never true."""
+
+    def purge(
+        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, Committed | None]:
+        """Delete the identities of what matches, for good."""
+
+    def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+        """Return matches in order, and the sequence that they are of."""
+
+    def count(self, asked: Asked) -> int:
+        """Return how many match; one more than the limit of exact totals stands for "more"."""
+
+    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match, perhaps out of given ones, each with its text rank."""
+
+    def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
+        """Return item rows by version row."""
+
+    def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
+        """Return the vectors of item rows, by version row and space."""
+
+    def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time asked about, by reason."""
+
+    def sequence_at(self, known_at_ns: int) -> int:
+        """Return the last sequence recorded at or before a service time."""
+
+    def purged_after(self, seq: int) -> int:
+        """Return how many statements were deleted for good after a sequence."""
+
+    def history(
+        self,
+        *,
+        item_id: str | None,
+        kind: str | None,
+        key: str | None,
+        map_id: str | None,
+        limit: int,
+        offset: int,
+    ) -> list[Version]:
+        """Return versions of an id or an identity in the order of belief."""
+
+    def changes(self, after: int, limit: int) -> Changes:
+        """Return the feed after a sequence."""
+
+    def digest(self) -> str:
+        """Return the snapshot hash."""
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the snapshot hash and what it stands for."""
+
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file."""
+
+    def restore(self, source: Path) -> Committed:
+        """Put a verified copy in the place of the whole memory, and begin a new epoch."""
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
+
+    def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+
+    def maps(self) -> list[str]:
+        """Return the maps that were current or written to."""
+
+    def add_map(self, map_id: str) -> None:
+        """Remember a map."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind."""
+
+    def close(self) -> None:
+        """Close the store; safe to repeat."""

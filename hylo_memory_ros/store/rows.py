@@ -1,0 +1,209 @@
+"""Items as rows, and back, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, select
+
+from hylo_memory_ros.identity import Statement
+from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Status, TimeSpan
+from hylo_memory_ros.store.schema import assertion, identity, spatial, version
+
+__all__ = [
+    'ITEM_COLUMNS',
+    'ItemRow',
+    'assertion_row',
+    'embedding_rows',
+    'full_text_row',
+    'item_of',
+    'item_source',
+    'select_items',
+    'spatial_row',
+    'status_of',
+    'tags_of',
+    'vector_of',
+]
+
+_COVARIANCE = struct.Struct('<36d')
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(',', ':'), allow_nan=False).encode
+
+# Seldom set, never a plain filter (those are in `tag`): one JSON text instead of eight columns.
+_DETAILS = ('payload', 'entities', 'object_ids', 'links', 'extent', 'evidence', 'provenance')
+
+ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
+    version.c.version_row,
+    version.c.valid_from_ns,
+    version.c.valid_to_ns,
+    version.c.forgotten,
+    version.c.from_seq,
+    version.c.to_seq,
+    version.c.kind,
+    identity.c.key,
+    assertion.c.id,
+    assertion.c.map_id,
+    assertion.c.label,
+    assertion.c.content,
+    assertion.c.confidence,
+    assertion.c.source,
+    assertion.c.valid_from_assumed,
+    assertion.c.event_start_ns,
+    assertion.c.event_end_ns,
+    assertion.c.event_clock,
+    assertion.c.detail,
+    assertion.c.has_embedding,
+    assertion.c.assertion_id,
+    spatial.c.frame_id,
+    spatial.c.x,
+    spatial.c.y,
+    spatial.c.z,
+    spatial.c.qx,
+    spatial.c.qy,
+    spatial.c.qz,
+    spatial.c.qw,
+    spatial.c.covariance,
+    spatial.c.stamp_ns,
+)
+"""What `item_of` reads, in its order."""
+
+ItemRow = Sequence[Any]
+"""Values of `ITEM_COLUMNS`."""
+
+item_source = (
+    version.join(assertion, assertion.c.assertion_id == version.c.assertion_id)
+    .join(identity, identity.c.identity_id == version.c.identity_id)
+    .outerjoin(spatial, spatial.c.spatial_id == version.c.spatial_id)
+)
+"""Versions with their items."""
+
+select_items = select(*ITEM_COLUMNS).select_from(item_source)
+"""The item rows of versions; to be narrowed down."""
+
+
+def assertion_row(item: MemoryItem, statement: Statement) -> dict[str, Any]:
+    """Return the columns of `assertion` that follow from an item alone."""
+    span = item.event_time
+    map_id = item.scope.get('map_id', '')
+    return {
+        'valid_from_ns': item.valid_from_ns,
+        'valid_from_assumed': item.valid_from_assumed,
+        'content_digest': statement.content,
+        'element': statement.element,
+        'id': statement.id,
+        'map_id': map_id,
+        'label': item.label,
+        'content': item.content,
+        'confidence': item.confidence,
+        'source': item.source,
+        'event_start_ns': span and span.start_ns,
+        'event_end_ns': span and span.end_ns,
+        'event_clock': span and span.clock,
+        'detail': _detail(item, map_id),
+        'has_embedding': bool(item.embeddings),
+    }
+
+
+def _detail(item: MemoryItem, map_id: str) -> str | None:
+    detail = {name: value for name in _DETAILS if (value := getattr(item, name))}
+    if len(item.scope) != bool(map_id):
+        detail['scope'] = item.scope
+    return _to_json(detail) if detail else None
+
+
+def spatial_row(pose: Pose, map_id: str) -> dict[str, Any]:
+    """Return the columns of `spatial`, its id aside."""
+    x, y, z = pose.position
+    qx, qy, qz, qw = pose.orientation or (None, None, None, None)
+    covariance = None if pose.covariance is None else _COVARIANCE.pack(*pose.covariance)
+    return {
+        "map_id": map_id, "frame_id": pose.frame_id, "x": x, "y": y, "z": z,
+        "qx": qx, "qy": qy, "qz": qz, "qw": qw, "covariance": covariance, "stamp_ns": pose.stamp_ns,
+    }  # fmt: skip
+
+
+def tags_of(item: MemoryItem) -> Iterator[tuple[str, str]]:
+    """Yield (field, value) of what an item can be found by in `tag`."""
+    yield from (('entity', name) for name in set(item.entities))
+    yield from (('object', name) for name in set(item.object_ids))
+    yield from (('link', f'{relation}:{target}') for relation, target in set(item.links))
+    yield from (('scope', f'{name}={value}') for name, value in item.scope.items() if name != 'map_id')
+
+
+def full_text_row(item: MemoryItem) -> dict[str, str]:
+    """Return what the full-text index reads of an item."""
+    return {
+        'content': item.content,
+        'key': item.key or '',
+        'label': item.label,
+        'entities': ' '.join(item.entities),
+    }
+
+
+def embedding_rows(item: MemoryItem) -> Iterator[tuple[str, bytes]]:
+    """Yield (space, float32 bytes) of an item's vectors."""
+    for space, vector in item.embeddings.items():
+        yield space, struct.pack(f'<{len(vector)}f', *vector)
+
+
+def vector_of(data: bytes) -> tuple[float, ...]:
+    """Return the vector of float32 bytes."""
+    return struct.unpack(f'<{len(data) // 4}f', data)
+
+
+def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = None) -> MemoryItem:
+    """Return the item of a row of `ITEM_COLUMNS`.
+
+    The row was validated when it was written, so nothing is validated again.
+    """
+    (_, valid_from_ns, _, _, _, _, kind, key, item_id, map_id, label, content, confidence, source,
+     assumed, event_start_ns, event_end_ns, event_clock, detail_json, _, _,
+     frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns) = row  # fmt: skip
+    detail = json.loads(detail_json) if detail_json else {}
+    pose = None
+    if frame_id is not None:
+        pose = Pose.model_construct(
+            frame_id=frame_id,
+            position=(x, y, z),
+            orientation=None if qw is None else (qx, qy, qz, qw),
+            covariance=None if covariance is None else _COVARIANCE.unpack(covariance),
+            stamp_ns=stamp_ns,
+        )
+    span = None
+    if event_start_ns is not None:
+        span = TimeSpan.model_construct(start_ns=event_start_ns, end_ns=event_end_ns, clock=event_clock)
+    extent = detail.get('extent')
+    return MemoryItem.model_construct(
+        kind=MemoryKind(kind),
+        content=content,
+        key=key,
+        label=label,
+        payload=detail.get('payload') or {},
+        entities=tuple(detail.get('entities') or ()),
+        object_ids=tuple(detail.get('object_ids') or ()),
+        links=tuple(map(tuple, detail.get('links') or ())),
+        scope=detail['scope'] if 'scope' in detail else ({'map_id': map_id} if map_id else {}),
+        pose=pose,
+        extent=tuple(extent) if extent else None,
+        event_time=span,
+        valid_from_ns=valid_from_ns,
+        valid_from_assumed=bool(assumed),
+        confidence=confidence,
+        source=source,
+        evidence=tuple(detail.get('evidence') or ()),
+        provenance=detail.get('provenance') or {},
+        embeddings=embeddings or {},
+        id=item_id,
+    )
+
+
+def status_of(row: ItemRow, at_ns: int) -> Status:
+    """Return how a version stands at a world time."""
+    _, valid_from_ns, valid_to_ns, forgotten, *_ = row
+    if forgotten:
+        return 'forgotten'
+    if at_ns < valid_from_ns:
+        return 'scheduled'
+    return 'invalidated' if valid_to_ns is not None and valid_to_ns <= at_ns else 'current'

@@ -1,0 +1,481 @@
+"""The store over SQLite: one file, one writer, many readers.
+
+Threads: every method may be called from any thread. Writes serialise on the database's
+lock; `epoch` and `sequence` are replaced whole under it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import ClockError, ConfigurationError, DamagedFileError, StoreError
+from hylo_memory_ros.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
+from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
+from hylo_memory_ros.store import asking, history
+from hylo_memory_ros.store.asking import Asked, Ranked
+from hylo_memory_ros.store.checking import verify_database
+from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.files import check_file, copy_database, make_file, migrate, path_of, swap_file
+from hylo_memory_ros.store.lock import FileLock
+from hylo_memory_ros.store.migrations import HEAD, upgrade
+from hylo_memory_ros.store.port import SpatialTuple, Within
+from hylo_memory_ros.store.removal import (
+    Matched,
+    forget_versions,
+    keep_audit,
+    matched_versions,
+    purge_identities,
+    retract_versions,
+)
+from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.store.schema import audit, known_map, txn
+from hylo_memory_ros.store.transaction import Committed, Transaction, get_state, put_state
+from hylo_memory_ros.store.writing import answer_of_request, check_items, keep_answer, resolved, write_items
+
+__all__ = ['SqliteStore']
+
+logger = logging.getLogger(__name__)
+T = TypeVar('T')
+
+_EXPIRE_EVERY = 256
+
+
+class SqliteStore:
+    """A store in one SQLite file, or in memory; see `port.Store`.
+
+    Parameters
+    ----------
+    url : str or None
+        ``sqlite:////absolute/path.db``; None or ``sqlite://``: in memory.
+    config : MemoryConfig
+        Limits.
+    clock : callable
+        The service clock, nanoseconds.
+    read_only : bool
+        Read a file that another process may be writing; takes no lock.
+    exclusive : bool
+        Take the file's lock. Without it several writers share the file, each unaware of
+        what the others' mirrors hold.
+
+    Raises
+    ------
+    StoreError
+        The file is refused: in use, damaged, newer, not writable. It is left untouched.
+    ClockError
+        Its last record lies far ahead of the clock.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        config: MemoryConfig,
+        clock: Callable[[], int],
+        *,
+        read_only: bool = False,
+        exclusive: bool = True,
+    ) -> None:
+        self.path = path_of(url)
+        self._config = config
+        self._clock = clock
+        self._read_only = read_only
+        self._file_lock = self._prepare(exclusive and not read_only)
+        try:
+            self._db = Database(self.path, config, read_only=read_only)
+            self._start()
+        except BaseException:
+            self._release()
+            raise
+
+    def _prepare(self, exclusive: bool) -> FileLock | None:
+        path = self.path
+        if path is None:
+            return None
+        if self._read_only:
+            check_file(path, writable=False)
+            return None
+        self._make_parent(path)
+        lock = FileLock(path) if exclusive else None
+        try:
+            if path.exists():
+                check_file(path)
+                migrate(path)
+            elif path.with_name(path.name + '-wal').exists():
+                raise DamagedFileError(
+                    f'database {path} is gone, but its log {path}-wal is not', path=str(path)
+                )
+            else:
+                make_file(path)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+        return lock
+
+    @staticmethod
+    def _make_parent(path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise StoreError(f'database {path}: its directory cannot be made: {exc.strerror}') from exc
+
+    def _start(self) -> None:
+        if self.path is None:
+            with self._db.writing() as connection:
+                upgrade(connection)
+        if not self._read_only:
+            self.side_write(self._first_state, durable=True)
+        with self._db.reading() as connection:
+            self.epoch = get_state(connection, 'epoch', b'').decode()
+            scope = tuple(json.loads(get_state(connection, 'identity_scope', b'[]')))
+            self.sequence, self._highest_ns = history.last_transaction(connection)
+        if scope != self._config.identity_scope:
+            raise ConfigurationError(
+                f'identity_scope: {list(self._config.identity_scope)}, but {self.path} was made with {list(scope)}; '
+                'who may supersede whom cannot change afterwards'
+            )
+        self._check_clock()
+
+    def _first_state(self, connection: sa.Connection) -> None:
+        if not get_state(connection, 'epoch', b''):
+            put_state(connection, 'epoch', uuid.uuid4().hex.encode())
+            put_state(connection, 'identity_scope', json.dumps(self._config.identity_scope).encode())
+
+    def _check_clock(self) -> None:
+        ahead_s = (self._highest_ns - self._clock()) / 1e9
+        if ahead_s > self._config.max_clock_step_back_s and not (
+            self._config.accept_older_clock or self._read_only
+        ):
+            raise ClockError(
+                f'clock: the last record of {self.path} lies {ahead_s:.0f} s ahead of it, more than '
+                f'max_clock_step_back_s {self._config.max_clock_step_back_s:g}; set accept_older_clock to go on',
+                ahead_s=ahead_s,
+            )
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen."""
+        self._highest_ns = max(self._highest_ns, self._clock())
+        return self._highest_ns
+
+    def _transact(
+        self,
+        op: str,
+        actor: str,
+        act: Callable[[Transaction], T],
+        *,
+        durable: bool = True,
+        dry_run: bool = False,
+        within: Within | None = None,
+    ) -> tuple[T, Committed | None]:
+        if self._file_lock is not None:
+            self._file_lock.note_commits()
+        with self._db.writing(durable=durable) as connection:
+            txn = Transaction(connection, self.now_ns(), op, actor)
+            result = act(txn)
+            if within is not None:
+                within(connection, txn.sequence)
+            committed = txn.finish()
+            if txn.sequence % _EXPIRE_EVERY == 0:
+                history.expire_changes(connection, txn.sequence - self._config.event_retention)
+            if dry_run or result == 0:  # a removal that found nothing leaves nothing
+                transaction = connection.get_transaction()
+                assert transaction is not None
+                transaction.rollback()
+                return result, None
+        self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
+        return result, committed
+
+    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
+        """Change side tables in a transaction that takes no sequence."""
+        if self._file_lock is not None:
+            self._file_lock.note_commits()
+        with self._db.writing(durable=durable) as connection:
+            within(connection)
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        request_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Within | None = None,
+    ) -> tuple[WriteResult, Committed | None]:
+        """Store items in order, all or none; a known request gets its first answer again."""
+        check_items(items, self._config)
+        if request_id is not None:
+            with self._db.reading() as connection:
+                if (known := answer_of_request(connection, request_id)) is not None:
+                    return known, None
+
+        def act(txn: Transaction) -> WriteResult:
+            # Looked up again under the write lock: the same request may have come twice at once.
+            if request_id is not None and (known := answer_of_request(txn.connection, request_id)):
+                raise _AnsweredBefore(known)
+            ready = [resolved(item, txn.recorded_at_ns) for item in items]
+            result = write_items(txn, ready, self._config.identity_scope)
+            if request_id is not None:
+                keep_answer(txn, request_id, result, self._config.request_retention)
+            return result
+
+        try:
+            return self._transact('write', actor, act, durable=durable, dry_run=dry_run, within=within)
+        except _AnsweredBefore as answered:
+            return answered.answer, None
+
+    def forget(
+        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, Committed | None]:
+        """End what matches at the service time."""
+        return self._remove('forget', asked, among, forget_versions, reason, actor, dry_run)
+
+    def retract(
+        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, Committed | None]:
+        """Withdraw what matches: it was never true."""
+        return self._remove('retract', asked, among, retract_versions, reason, actor, dry_run)
+
+    def _remove(
+        self,
+        op: str,
+        asked: Asked,
+        among: Sequence[int] | None,
+        remove: Callable[[Transaction, Sequence[Matched]], None],
+        reason: str,
+        actor: str,
+        dry_run: bool,
+    ) -> tuple[Removal, Committed | None]:
+        def act(txn: Transaction) -> Removal:
+            matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
+            remove(txn, matched)
+            ids = [one.id for one in matched]
+            keep_audit(txn, reason, asked.query.model_dump_json(exclude_defaults=True), ids, len(matched))
+            return Removal(len(matched), ids, txn.sequence)
+
+        return self._transact(op, actor, act, dry_run=dry_run)
+
+    def purge(
+        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, Committed | None]:
+        """Delete the identities of what matches, for good."""
+
+        def act(txn: Transaction) -> Removal:
+            matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
+            purge_identities(txn, sorted({one.identity_id for one in matched}))
+            ids = list(dict.fromkeys(one.id for one in matched))
+            keep_audit(txn, reason, None, None, len(ids))
+            txn.outcomes.append('PURGED')
+            return Removal(len(ids), ids, txn.sequence, self._copies())
+
+        result = self._transact('purge', actor, act, dry_run=dry_run)
+        if not dry_run:
+            self._db.checkpoint()
+        return result
+
+    def _copies(self) -> list[str]:
+        """Return the files beside this one that a restore kept."""
+        if self.path is None:
+            return []
+        return sorted(map(str, self.path.parent.glob(f'{self.path.name}.before-restore-*')))
+
+    def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+        """Return matches in order, and the sequence that they are of."""
+        with self._db.reading() as connection:
+            found = asking.match_page(connection, asked, limit, offset)
+            seq = asked.seq if asked.seq is not None else history.last_transaction(connection)[0]
+        return found, seq
+
+    def count(self, asked: Asked) -> int:
+        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        with self._db.reading() as connection:
+            return asking.count_matches(connection, asked)
+
+    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match, perhaps out of given ones, each with its text rank."""
+        with self._db.reading() as connection:
+            return asking.matching_rows(connection, asked, among)
+
+    def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
+        """Return item rows by version row."""
+        with self._db.reading() as connection:
+            return asking.fetch(connection, version_rows)
+
+    def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
+        """Return the vectors of item rows, by version row and space."""
+        with self._db.reading() as connection:
+            return asking.embeddings_of(connection, rows)
+
+    def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time asked about, by reason."""
+        with self._db.reading() as connection:
+            return dict(asking.excluded_by_time(connection, asked, among))
+
+    def sequence_at(self, known_at_ns: int) -> int:
+        """Return the last sequence recorded at or before a service time."""
+        with self._db.reading() as connection:
+            return history.sequence_at(connection, known_at_ns)
+
+    def purged_after(self, seq: int) -> int:
+        """Return how many statements were deleted for good after a sequence."""
+        with self._db.reading() as connection:
+            purges = sa.select(txn.c.sequence).where(txn.c.op == 'purge', txn.c.sequence > seq)
+            total = sa.select(sa.func.sum(audit.c.count)).where(audit.c.sequence.in_(purges))
+            return connection.execute(total).scalar() or 0
+
+    def history(
+        self,
+        *,
+        item_id: str | None,
+        kind: str | None,
+        key: str | None,
+        map_id: str | None,
+        limit: int,
+        offset: int,
+    ) -> list[Version]:
+        """Return versions of an id or an identity in the order of belief."""
+        with self._db.reading() as connection:
+            return history.versions_of(
+                connection, item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit, offset=offset
+            )
+
+    def changes(self, after: int, limit: int) -> Changes:
+        """Return the feed after a sequence."""
+        with self._db.reading() as connection:
+            return history.changes_after(connection, self.epoch, after, limit)
+
+    def digest(self) -> str:
+        """Return the snapshot hash."""
+        with self._db.reading() as connection:
+            return digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the snapshot hash and what it stands for."""
+        with self._db.reading() as connection:
+            sequence, recorded_at_ns = history.last_transaction(connection)
+            return {
+                'digest': digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE)),
+                'timeline_digest': digest_of_state(get_state(connection, 'timeline_hash', EMPTY_STATE)),
+                'epoch': self.epoch,
+                'sequence': sequence,
+                'recorded_at_ns': recorded_at_ns,
+                'counts': json.loads(get_state(connection, 'counts', b'{}')),
+                'canonical_form': CANONICAL_FORM,
+                'schema': HEAD,
+            }
+
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file."""
+        with self._db.reading() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            copy_database(raw, target)
+
+    def restore(self, source: Path) -> Committed:
+        """Put a verified copy in the place of the whole memory, and begin a new epoch."""
+        check_file(source, writable=False)
+        candidate = Database(source, self._config, read_only=True)
+        try:
+            with candidate.reading() as connection:
+                report = verify_database(connection, self._config.identity_scope)
+                if not report.ok:
+                    raise DamagedFileError(
+                        f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
+                    )
+                raw: Any = connection.connection.dbapi_connection
+                self._replace(raw)
+        finally:
+            candidate.close()
+        _, committed = self._transact(
+            'restore', '', lambda txn: put_state(txn.connection, 'epoch', _new_epoch())
+        )
+        assert committed is not None
+        with self._db.reading() as connection:
+            self.epoch = get_state(connection, 'epoch', b'').decode()
+        return committed
+
+    def _replace(self, source: Any) -> None:
+        if self.path is None:
+            with self._db.exclusively() as raw:
+                source.backup(raw)
+            return
+        incoming = self.path.with_name(f'.{self.path.name}.restored')
+        incoming.unlink(missing_ok=True)
+        copy_database(source, incoming)
+        migrate(incoming)
+        kept = self.path.with_name(f'{self.path.name}.before-restore-{self.now_ns()}')
+        with self._db.closed():
+            swap_file(self.path, incoming, kept)
+        logger.info('restored %s; the memory before is kept as %s', self.path, kept)
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
+        with self._db.reading() as connection:
+            return verify_database(connection, self._config.identity_scope)
+
+    def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+        with self._db.reading() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            # The rows go straight into arrays: a Row object for each of a million would double the time.
+            cursor = raw.execute(_SPATIAL)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    def maps(self) -> list[str]:
+        """Return the maps that were current or written to."""
+        with self._db.reading() as connection:
+            return list(connection.execute(sa.select(known_map.c.map_id)).scalars())
+
+    def add_map(self, map_id: str) -> None:
+        """Remember a map."""
+        self.side_write(lambda connection: _insert_map(connection, map_id))
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind."""
+        with self._db.reading() as connection:
+            counts: dict[str, int] = json.loads(get_state(connection, 'counts', b'{}'))
+        return counts
+
+    def close(self) -> None:
+        """Close the store; safe to repeat."""
+        self._db.close_readers()
+        if self._file_lock is not None:
+            self._db.checkpoint()
+            self._file_lock.note_checkpoint()
+        self._db.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._file_lock is not None:
+            self._file_lock.release()
+            self._file_lock = None
+
+
+class _AnsweredBefore(Exception):
+    def __init__(self, answer: WriteResult) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+def _new_epoch() -> bytes:
+    return uuid.uuid4().hex.encode()
+
+
+def _insert_map(connection: sa.Connection, map_id: str) -> None:
+    connection.execute(
+        sa.text('INSERT OR IGNORE INTO known_map (map_id) VALUES (:map_id)'), {'map_id': map_id}
+    )
+
+
+_SPATIAL = """
+    SELECT v.version_row, v.spatial_id, s.map_id, s.frame_id, s.x, s.y, s.z,
+           v.valid_from_ns, v.valid_to_ns, v.from_seq, v.to_seq
+    FROM version AS v JOIN spatial AS s ON s.spatial_id = v.spatial_id
+"""

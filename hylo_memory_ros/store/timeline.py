@@ -1,0 +1,101 @@
+"""The timeline of one identity: a pure function of its assertions and forgets.
+
+Points are ordered by ``valid_from``; at equal ``valid_from`` the one that came latest wins.
+Neighbours that say the same form one span, which starts at the first of them. A forget is a
+point that says nothing: it ends what held there, and nothing resurfaces behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+__all__ = ['Point', 'Span', 'open_span', 'span_at', 'timeline']
+
+
+class Point(NamedTuple):
+    """One assertion or forget of an identity; the field order is the order of application."""
+
+    valid_from_ns: int
+    """World time from which it speaks."""
+    sequence: int
+    """Transaction that brought it."""
+    position: int
+    """Its place in that transaction."""
+    content: bytes | None
+    """Content digest; None: a forget."""
+    assertion_id: int
+    """The assertion; 0: a forget."""
+
+
+class Span(NamedTuple):
+    """A maximal stretch ``[valid_from, valid_to)`` of world time with one content."""
+
+    valid_from_ns: int
+    valid_to_ns: int | None
+    """None: open."""
+    forgotten: bool
+    """Whether a forget ended it."""
+    content: bytes
+    assertion_id: int
+    """The assertion that speaks for it: the first that said so at `valid_from_ns`."""
+
+
+def timeline(points: Iterable[Point]) -> list[Span]:
+    """Return the spans of one identity in order of world time.
+
+    Examples
+    --------
+    >>> a, b = b'A', b'B'
+    >>> written = [Point(1, 1, 0, a, 1), Point(3, 2, 0, a, 2), Point(2, 3, 0, b, 3)]
+    >>> [(s.content, s.valid_from_ns, s.valid_to_ns) for s in timeline(written)]
+    [(b'A', 1, 2), (b'B', 2, 3), (b'A', 3, None)]
+    """
+    spans: list[Span] = []
+    holding: Point | None = None
+    for point in _winners(points):
+        if holding is not None and point.content == holding.content:
+            continue
+        if holding is not None and holding.content is not None:
+            spans.append(_span(holding, point))
+        holding = point
+    if holding is not None and holding.content is not None:
+        spans.append(_span(holding, None))
+    return spans
+
+
+def _span(first: Point, following: Point | None) -> Span:
+    assert first.content is not None
+    return Span(
+        first.valid_from_ns,
+        following and following.valid_from_ns,
+        following is not None and following.content is None,
+        first.content,
+        first.assertion_id,
+    )
+
+
+def _winners(points: Iterable[Point]) -> list[Point]:
+    """Return one point for each ``valid_from``: the latest, spoken for by its first repetition."""
+    winners: list[Point] = []
+    for point in sorted(points, key=lambda point: point[:3]):
+        if not winners or winners[-1].valid_from_ns != point.valid_from_ns:
+            winners.append(point)
+        elif winners[-1].content != point.content:
+            winners[-1] = point
+    return winners
+
+
+def span_at(spans: Sequence[Span], at_ns: int) -> Span | None:
+    """Return the span that holds at a world time, or None."""
+    place = bisect_right(spans, at_ns, key=lambda span: span.valid_from_ns) - 1
+    if place < 0:
+        return None
+    span = spans[place]
+    return span if span.valid_to_ns is None or at_ns < span.valid_to_ns else None
+
+
+def open_span(spans: Sequence[Span]) -> Span | None:
+    """Return the span without an end, or None."""
+    return spans[-1] if spans and spans[-1].valid_to_ns is None else None

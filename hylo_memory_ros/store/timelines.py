@@ -1,0 +1,238 @@
+"""Timelines in the tables: load what a change can touch, apply points, write the difference.
+
+A point at T can change the timeline only from the start of the version before T on, so only
+assertions and forgets from there are loaded; an identity with a long past costs no more
+than a young one.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.store.schema import assertion, forgetting, identity, spatial, version
+from hylo_memory_ros.store.timeline import Point, Span, timeline
+from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
+
+__all__ = ['Evidence', 'Held', 'Timelines']
+
+
+class Evidence(NamedTuple):
+    """What a version takes over from the assertion that speaks for it."""
+
+    id: str
+    element: bytes
+    spatial_id: int | None
+
+
+class _Believed(NamedTuple):
+    version_row: int
+    assertion_id: int
+    valid_from_ns: int
+    valid_to_ns: int | None
+    forgotten: bool
+
+
+@dataclass(slots=True)
+class Held:
+    """The part of one identity's timeline that is being changed."""
+
+    identity_id: int
+    kind: str
+    key: str | None
+    points: list[Point] = field(default_factory=list)
+    believed: list[_Believed] = field(default_factory=list)
+
+    def spans(self) -> list[Span]:
+        """Return the timeline as the points have it now."""
+        return timeline(self.points)
+
+    def add(self, point: Point) -> None:
+        """Put a point where it belongs."""
+        insort(self.points, point)
+
+
+class Timelines:
+    """The timelines that one transaction changes.
+
+    Parameters
+    ----------
+    transaction : Transaction
+        Through which everything is read and written.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._txn = transaction
+        self._held: dict[int, Held] = {}
+        self.evidence: dict[int, Evidence] = {}
+
+    def new(self, identity_id: int, kind: str, key: str | None) -> None:
+        """Begin the timeline of an identity that was not there before."""
+        self._held[identity_id] = Held(identity_id, kind, key)
+
+    def __getitem__(self, identity_id: int) -> Held:
+        """Return a timeline that was begun or loaded."""
+        return self._held[identity_id]
+
+    def load(self, earliest_ns: Mapping[int, int]) -> None:
+        """Load timelines from the version before the earliest change on.
+
+        Parameters
+        ----------
+        earliest_ns : mapping of int to int
+            The earliest world time that will change, by identity.
+        """
+        connection = self._txn.connection
+        for part in chunks(earliest_ns):
+            for identity_id, kind, key in connection.execute(_identities, {'ids': part}):
+                self._held[identity_id] = Held(identity_id, kind, key)
+            earliest = json.dumps([(identity_id, earliest_ns[identity_id]) for identity_id in part])
+            starts = [tuple(row) for row in connection.execute(_starts, {'pairs': earliest})]
+            self._load_window(json.dumps(starts))
+            for identity_id in part:
+                self._held[identity_id].points.sort(key=lambda point: point[:3])
+
+    def _load_window(self, starts: str) -> None:
+        connection = self._txn.connection
+        for identity_id, *rest in connection.execute(_believed, {'pairs': starts}):
+            self._held[identity_id].believed.append(_Believed(*rest))
+        for identity_id, item_id, element, spatial_id, *rest in connection.execute(
+            _assertions, {'pairs': starts}
+        ):
+            point = Point(*rest)
+            self._held[identity_id].points.append(point)
+            self.evidence[point.assertion_id] = Evidence(item_id, element, spatial_id)
+        for identity_id, at_ns, sequence in connection.execute(_forgettings, {'pairs': starts}):
+            self._held[identity_id].points.append(Point(at_ns, sequence, 0, None, 0))
+
+    def save(self) -> None:
+        """End the versions that are no longer so, and write those that are now."""
+        for held in self._held.values():
+            wanted = {(s.assertion_id, s.valid_from_ns, s.valid_to_ns, s.forgotten) for s in held.spans()}
+            for row in held.believed:
+                if tuple(row[1:]) in wanted:
+                    wanted.discard(tuple(row[1:]))
+                else:
+                    self._end(held, row)
+            for begin in sorted(wanted, key=lambda values: values[1]):
+                self._begin(held, *begin)
+        connection, sequence = self._txn.connection, self._txn.sequence
+        if self._txn.ended:
+            connection.execute(_end_version, [{'row': row, 'seq': sequence} for row in self._txn.ended])
+        if self._txn.added:
+            connection.execute(version.insert(), [_columns(row) for row in self._txn.added])
+        self._load_places()
+
+    def _end(self, held: Held, row: _Believed) -> None:
+        self._txn.ended.append(row.version_row)
+        element = self.evidence[row.assertion_id].element
+        self._txn.count_version(held.kind, element, (row.valid_to_ns, row.forgotten), -1)
+
+    def _begin(
+        self, held: Held, assertion_id: int, valid_from_ns: int, valid_to_ns: int | None, gone: bool
+    ) -> None:
+        evidence = self.evidence[assertion_id]
+        self._txn.added.append(
+            VersionRow(
+                self._txn.next_id('version'),
+                held.identity_id,
+                assertion_id,
+                evidence.spatial_id,
+                held.kind,
+                valid_from_ns,
+                valid_to_ns,
+                gone,
+                self._txn.sequence,
+            )
+        )
+        self._txn.count_version(held.kind, evidence.element, (valid_to_ns, gone), 1)
+
+    def _load_places(self) -> None:
+        places = self._txn.places
+        wanted = {row.spatial_id for row in self._txn.added if row.spatial_id is not None}
+        for part in chunks(wanted - places.keys()):
+            for spatial_id, *place in self._txn.connection.execute(_places, {'ids': part}):
+                places[spatial_id] = tuple(place)
+
+
+def _columns(row: VersionRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in VersionRow.__slots__}
+
+
+def _among(column: sa.Column[int]) -> sa.ColumnElement[bool]:
+    return column.in_(sa.bindparam('ids', expanding=True))
+
+
+# The pairs (identity, time) of one call travel as one JSON text, so that every call runs the
+# same prepared statement.
+_pairs = sa.func.json_each(sa.bindparam('pairs', type_=sa.Text)).table_valued('value', name='pair')
+_pair_id = sa.func.json_extract(_pairs.c.value, '$[0]', type_=sa.BigInteger)
+_pair_ns = sa.func.json_extract(_pairs.c.value, '$[1]', type_=sa.BigInteger)
+
+_identities = sa.select(identity.c.identity_id, identity.c.kind, identity.c.key).where(
+    _among(identity.c.identity_id)
+)
+_starts = sa.select(
+    _pair_id,
+    sa.func.coalesce(
+        sa.select(sa.func.max(version.c.valid_from_ns))
+        .where(
+            version.c.identity_id == _pair_id, version.c.to_seq.is_(None), version.c.valid_from_ns < _pair_ns
+        )
+        .correlate(_pairs)
+        .scalar_subquery(),
+        -1,
+    ),
+)
+_believed = sa.select(
+    version.c.identity_id,
+    version.c.version_row,
+    version.c.assertion_id,
+    version.c.valid_from_ns,
+    version.c.valid_to_ns,
+    version.c.forgotten,
+).select_from(
+    _pairs.join(
+        version,
+        (version.c.identity_id == _pair_id)
+        & version.c.to_seq.is_(None)
+        & (version.c.valid_from_ns >= _pair_ns),
+    )
+)
+_assertions = sa.select(
+    assertion.c.identity_id,
+    assertion.c.id,
+    assertion.c.element,
+    assertion.c.spatial_id,
+    assertion.c.valid_from_ns,
+    assertion.c.sequence,
+    assertion.c.position,
+    assertion.c.content_digest,
+    assertion.c.assertion_id,
+).select_from(
+    _pairs.join(
+        assertion,
+        (assertion.c.identity_id == _pair_id)
+        & (assertion.c.valid_from_ns >= _pair_ns)
+        & assertion.c.withdrawn_seq.is_(None),
+    )
+)
+_forgettings = sa.select(
+    forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence
+).select_from(
+    _pairs.join(
+        forgetting,
+        (forgetting.c.identity_id == _pair_id) & (forgetting.c.forgotten_at_ns >= _pair_ns),
+    )
+)
+_places = sa.select(
+    spatial.c.spatial_id, spatial.c.map_id, spatial.c.frame_id, spatial.c.x, spatial.c.y, spatial.c.z
+).where(_among(spatial.c.spatial_id))
+_end_version = (
+    version.update().where(version.c.version_row == sa.bindparam('row')).values(to_seq=sa.bindparam('seq'))
+)

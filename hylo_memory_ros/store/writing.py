@@ -1,0 +1,268 @@
+"""Writing: accepted items become assertions, and timelines follow from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError, UnsupportedError
+from hylo_memory_ros.identity import Statement, statement_of
+from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
+from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, request, spatial, tag
+from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
+from hylo_memory_ros.store.timelines import Evidence, Timelines
+from hylo_memory_ros.store.transaction import Transaction, chunks
+
+__all__ = ['answer_of_request', 'check_items', 'keep_answer', 'resolved', 'write_items']
+
+_INSERT_TEXT = (
+    f'INSERT INTO {FULL_TEXT} (rowid, content, key, label, entities) '
+    'VALUES (:rowid, :content, :key, :label, :entities)'
+)
+
+
+def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
+    """Refuse a call that breaks a limit, naming every problem of it.
+
+    Raises
+    ------
+    UnsupportedError
+        For a skill.
+    ClockError
+        For a stamp before the first valid one.
+    InvalidRequestError
+        For everything else.
+    """
+    if len(items) > config.max_items_per_write:
+        raise InvalidRequestError(f'items: {len(items)} in one write, at most {config.max_items_per_write}')
+    problems = [problem for index, item in enumerate(items) for problem in _too_large(index, item, config)]
+    if problems:
+        raise InvalidRequestError('; '.join(problems), problems=problems)
+    for index, item in enumerate(items):
+        if item.kind is MemoryKind.SKILL:
+            raise UnsupportedError(f'items[{index}].kind: skill memory is not part of this version')
+    least_ns = round(config.min_valid_stamp_s * 1e9)
+    early = [problem for index, item in enumerate(items) for problem in _too_early(index, item, least_ns)]
+    if early:
+        raise ClockError('; '.join(early), problems=early)
+
+
+def _too_large(index: int, item: MemoryItem, config: MemoryConfig) -> Iterable[str]:
+    if item.payload:
+        size = len(json.dumps(item.payload, ensure_ascii=False, separators=(',', ':')).encode())
+        if size > config.max_payload_bytes:
+            yield f'items[{index}].payload: {size} bytes, at most {config.max_payload_bytes}'
+        if (depth := depth_of(item.payload)) > config.max_payload_depth:
+            yield f'items[{index}].payload: nested {depth} deep, at most {config.max_payload_depth}'
+    if len(item.content) > config.max_content_bytes // 4:
+        size = len(item.content.encode())
+        if size > config.max_content_bytes:
+            yield f'items[{index}].content: {size} bytes, at most {config.max_content_bytes}'
+
+
+def _too_early(index: int, item: MemoryItem, least_ns: int) -> Iterable[str]:
+    stamps = {
+        'valid_from': item.valid_from_ns,
+        'event_time.start': None if item.event_time is None else item.event_time.start_ns,
+        'pose.stamp': None if item.pose is None else item.pose.stamp_ns,
+    }
+    for field, stamp_ns in stamps.items():
+        if stamp_ns is not None and stamp_ns < least_ns:
+            yield f'items[{index}].{field}: {stamp_ns} ns lies before the first valid stamp {least_ns} ns'
+
+
+def resolved(item: MemoryItem, now_ns: int) -> MemoryItem:
+    """Return the item with its ``valid_from``: given, else of the event, else of the pose, else now."""
+    if item.valid_from_ns is not None:
+        return item if not item.valid_from_assumed else item.model_copy(update={'valid_from_assumed': False})
+    stamp_ns = item.event_time.start_ns if item.event_time else item.pose and item.pose.stamp_ns
+    if stamp_ns is None:
+        return item.model_copy(update={'valid_from_ns': now_ns, 'valid_from_assumed': True})
+    return item.model_copy(update={'valid_from_ns': stamp_ns, 'valid_from_assumed': False})
+
+
+@dataclass(slots=True)
+class _Accepted:
+    item: MemoryItem
+    statement: Statement
+    identity_id: int
+    assertion_id: int
+
+
+def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: Sequence[str]) -> WriteResult:
+    """Store resolved items in list order, and return what each did to its timeline.
+
+    Raises
+    ------
+    IdConflictError
+        A given id already names another statement.
+    """
+    stated = [(item, statement_of(item, identity_scope)) for item in items]
+    _refuse_conflicts(txn, stated)
+    timelines = Timelines(txn)
+    accepted = _intern(txn, timelines, stated)
+    rows = _Rows()
+    events = []
+    for position, entry in enumerate(accepted):
+        rows.add(txn, entry, position, timelines)
+        events.append(_apply(txn, timelines, entry, position))
+    rows.insert(txn.connection)
+    timelines.save()
+    for event in events:
+        txn.note(event.id, event.key, event.event)
+    return WriteResult(tuple(events), txn.sequence)
+
+
+def _refuse_conflicts(txn: Transaction, stated: Sequence[tuple[MemoryItem, Statement]]) -> None:
+    named: dict[str, tuple[bytes, int | None]] = {}
+    for part in chunks({statement.id for _, statement in stated}):
+        for item_id, content, valid_from_ns in txn.connection.execute(_same_id, {'ids': part}):
+            named[item_id] = (content, valid_from_ns)
+    for index, (item, statement) in enumerate(stated):
+        this = (statement.content, item.valid_from_ns)
+        if named.setdefault(statement.id, this) != this:
+            raise IdConflictError(
+                f'items[{index}].id: {statement.id!r} already names a statement with other content or '
+                'another valid_from',
+                id=statement.id,
+            )
+
+
+def _intern(
+    txn: Transaction, timelines: Timelines, stated: Sequence[tuple[MemoryItem, Statement]]
+) -> list[_Accepted]:
+    """Give every item its identity, new or known, and load the timelines of the known ones."""
+    known: dict[bytes, int] = {}
+    for part in chunks({statement.identity for _, statement in stated}):
+        known.update(tuple(row) for row in txn.connection.execute(_same_identity, {'digests': part}))
+    earliest: dict[int, int] = {}
+    for item, statement in stated:
+        if (identity_id := known.get(statement.identity)) is not None:
+            assert item.valid_from_ns is not None
+            earliest[identity_id] = min(item.valid_from_ns, earliest.get(identity_id, item.valid_from_ns))
+    timelines.load(earliest)
+    fresh, accepted = [], []
+    for item, statement in stated:
+        if statement.identity not in known:
+            identity_id = known[statement.identity] = txn.next_id('identity')
+            kind = item.kind.value
+            fresh.append(
+                {'identity_id': identity_id, 'digest': statement.identity, 'kind': kind, 'key': item.key}
+            )
+            timelines.new(identity_id, kind, item.key)
+        accepted.append(_Accepted(item, statement, known[statement.identity], txn.next_id('assertion')))
+    if fresh:
+        txn.connection.execute(identity.insert(), fresh)
+    return accepted
+
+
+def _apply(txn: Transaction, timelines: Timelines, entry: _Accepted, position: int) -> WriteEvent:
+    held = timelines[entry.identity_id]
+    at_ns = entry.item.valid_from_ns
+    assert at_ns is not None
+    before = held.spans()
+    held.add(Point(at_ns, txn.sequence, position, entry.statement.content, entry.assertion_id))
+    return _event(before, held.spans(), at_ns, entry.item.key, timelines)
+
+
+def _event(
+    before: Sequence[Span], after: Sequence[Span], at_ns: int, key: str | None, timelines: Timelines
+) -> WriteEvent:
+    def name(span: Span) -> str:
+        return timelines.evidence[span.assertion_id].id
+
+    here = span_at(after, at_ns)
+    assert here is not None, 'the latest assertion at a time holds at that time'
+    if before == after:
+        return WriteEvent('SKIP_DUP', name(here), key, reason='forgotten' if here.forgotten else '')
+    was_open, is_open = open_span(before), open_span(after)
+    if was_open is None or was_open == is_open:
+        return WriteEvent('ADD', name(here), key)
+    reopened = name(is_open) if is_open is not None and is_open != here else ''
+    return WriteEvent('INVALIDATE', name(here), key, closed_id=name(was_open), reopened_id=reopened)
+
+
+class _Rows:
+    """The rows of one call, inserted table by table."""
+
+    def __init__(self) -> None:
+        self._spatial: list[dict[str, Any]] = []
+        self._assertion: list[dict[str, Any]] = []
+        self._tag: list[dict[str, Any]] = []
+        self._embedding: list[dict[str, Any]] = []
+        self._text: list[dict[str, Any]] = []
+
+    def add(self, txn: Transaction, entry: _Accepted, position: int, timelines: Timelines) -> None:
+        item, assertion_id = entry.item, entry.assertion_id
+        row = assertion_row(item, entry.statement)
+        row |= {
+            'assertion_id': assertion_id,
+            'identity_id': entry.identity_id,
+            'sequence': txn.sequence,
+            'position': position,
+            'spatial_id': None,
+        }
+        if item.pose is not None:
+            row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
+        self._assertion.append(row)
+        self._text.append({'rowid': assertion_id, **full_text_row(item)})
+        for field, value in tags_of(item):
+            self._tag.append({'field': field, 'value': value, 'assertion_id': assertion_id})
+        for space, vector in embedding_rows(item):
+            self._embedding.append({'assertion_id': assertion_id, 'space': space, 'vector': vector})
+        timelines.evidence[assertion_id] = Evidence(
+            entry.statement.id, entry.statement.element, row['spatial_id']
+        )
+
+    def _add_pose(self, txn: Transaction, place: dict[str, Any]) -> int:
+        spatial_id = txn.next_id('spatial')
+        self._spatial.append({'spatial_id': spatial_id, **place})
+        txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
+        return spatial_id
+
+    def insert(self, connection: sa.Connection) -> None:
+        tables = (
+            (spatial, self._spatial),
+            (assertion, self._assertion),
+            (tag, self._tag),
+            (embedding, self._embedding),
+        )
+        for table, rows in tables:
+            if rows:
+                connection.execute(table.insert(), rows)
+        if self._text:
+            connection.execute(sa.text(_INSERT_TEXT), self._text)
+
+
+def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult | None:
+    """Return the first answer to a write with this request id, or None."""
+    row = connection.execute(_answer, {'request': request_id}).one_or_none()
+    if row is None:
+        return None
+    return WriteResult(tuple(WriteEvent(**event) for event in json.loads(row.answer)), row.sequence)
+
+
+def keep_answer(txn: Transaction, request_id: str, result: WriteResult, retention: int) -> None:
+    """Keep the answer for a repeated request, and let the oldest go."""
+    answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
+    row = {'request_id': request_id, 'sequence': txn.sequence, 'answer': answer}
+    txn.connection.execute(request.insert(), row)
+    txn.connection.execute(_expire_requests, {'least': txn.sequence - retention})
+
+
+_same_id = sa.select(assertion.c.id, assertion.c.content_digest, assertion.c.valid_from_ns).where(
+    assertion.c.id.in_(sa.bindparam('ids', expanding=True))
+)
+_same_identity = sa.select(identity.c.digest, identity.c.identity_id).where(
+    identity.c.digest.in_(sa.bindparam('digests', expanding=True))
+)
+_answer = sa.select(request.c.answer, request.c.sequence).where(
+    request.c.request_id == sa.bindparam('request')
+)
+_expire_requests = request.delete().where(request.c.sequence < sa.bindparam('least'))

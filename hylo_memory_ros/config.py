@@ -10,7 +10,7 @@ from hylo_memory_ros.model.span import ClockName
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Name
 
-__all__ = ["MemoryConfig"]
+__all__ = ['MemoryConfig']
 
 Seconds = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
@@ -19,9 +19,9 @@ Count = Annotated[int, Field(ge=1)]
 class MemoryConfig(Contract):
     """Settings of a `MemoryService`; those of identity are kept in the file and may not change."""
 
-    identity_scope: tuple[Name, ...] = ("map_id",)
+    identity_scope: tuple[Name, ...] = ('map_id',)
     """Scope names whose values, beside kind and key, decide what a new write may supersede."""
-    clock: ClockName = "wall"
+    clock: ClockName = 'wall'
     """Name of the service clock; event times of another clock are stored, but not compared."""
     future_tolerance_s: Seconds = 1.0
     """How far ahead of now a valid_from may lie and still count as current, seconds."""

@@ -7,11 +7,11 @@ from hylo_memory_ros.identity.set_hash import EMPTY_STATE, digest_of_state, upda
 from hylo_memory_ros.identity.statement import Statement, statement_of
 
 __all__ = [
-    "CANONICAL_FORM",
-    "EMPTY_STATE",
-    "Statement",
-    "canonical_bytes",
-    "digest_of_state",
-    "statement_of",
-    "updated_state",
+    'CANONICAL_FORM',
+    'EMPTY_STATE',
+    'Statement',
+    'canonical_bytes',
+    'digest_of_state',
+    'statement_of',
+    'updated_state',
 ]

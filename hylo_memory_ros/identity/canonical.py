@@ -7,12 +7,12 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CANONICAL_FORM", "canonical_bytes"]
+__all__ = ['CANONICAL_FORM', 'canonical_bytes']
 
-CANONICAL_FORM = "hylo-c14n-1"
+CANONICAL_FORM = 'hylo-c14n-1'
 
 _encode = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+    sort_keys=True, ensure_ascii=False, separators=(',', ':'), allow_nan=False, check_circular=False
 ).encode
 
 
@@ -35,18 +35,18 @@ def canonical_bytes(value: Mapping[str, Any]) -> bytes:
     """
     text = _encode(value)
     # ASCII is in NFC whatever it says, so only other text, and a minus zero, needs the walk.
-    if not text.isascii() or "-0.0" in text:
+    if not text.isascii() or '-0.0' in text:
         text = _encode(_normal(value))
-    return text.encode("utf-8")
+    return text.encode('utf-8')
 
 
 def _normal(value: Any) -> Any:
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
+        return unicodedata.normalize('NFC', value)
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, Mapping):
-        return {unicodedata.normalize("NFC", key): _normal(part) for key, part in value.items()}
+        return {unicodedata.normalize('NFC', key): _normal(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_normal(part) for part in value]
     return value

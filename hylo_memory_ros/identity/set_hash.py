@@ -15,9 +15,9 @@ from hashlib import sha256, shake_256
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EMPTY_STATE", "SNAPSHOT_FORMAT", "digest_of_state", "updated_state"]
+__all__ = ['EMPTY_STATE', 'SNAPSHOT_FORMAT', 'digest_of_state', 'updated_state']
 
-SNAPSHOT_FORMAT = b"hylo-snapshot-1"
+SNAPSHOT_FORMAT = b'hylo-snapshot-1'
 WORDS = 1024
 EMPTY_STATE = bytes(2 * WORDS)
 
@@ -31,13 +31,13 @@ def updated_state(state: bytes, added: Iterable[bytes] = (), removed: Iterable[b
     >>> updated_state(one, added=[b'b'], removed=[b'a', b'b']) == EMPTY_STATE
     True
     """
-    words = np.frombuffer(state, dtype="<u2") + _sum(added) - _sum(removed)
-    return words.astype("<u2").tobytes()
+    words = np.frombuffer(state, dtype='<u2') + _sum(added) - _sum(removed)
+    return words.astype('<u2').tobytes()
 
 
 def _sum(elements: Iterable[bytes]) -> NDArray[np.uint16]:
     # Bounded pieces: a bulk load must not hold 2 KiB for each of a million elements.
-    total = np.zeros(WORDS, dtype="<u2")
+    total = np.zeros(WORDS, dtype='<u2')
     batch: list[bytes] = []
     for element in elements:
         batch.append(shake_256(element).digest(2 * WORDS))
@@ -48,11 +48,11 @@ def _sum(elements: Iterable[bytes]) -> NDArray[np.uint16]:
 
 
 def _block_sum(batch: list[bytes]) -> NDArray[np.uint16]:
-    block = np.frombuffer(b"".join(batch), dtype="<u2").reshape(-1, WORDS)
-    summed: NDArray[np.uint16] = block.sum(axis=0, dtype="<u2")
+    block = np.frombuffer(b''.join(batch), dtype='<u2').reshape(-1, WORDS)
+    summed: NDArray[np.uint16] = block.sum(axis=0, dtype='<u2')
     return summed
 
 
 def digest_of_state(state: bytes) -> str:
     """Return ``sha256:`` and the hex digest of format version and state."""
-    return "sha256:" + sha256(SNAPSHOT_FORMAT + state).hexdigest()
+    return 'sha256:' + sha256(SNAPSHOT_FORMAT + state).hexdigest()

@@ -10,7 +10,7 @@ from typing import Any
 from hylo_memory_ros.identity.canonical import canonical_bytes
 from hylo_memory_ros.model import MemoryItem, Pose
 
-__all__ = ["Statement", "statement_of"]
+__all__ = ['Statement', 'statement_of']
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
     """
     stamp_ns = item.valid_from_ns
     if stamp_ns is None:
-        raise ValueError("valid_from is not resolved")
+        raise ValueError('valid_from is not resolved')
     text = canonical_bytes(_content_fields(item))
     # valid_from_ns sorts behind every other field, so its canonical form is a splice.
     dated = text if item.valid_from_assumed else text[:-1] + b',"valid_from_ns":%d}' % stamp_ns
@@ -56,43 +56,43 @@ def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
     identity = _identity(item, identity_scope, content)
     named = (
         item.id
-        or f"{item.kind.value}/{sha256(content + identity + stamp_ns.to_bytes(8, 'big')).hexdigest()[:32]}"
+        or f'{item.kind.value}/{sha256(content + identity + stamp_ns.to_bytes(8, "big")).hexdigest()[:32]}'
     )
     return Statement(content, identity, element, named)
 
 
 def _identity(item: MemoryItem, identity_scope: Sequence[str], content: bytes) -> bytes:
     if item.key is None:
-        return sha256(b"keyless\0" + content).digest()
+        return sha256(b'keyless\0' + content).digest()
     scope = {name: item.scope[name] for name in identity_scope if name in item.scope}
-    return sha256(canonical_bytes({"key": item.key, "kind": item.kind.value, "scope": scope})).digest()
+    return sha256(canonical_bytes({'key': item.key, 'kind': item.kind.value, 'scope': scope})).digest()
 
 
 def _content_fields(item: MemoryItem) -> dict[str, Any]:
     """Return what makes two statements the same; empty fields are left out."""
     fields: dict[str, Any] = {
-        "content": item.content,
-        "entities": sorted(set(item.entities)),
-        "extent": item.extent,
-        "key": item.key,
-        "label": item.label,
-        "links": sorted(set(item.links)),
-        "object_ids": sorted(set(item.object_ids)),
-        "payload": item.payload,
-        "pose": item.pose and _pose_fields(item.pose),
-        "scope": item.scope,
+        'content': item.content,
+        'entities': sorted(set(item.entities)),
+        'extent': item.extent,
+        'key': item.key,
+        'label': item.label,
+        'links': sorted(set(item.links)),
+        'object_ids': sorted(set(item.object_ids)),
+        'payload': item.payload,
+        'pose': item.pose and _pose_fields(item.pose),
+        'scope': item.scope,
     }
     fields = {name: value for name, value in fields.items() if value}
-    fields["kind"] = item.kind.value
+    fields['kind'] = item.kind.value
     if item.key is None and (span := item.event_time):
-        fields["event_time"] = {"clock": span.clock, "end_ns": span.end_ns, "start_ns": span.start_ns}
+        fields['event_time'] = {'clock': span.clock, 'end_ns': span.end_ns, 'start_ns': span.start_ns}
     return fields
 
 
 def _pose_fields(pose: Pose) -> dict[str, Any]:
-    fields: dict[str, Any] = {"frame_id": pose.frame_id, "position": pose.position}
+    fields: dict[str, Any] = {'frame_id': pose.frame_id, 'position': pose.position}
     if (q := pose.orientation) is not None:
         # q and -q are one rotation: the last component that is not zero is made positive.
         sign = next(part for part in reversed(q) if part) < 0.0
-        fields["orientation"] = [-part + 0.0 for part in q] if sign else q
+        fields['orientation'] = [-part + 0.0 for part in q] if sign else q
     return fields

@@ -110,7 +110,9 @@ class RowBatch:
         """
         if not rows:
             return cls.from_rows(())
-        version, spatial, maps, frames, x, y, z, valid_from, valid_to, from_seq, to_seq = zip(*rows, strict=True)
+        version, spatial, maps, frames, x, y, z, valid_from, valid_to, from_seq, to_seq = zip(
+            *rows, strict=True
+        )
         return cls(
             version_row=np.array(version, dtype=np.int64),
             spatial_id=np.array(spatial, dtype=np.int64),
@@ -130,10 +132,24 @@ class RowBatch:
         if not rows:
             none = np.empty(0, dtype=np.int64)
             return cls(none, none, (), (), np.empty((0, 3)), none, none, none, none)
-        return cls.from_tuples([
-            (r.version_row, r.spatial_id, r.map_id, r.frame_id, r.x, r.y, r.z,
-             r.valid_from_ns, r.valid_to_ns, r.from_seq, r.to_seq) for r in rows
-        ])
+        return cls.from_tuples(
+            [
+                (
+                    r.version_row,
+                    r.spatial_id,
+                    r.map_id,
+                    r.frame_id,
+                    r.x,
+                    r.y,
+                    r.z,
+                    r.valid_from_ns,
+                    r.valid_to_ns,
+                    r.from_seq,
+                    r.to_seq,
+                )
+                for r in rows
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)

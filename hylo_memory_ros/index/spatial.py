@@ -1,76 +1,37 @@
 """The spatial mirror: believed rows near a point, answered from memory.
 
 The mirror copies the poses of the store's version table. The store is written first and stays the
-authority; the mirror follows each committed transaction and can be rebuilt at any time.
+authority; the mirror follows each committed transaction, and can be rebuilt from the store at any time.
 
-Threads: one writer at a time calls `apply`, `remove` and `load`; any number of readers query.
+Threads. One writer at a time calls `apply` and `remove`; any number of readers query; one thread loads;
+one more, of the mirror's own, folds new rows into trees and lives only while it does. Changes are made
+under a lock that is held for moments. Readers take no lock: rows carry the sequences between which they
+are believed, so a reader that notes the mirror's sequence first, and the parts of a place second, finds
+exactly what was believed at that sequence, whatever the writer does meanwhile.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError, LoadingError
+from hylo_memory_ros.index._answers import Excluded, Hits, Nearest
+from hylo_memory_ros.index._atlas import Atlas, Change
+from hylo_memory_ros.index._audit import Audit
+from hylo_memory_ros.index._folding import ClosingError, Folding
+from hylo_memory_ros.index._intake import Intake, Key
+from hylo_memory_ros.index._part import VERSION, Ball, Window
+from hylo_memory_ros.index._place import Place, build_runs
 from hylo_memory_ros.index._rows import OPEN, BelievedRow, Difference, RowBatch
+from hylo_memory_ros.index._search import ball, hits, matches, nearest_beyond, version_rows
 
-__all__ = ['Excluded', 'Hits', 'Nearest', 'SpatialMirror']
+__all__ = ['SpatialMirror']
 
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Rows within a radius, nearest first; equal distances by version row.
-
-    Attributes
-    ----------
-    sequence : int
-        The sequence that the answer is exact for.
-    version_rows : ndarray, shape (n,), int64
-    distances_m : ndarray, shape (n,), float64
-        Equal to `math.dist` to the bit.
-    valid_from_ns, valid_to_ns : ndarray, shape (n,), int64
-        World time of each row; `OPEN` for no end.
-    """
-
-    sequence: int
-    version_rows: NDArray[np.int64]
-    distances_m: NDArray[np.float64]
-    valid_from_ns: NDArray[np.int64]
-    valid_to_ns: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.version_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The nearest matching row beyond a radius."""
-
-    version_row: int
-    distance_m: float
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """Believed rows within the radius that a query left out, and why.
-
-    Attributes
-    ----------
-    other_maps, other_frames : int
-        Rows that match in time, in the same frame of other maps and in other frames of the map.
-    not_yet_valid, ended : ndarray, int64
-        Version rows in the searched place that begin later, and that ended before.
-    """
-
-    other_maps: int
-    other_frames: int
-    not_yet_valid: NDArray[np.int64]
-    ended: NDArray[np.int64]
+_FOREVER = OPEN - 1
 
 
 class SpatialMirror:
@@ -79,17 +40,22 @@ class SpatialMirror:
     Parameters
     ----------
     now_ns : callable, optional
-        The highest service time seen, in nanoseconds. It only decides which rows count as closed
-        when a tree is built, so it changes speed, never an answer.
+        Returns the highest service time seen, in nanoseconds. It decides which rows count as closed
+        when a tree is built, so it changes speed, never an answer; without it every row with an end
+        counts as closed.
     """
 
     def __init__(self, now_ns: Callable[[], int] | None = None) -> None:
-        self._rows: dict[int, BelievedRow] = {}
-        self._ends: dict[int, int] = {}
+        self._cutoff_ns = now_ns or (lambda: _FOREVER)
+        self._atlas = Atlas()
         self._sequence = 0
-        self._skipped = 0
         self._ready = threading.Event()
         self._lock = threading.RLock()
+        self._loading = threading.Lock()
+        # What happens while a load runs, to be done again on what it loaded.
+        self._meanwhile: list[Change] | None = []
+        self._removals: list[set[int]] = []
+        self._folding = Folding(self._lock, self._all_places, self._cutoff_ns)
 
     @property
     def sequence(self) -> int:
@@ -104,10 +70,10 @@ class SpatialMirror:
     @property
     def skipped(self) -> int:
         """Number of rows left out for a coordinate that is not finite."""
-        return self._skipped
+        return self._atlas.skipped
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return sum(map(len, self._atlas.places.values()))
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
         """Wait until the first load is complete; False after the timeout."""
@@ -115,39 +81,49 @@ class SpatialMirror:
 
     def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until no rebuild is running; False after the timeout."""
-        return True
+        return self._folding.wait(timeout_s)
 
     def rebuild(self) -> None:
         """Start to rebuild every tree in the background."""
+        self._folding.kick(force=True)
 
     def close(self) -> None:
-        """End background work. Safe to repeat."""
+        """End background work, a load too, and wait for it. Safe to repeat."""
+        self._folding.close()
 
     def load(self, batches: Iterable[RowBatch], sequence: int) -> None:
-        """Fill the mirror from the store, in the calling thread.
+        """Fill the mirror from the store, in the calling thread; again, to replace what it holds.
 
-        `apply` and `remove` may be called meanwhile from the writer's thread; rows that arrive both
-        ways are kept once.
+        `apply` and `remove` may be called meanwhile from the writer's thread. The batches need not come
+        from one transaction: what is missed is made good by them, and rows that arrive twice are kept
+        once.
+
+        Parameters
+        ----------
+        batches : iterable of RowBatch
+            Every row of the store that has a pose, believed or not; read as they are asked for, not
+            before the call.
+        sequence : int
+            A sequence that the store had reached before the first batch was read.
         """
-        for batch in batches:
-            maps = [batch.map_id] * len(batch) if isinstance(batch.map_id, str) else batch.map_id
-            frames = [batch.frame_id] * len(batch) if isinstance(batch.frame_id, str) else batch.frame_id
-            rows = [
-                BelievedRow(version, spatial, map_id, frame_id, x, y, z, start, None if end == OPEN else end,
-                            first, None if last == OPEN else last)
-                for version, spatial, map_id, frame_id, (x, y, z), start, end, first, last in zip(
-                    batch.version_row.tolist(), batch.spatial_id.tolist(), maps, frames, batch.position.tolist(),
-                    batch.valid_from_ns.tolist(), batch.valid_to_ns.tolist(), batch.from_seq.tolist(),
-                    batch.to_seq.tolist(), strict=True)
-            ]
+        with self._loading:
             with self._lock:
-                for row in rows:
-                    self._add(row)
-        with self._lock:
-            self._sequence = max(self._sequence, sequence)
-        self._ready.set()
+                self._meanwhile = self._meanwhile or []
+            try:
+                intake = Intake()
+                for batch in batches:
+                    self._folding.check()
+                    intake.add(batch)
+                self._replace(intake, sequence)
+            except ClosingError:
+                return
+            finally:
+                with self._lock:
+                    if self.ready:
+                        self._meanwhile = None
+        self._folding.kick()
 
-    def apply(self, sequence: int, added: Sequence[BelievedRow] = (), ended: Sequence[int] = ()) -> None:
+    def apply(self, sequence: int, added: Sequence[BelievedRow] = (), ended: Collection[int] = ()) -> None:
         """Follow one committed transaction.
 
         Parameters
@@ -155,28 +131,34 @@ class SpatialMirror:
         sequence : int
         added : sequence of BelievedRow
             Rows believed from `sequence` on.
-        ended : sequence of int
+        ended : collection of int
             Version rows believed no longer from `sequence` on.
         """
-        with self._lock:
-            for row in added:
-                self._add(row)
-            for version_row in ended:
-                self._ends.setdefault(version_row, sequence)
-            self._sequence = max(self._sequence, sequence)
+        self._change(Change(sequence, tuple(added), tuple(ended)))
 
-    def remove(self, version_rows: Collection[int], sequence: int | None = None) -> None:
-        """Delete rows for good; nothing of them stays behind (purge)."""
-        with self._lock:
-            for version_row in version_rows:
-                self._rows.pop(version_row, None)
-                self._ends.pop(version_row, None)
-            if sequence is not None:
-                self._sequence = max(self._sequence, sequence)
+    def remove(self, version_rows: Collection[int], sequence: int = 0) -> None:
+        """Delete rows for good (purge); after the rebuild that this starts no trace is left.
 
-    def within(self, map_id: str | None, frame_id: str | Collection[str], center: Sequence[float], radius_m: float, *,
-               at_ns: int | None = None, seq: int | None = None, horizontal: bool = False,
-               tolerance_ns: int = 0) -> Hits:
+        Parameters
+        ----------
+        version_rows : collection of int
+        sequence : int
+            The sequence of the purge, if it has one.
+        """
+        self._change(Change(sequence, removed=tuple(version_rows)))
+
+    def within(
+        self,
+        map_id: str | None,
+        frame_id: str | Collection[str],
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> Hits:
         """Find the believed rows within a radius, its boundary included.
 
         Parameters
@@ -209,83 +191,161 @@ class SpatialMirror:
         LoadingError
             The first load is not complete.
         """
-        with self._lock:
-            at_seq, found = self._search(map_id, frame_id, center, radius_m, at_ns, seq, horizontal, tolerance_ns)
-        return Hits(at_seq,
-                    np.array([row.version_row for _, row in found], dtype=np.int64),
-                    np.array([distance for distance, _ in found], dtype=np.float64),
-                    np.array([row.valid_from_ns for _, row in found], dtype=np.int64),
-                    np.array([_end(row.valid_to_ns) for _, row in found], dtype=np.int64))
+        window = self._window(at_ns, seq, tolerance_ns)
+        within = ball(center, radius_m, horizontal)
+        return hits(window.seq, matches(self._find(map_id, frame_id, within), within, window))
 
-    def ids_within(self, map_id: str | None, frame_id: str | Collection[str], center: Sequence[float],
-                   radius_m: float, *, at_ns: int | None = None, seq: int | None = None, horizontal: bool = False,
-                   tolerance_ns: int = 0) -> NDArray[np.int64]:
+    def ids_within(
+        self,
+        map_id: str | None,
+        frame_id: str | Collection[str],
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> NDArray[np.int64]:
         """Find the version rows of `within`, in no particular order."""
-        return self.within(map_id, frame_id, center, radius_m, at_ns=at_ns, seq=seq, horizontal=horizontal,
-                           tolerance_ns=tolerance_ns).version_rows
+        window = self._window(at_ns, seq, tolerance_ns)
+        within = ball(center, radius_m, horizontal)
+        return version_rows(matches(self._find(map_id, frame_id, within), within, window))
 
-    def nearest_outside(self, map_id: str | None, frame_id: str | Collection[str], center: Sequence[float],
-                        radius_m: float, *, at_ns: int | None = None, seq: int | None = None,
-                        horizontal: bool = False, tolerance_ns: int = 0) -> Nearest | None:
+    def nearest_outside(
+        self,
+        map_id: str | None,
+        frame_id: str | Collection[str],
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> Nearest | None:
         """Find the nearest matching row beyond the radius, at any distance."""
-        with self._lock:
-            _, found = self._search(map_id, frame_id, center, math.inf, at_ns, seq, horizontal, tolerance_ns)
-        return next((Nearest(row.version_row, d) for d, row in found if d > radius_m), None)
+        window = self._window(at_ns, seq, tolerance_ns)
+        outside = ball(center, radius_m, horizontal)
+        return nearest_beyond(self._find(map_id, frame_id, outside), outside, window)
 
-    def excluded(self, map_id: str | None, frame_id: str, center: Sequence[float], radius_m: float, *,
-                 at_ns: int | None = None, seq: int | None = None, horizontal: bool = False,
-                 tolerance_ns: int = 0) -> Excluded:
-        """Count what lies within the radius and was left out by place or by time."""
-        with self._lock:
-            frames = {row.frame_id for row in self._rows.values()}
-            maps = {row.map_id for row in self._rows.values()}
-            args = (center, radius_m, at_ns, seq, horizontal, tolerance_ns)
-            others = [] if map_id is None else [m for m in maps if m != map_id]
-            other_maps = sum(len(self._search(other, frame_id, *args)[1]) for other in others)
-            other_frames = len(self._search(map_id, frames - {frame_id}, *args)[1])
-            here = self._search(map_id, frame_id, center, radius_m, None, seq, horizontal, 0)[1]
-        low, high = (0, OPEN) if at_ns is None else (at_ns, at_ns + tolerance_ns)
-        late = [r.version_row for _, r in here if r.valid_from_ns > high]
-        over = [r.version_row for _, r in here if r.valid_from_ns <= high and _end(r.valid_to_ns) <= low]
-        return Excluded(other_maps, other_frames, np.array(late, dtype=np.int64), np.array(over, dtype=np.int64))
+    def excluded(
+        self,
+        map_id: str | None,
+        frame_id: str,
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> Excluded:
+        """Count what lies within the radius and was left out, by place or by time."""
+        window = self._window(at_ns, seq, tolerance_ns)
+        within = ball(center, radius_m, horizontal)
+        keys = self._atlas.places
+        maps = {m for m, f in keys if f == frame_id and map_id is not None} - {map_id}
+        frames = {f for m, f in keys if map_id in (None, m)} - {frame_id}
+        other_maps = [place for other in maps for place in self._find(other, frame_id, within)]
+        other_frames = self._find(map_id, frames, within)
+        always = Window(-OPEN, OPEN, window.seq)
+        here = hits(window.seq, matches(self._find(map_id, frame_id, within), within, always))
+        late = here.valid_from_ns > window.high
+        over = ~late & (here.valid_to_ns <= window.low)
+        return Excluded(
+            len(version_rows(matches(other_maps, within, window))),
+            len(version_rows(matches(other_frames, within, window))),
+            here.version_rows[late],
+            here.version_rows[over],
+        )
 
     def verify(self, batches: Iterable[RowBatch], sequence: int, limit: int = 100) -> tuple[Difference, ...]:
-        """Compare the mirror with rows streamed from the store, as of one sequence."""
-        raise NotImplementedError
+        """Compare the mirror with rows streamed from the store, while both may move on.
 
-    def _add(self, row: BelievedRow) -> None:
-        if not all(map(math.isfinite, (row.x, row.y, row.z))):
-            self._skipped += 1
-        elif row.version_row not in self._rows:
-            self._rows[row.version_row] = row
-            if row.to_seq is not None:
-                self._ends.setdefault(row.version_row, row.to_seq)
+        Parameters
+        ----------
+        batches : iterable of RowBatch
+            Every row of the store that has a pose.
+        sequence : int
+            The store's sequence when reading began; the mirror must have reached it.
+        limit : int
+            Stop after about this many differences.
 
-    def _search(self, map_id: str | None, frame_id: str | Collection[str], center: Sequence[float], radius_m: float,
-                at_ns: int | None, seq: int | None, horizontal: bool,
-                tolerance_ns: int) -> tuple[int, list[tuple[float, BelievedRow]]]:
-        if not self.ready:
+        Returns
+        -------
+        tuple of Difference
+            In order of the version row; empty when the mirror is equal to the store.
+        """
+        self._window(None, None, 0)
+        if self._sequence < sequence:
+            raise InvalidRequestError(
+                f'the mirror is at sequence {self._sequence}, before {sequence}', sequence=sequence
+            )
+        removed: set[int] = set()
+        with self._lock:
+            self._removals.append(removed)
+            audit = Audit({key: place.parts for key, place in self._atlas.places.items()}, sequence)
+        try:
+            audit.compare(batches, limit)
+        finally:
+            with self._lock:
+                self._removals = [one for one in self._removals if one is not removed]
+        return audit.differences(removed, limit)
+
+    def _all_places(self) -> Collection[Place]:
+        return self._atlas.places.values()
+
+    def _change(self, change: Change) -> None:
+        with self._lock:
+            if self._meanwhile is not None:
+                self._meanwhile.append(change)
+            if not self.ready:
+                return
+            for removed in self._removals:
+                removed.update(change.removed)
+            self._atlas.follow(change, self._cutoff_ns())
+            # Last: whoever sees the sequence must find its rows.
+            self._sequence = max(self._sequence, change.sequence)
+        self._folding.kick()
+
+    def _replace(self, intake: Intake, sequence: int) -> None:
+        places: dict[Key, Place] = {}
+        highest = 0
+        for key, rows, points in intake.places():
+            known = self._atlas.places.get(key)
+            planar = known is not None and known.planar
+            highest = max(highest, int(rows[:, VERSION].max(initial=0)))
+            runs = build_runs(rows, points, self._cutoff_ns(), planar, self._folding.check)
+            places[key] = Place(runs, planar)
+        atlas = Atlas(places, highest, intake.skipped)
+        with self._lock:
+            for change in self._meanwhile or ():
+                atlas.follow(change, self._cutoff_ns())
+                sequence = max(sequence, change.sequence)
+            self._meanwhile = None
+            self._atlas = atlas
+            self._sequence = max(self._sequence, sequence)
+            self._ready.set()
+
+    def _window(self, at_ns: int | None, seq: int | None, tolerance_ns: int) -> Window:
+        if not self._ready.is_set():
             raise LoadingError('the spatial mirror is still loading')
-        if not radius_m >= 0.0 or len(center) != 3 or not all(map(math.isfinite, center)):
-            raise InvalidRequestError(f'near needs three finite numbers and a radius >= 0: {center}, {radius_m}')
-        at_seq = self._sequence if seq is None else min(seq, self._sequence)
-        axes = 2 if horizontal else 3
-        frames = {frame_id} if isinstance(frame_id, str) else frame_id
-        found = []
-        for row in self._rows.values():
-            if (map_id is not None and row.map_id != map_id) or row.frame_id not in frames:
-                continue
-            if not row.from_seq <= at_seq < self._ends.get(row.version_row, OPEN):
-                continue
-            begins = at_ns is None or row.valid_from_ns <= at_ns + tolerance_ns
-            if not begins or (at_ns is not None and at_ns >= _end(row.valid_to_ns)):
-                continue
-            distance = math.dist((row.x, row.y, row.z)[:axes], tuple(center)[:axes])
-            if distance <= radius_m:
-                found.append((distance, row))
-        found.sort(key=lambda hit: (hit[0], hit[1].version_row))
-        return at_seq, found
+        sequence = self._sequence
+        if seq is not None and seq < sequence:
+            sequence = seq
+        if at_ns is None:
+            return Window(-OPEN, OPEN, sequence)
+        return Window(at_ns, at_ns + tolerance_ns, sequence)
 
+    def _find(self, map_id: str | None, frame_id: str | Collection[str], within: Ball) -> Iterable[Place]:
+        places = self._atlas.find(map_id, frame_id)
+        return self._planar(places) if within.planar else places
 
-def _end(end: int | None) -> int:
-    return OPEN if end is None else end
+    def _planar(self, places: Iterable[Place]) -> Iterable[Place]:
+        """Have trees over x and y built; until then a horizontal search goes through every point."""
+        if not all(place.planar for place in places):
+            for place in places:
+                place.planar = True
+            self._folding.kick()
+        return places

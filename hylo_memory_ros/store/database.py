@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from hylo_memory_ros.config import MemoryConfig
@@ -25,7 +28,7 @@ from hylo_memory_ros.errors import (
     StoreFullError,
 )
 
-__all__ = ['Database', 'translated']
+__all__ = ['Database', 'insert_rows', 'translated']
 
 _READERS = 4
 
@@ -187,6 +190,22 @@ def translated(path: Path | None) -> Iterator[None]:
         raise _meaning(exc.orig, path) from exc
     except sqlite3.Error as exc:
         raise _meaning(exc, path) from exc
+
+
+@cache
+def _insertion(table: sa.Table) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    return str(table.insert().compile(dialect=sqlite_dialect())), itemgetter(*table.columns.keys())
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows that name every column, values ready for SQLite.
+
+    The statement is the table's own, but the rows go to the driver as they are: preparing
+    each value anew took longer than storing it.
+    """
+    if rows:
+        statement, values = _insertion(table)
+        connection.exec_driver_sql(statement, list(map(values, rows)))
 
 
 # SQLite's own words for what a robot meets; its extended codes reach Python only from 3.11 on.

@@ -132,14 +132,9 @@ def tags_of(item: MemoryItem) -> Iterator[tuple[str, str]]:
     yield from (('scope', f'{name}={value}') for name, value in item.scope.items() if name != 'map_id')
 
 
-def full_text_row(item: MemoryItem) -> dict[str, str]:
-    """Return what the full-text index reads of an item."""
-    return {
-        'content': item.content,
-        'key': item.key or '',
-        'label': item.label,
-        'entities': ' '.join(item.entities),
-    }
+def full_text_row(item: MemoryItem) -> tuple[str, str, str, str]:
+    """Return what the full-text index reads of an item: content, key, label, entities."""
+    return item.content, item.key or '', item.label, ' '.join(item.entities)
 
 
 def embedding_rows(item: MemoryItem) -> Iterator[tuple[str, bytes]]:

@@ -11,10 +11,11 @@ import json
 from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.schema import assertion, forgetting, identity, spatial, version
 from hylo_memory_ros.store.timeline import Point, Span, timeline
 from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
@@ -125,7 +126,7 @@ class Timelines:
         if self._txn.ended:
             connection.execute(_end_version, [{'row': row, 'seq': sequence} for row in self._txn.ended])
         if self._txn.added:
-            connection.execute(version.insert(), [_columns(row) for row in self._txn.added])
+            insert_rows(connection, version, [row._asdict() for row in self._txn.added])
         self._load_places()
 
     def _end(self, held: Held, row: _Believed) -> None:
@@ -158,10 +159,6 @@ class Timelines:
         for part in chunks(wanted - places.keys()):
             for spatial_id, *place in self._txn.connection.execute(_places, {'ids': part}):
                 places[spatial_id] = tuple(place)
-
-
-def _columns(row: VersionRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in VersionRow.__slots__}
 
 
 def _among(column: sa.Column[int]) -> sa.ColumnElement[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,8 +16,7 @@ from hylo_memory_ros.store.schema import assertion, change, identity, spatial, s
 __all__ = ['Committed', 'Transaction', 'VersionRow', 'chunks', 'get_state', 'put_state']
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRow:
+class VersionRow(NamedTuple):
     """One believed version, as the spatial mirror needs it and as `version` holds it."""
 
     version_row: int
@@ -29,6 +28,7 @@ class VersionRow:
     valid_to_ns: int | None
     forgotten: bool
     from_seq: int
+    to_seq: None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError, UnsupportedError
 from hylo_memory_ros.identity import Statement, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
 from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, request, spatial, tag
 from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
@@ -21,10 +22,7 @@ from hylo_memory_ros.store.transaction import Transaction, chunks
 
 __all__ = ['answer_of_request', 'check_items', 'keep_answer', 'resolved', 'write_items']
 
-_INSERT_TEXT = (
-    f'INSERT INTO {FULL_TEXT} (rowid, content, key, label, entities) '
-    'VALUES (:rowid, :content, :key, :label, :entities)'
-)
+_INSERT_TEXT = f'INSERT INTO {FULL_TEXT} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
 
 
 def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
@@ -158,7 +156,7 @@ def _intern(
             timelines.new(identity_id, kind, item.key)
         accepted.append(_Accepted(item, statement, known[statement.identity], txn.next_id('assertion')))
     if fresh:
-        txn.connection.execute(identity.insert(), fresh)
+        insert_rows(txn.connection, identity, fresh)
     return accepted
 
 
@@ -196,7 +194,7 @@ class _Rows:
         self._assertion: list[dict[str, Any]] = []
         self._tag: list[dict[str, Any]] = []
         self._embedding: list[dict[str, Any]] = []
-        self._text: list[dict[str, Any]] = []
+        self._text: list[tuple[Any, ...]] = []
 
     def add(self, txn: Transaction, entry: _Accepted, position: int, timelines: Timelines) -> None:
         item, assertion_id = entry.item, entry.assertion_id
@@ -207,11 +205,12 @@ class _Rows:
             'sequence': txn.sequence,
             'position': position,
             'spatial_id': None,
+            'withdrawn_seq': None,
         }
         if item.pose is not None:
             row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
         self._assertion.append(row)
-        self._text.append({'rowid': assertion_id, **full_text_row(item)})
+        self._text.append((assertion_id, *full_text_row(item)))
         for field, value in tags_of(item):
             self._tag.append({'field': field, 'value': value, 'assertion_id': assertion_id})
         for space, vector in embedding_rows(item):
@@ -234,10 +233,9 @@ class _Rows:
             (embedding, self._embedding),
         )
         for table, rows in tables:
-            if rows:
-                connection.execute(table.insert(), rows)
+            insert_rows(connection, table, rows)
         if self._text:
-            connection.execute(sa.text(_INSERT_TEXT), self._text)
+            connection.exec_driver_sql(_INSERT_TEXT, self._text)
 
 
 def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult | None:

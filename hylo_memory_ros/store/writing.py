@@ -166,6 +166,8 @@ def _apply(txn: Transaction, timelines: Timelines, entry: _Accepted, position: i
     assert at_ns is not None
     before = held.spans()
     held.add(Point(at_ns, txn.sequence, position, entry.statement.content, entry.assertion_id))
+    if not before:
+        return WriteEvent('ADD', entry.statement.id, entry.item.key)
     return _event(before, held.spans(), at_ns, entry.item.key, timelines)
 
 

@@ -1,0 +1,212 @@
+"""One parameter each: a field of the typed configuration, as ROS declares it."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.fields import FieldInfo
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.landmarks import InputSettings, LandmarkSettings
+from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.ros.settings import InputConfig, NodeConfig
+
+__all__ = ['Entry', 'input_entries', 'node_entries']
+
+UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
+INT_MAX = 2**63 - 1
+
+# Below which prefix the fields of a composed model appear.
+COMPOSED = {
+    (NodeConfig, 'memory'): '',
+    (NodeConfig, 'landmarks'): 'landmarks.',
+    (InputConfig, 'settings'): '',
+}
+# No parameters of their own: they follow from others, or from use_sim_time.
+DERIVED = {
+    (MemoryConfig, 'clock'),
+    (NodeConfig, 'inputs'),
+    (InputSettings, 'name'),
+    (LandmarkSettings, 'global_frame'),
+    (LandmarkSettings, 'inputs'),
+    (LandmarkSettings, 'min_valid_stamp_s'),
+}
+
+
+class _InputNames(Contract):
+    inputs: tuple[Annotated[str, Field(pattern=r'^[A-Za-z][A-Za-z0-9_]{0,63}$')], ...] = ()
+    """Names of the perception inputs; the settings of each are below input.<name>."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One parameter."""
+
+    name: str
+    """Full name of the parameter."""
+    path: tuple[str, ...]
+    """Names of the fields that lead to its value, from the configuration or the input down."""
+    field: FieldInfo
+    """The field that it sets."""
+
+    @property
+    def default(self) -> Any:
+        """The value when nothing is given, as ROS takes it; the empty text when one must be given."""
+        if self.field.is_required():
+            return ''
+        value = self.field.get_default(call_default_factory=True)
+        if value is None:
+            return ''
+        return list(value) if isinstance(value, (tuple, dict)) else value
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it is fixed when the process starts."""
+        extra = self.field.json_schema_extra
+        return isinstance(extra, dict) and extra.get('read_only') is True
+
+    @property
+    def unit(self) -> str:
+        """Unit of the value, from the end of the name; empty: none."""
+        return next((unit for end, unit in UNITS.items() if self.path[-1].endswith(end)), '')
+
+    @property
+    def expected(self) -> str:
+        """The type, the range and the unit, in words."""
+        words = _in_words(self.field.annotation) + (', required' if self.field.is_required() else '')
+        limits = [
+            f'{sign} {limit:g}' if isinstance(limit, float) else f'{sign} {limit}'
+            for rule in self._rules()
+            for name, sign in (('gt', '>'), ('ge', '>='), ('lt', '<'), ('le', '<='))
+            if (limit := getattr(rule, name, None)) is not None
+        ]
+        words = ' '.join([words, ' and '.join(limits)]).rstrip()
+        return f'{words} ({self.unit})' if self.unit else words
+
+    def _rules(self) -> Iterator[Any]:
+        for rule in self.field.metadata:
+            yield from rule if isinstance(rule, annotated_types.GroupedMetadata) else (rule,)
+
+    def _range(self) -> tuple[float | None, float | None]:
+        low = high = None
+        for rule in self._rules():
+            low = getattr(rule, 'ge', getattr(rule, 'gt', low))
+            high = getattr(rule, 'le', getattr(rule, 'lt', high))
+        return low, high
+
+    def descriptor(self, *, ranged: bool = True) -> ParameterDescriptor:
+        """Return what ``ros2 param describe`` shows; without the range, ROS takes any value."""
+        text = ParameterDescriptor(
+            name=self.name,
+            description=' '.join((self.field.description or '').split()),
+            additional_constraints=self.expected,
+            read_only=self.read_only,
+            dynamic_typing=True,
+        )
+        low, high = self._range()
+        if not ranged or (low is None and high is None):
+            return text
+        if isinstance(self.default, float):
+            span = FloatingPointRange(from_value=float('-inf'), to_value=float('inf'))
+            text.floating_point_range = [span]
+        elif isinstance(self.default, int):
+            span = IntegerRange(from_value=-INT_MAX, to_value=INT_MAX)
+            text.integer_range = [span]
+        else:
+            return text
+        span.from_value = span.from_value if low is None else type(span.from_value)(low)
+        span.to_value = span.to_value if high is None else type(span.to_value)(high)
+        return text
+
+    def validated(self, value: Any) -> Any:
+        """Return a value as the configuration takes it; an integer is taken for a number.
+
+        Raises
+        ------
+        ValueError
+            With the name, the value and what was expected.
+        """
+        try:
+            if isinstance(value, bool) != (self.field.annotation is bool):
+                raise ValueError('a truth value is nothing else')
+            return self._adapter().validate_python(self._as_field(value))
+        except ValueError as exc:
+            shown = value if isinstance(value, (str, int, float, type(None))) else list(value)
+            raise ValueError(f'{self.name}: {shown!r} is not {self.expected}') from exc
+
+    def _as_field(self, value: Any) -> Any:
+        if isinstance(self.default, list):
+            # YAML's [] has no type and arrives as "not set"; [""] is how files usually say it.
+            value = () if value is None or list(value) == [''] else value
+            if self._is_mapping:
+                return _as_mapping(value)
+            return value if isinstance(value, str) or not hasattr(value, '__iter__') else tuple(value)
+        if value == '' and self.field.is_required():
+            raise ValueError('it must be given')
+        return None if value == '' and self.field.default is None else value
+
+    @property
+    def _is_mapping(self) -> bool:
+        return get_origin(self.field.annotation) is Mapping
+
+    def _adapter(self) -> TypeAdapter[Any]:
+        annotation: Any = self.field.annotation
+        for rule in self.field.metadata:
+            annotation = Annotated[annotation, rule]
+        return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _as_mapping(pairs: Any) -> dict[str, str]:
+    mapping = {}
+    for pair in pairs:
+        name, found, value = str(pair).partition('=')
+        if not found or name in mapping:
+            raise ValueError(f'{pair!r} is no name=value, or its name was there before')
+        mapping[name] = value
+    return mapping
+
+
+NAMED = {float: 'a number', int: 'an integer', bool: 'true or false', str: 'a string'}
+LISTS = {'a number': 'a list of numbers', 'an integer': 'a list of integers', 'a string': 'a list of strings'}
+
+
+def _in_words(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return 'one of ' + ', '.join(map(repr, parts))
+    if origin is Annotated:
+        return _in_words(parts[0])
+    if origin in (Union, types.UnionType):
+        return ' or '.join(_in_words(part) for part in parts if part is not type(None))
+    if origin is Mapping:
+        return 'a list of name=value'
+    if origin is tuple:
+        return LISTS.get(_in_words(parts[0]), 'a list')
+    return NAMED.get(annotation, 'a string')
+
+
+def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) -> Iterator[Entry]:
+    for name, field in model.model_fields.items():
+        if (model, name) in COMPOSED:
+            part = field.annotation
+            assert isinstance(part, type)
+            assert issubclass(part, BaseModel)
+            yield from _walk(part, prefix + COMPOSED[model, name], (*path, name))
+        elif (model, name) not in DERIVED:
+            yield Entry(prefix + name, (*path, name), field)
+
+
+def node_entries() -> tuple[Entry, ...]:
+    """Return the parameters that do not depend on the inputs, ``inputs`` itself last."""
+    return (*_walk(NodeConfig), Entry('inputs', ('inputs',), _InputNames.model_fields['inputs']))
+
+
+def input_entries(name: str) -> tuple[Entry, ...]:
+    """Return the parameters of one input."""
+    return tuple(_walk(InputConfig, f'input.{name}.'))

@@ -1,0 +1,56 @@
+"""`~/events`: what each committed transaction did, ids only.
+
+Published in the thread that committed; whoever comes late or misses some asks `~/changes`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from rclpy.node import Node
+
+from hylo_memory_ros.model import Change
+from hylo_memory_ros.msg import MemoryEvent
+from hylo_memory_ros.ros import qos
+from hylo_memory_ros.ros.answers import bytes_of_event, event_to_msg
+from hylo_memory_ros.service import MemoryService
+
+__all__ = ['Events']
+
+logger = logging.getLogger(__name__)
+
+
+class Events:
+    """Publishes the changes of one memory until it is closed.
+
+    Parameters
+    ----------
+    node : Node
+        Whose topic it is.
+    memory : MemoryService
+        Whose changes they are.
+    limit_bytes : int
+        An event larger than this is published without its ids.
+    """
+
+    def __init__(self, node: Node, memory: MemoryService, limit_bytes: int) -> None:
+        self._node, self._memory, self._limit = node, memory, limit_bytes
+        self._publisher: Any = node.create_publisher(MemoryEvent, '~/events', qos.EVENTS)
+        self._unsubscribe = memory.subscribe(self._publish)
+
+    def close(self) -> None:
+        """Publish no more. Safe to repeat."""
+        self._unsubscribe()
+        if self._publisher is not None:
+            self._node.destroy_publisher(self._publisher)
+            self._publisher = None
+
+    def _publish(self, change: Change) -> None:
+        msg = event_to_msg(change, self._memory.epoch)
+        if bytes_of_event(msg) > self._limit:
+            # A gap in the sequence would be worse than an event that must be looked up.
+            msg.ids, msg.keys, msg.outcomes = [], [], []
+        publisher = self._publisher
+        if publisher is not None:
+            publisher.publish(msg)

@@ -1,0 +1,80 @@
+"""The outermost guard of every service: a request is answered, whatever happens."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hylo_memory_ros.errors import HyloMemoryError, NotActiveError
+from hylo_memory_ros.msg import ErrorCode
+from hylo_memory_ros.ros.codes import described
+
+__all__ = ['Guard', 'Handler']
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Any, Any], Awaitable[Any]]
+"""Takes a request and an empty response, and returns the response to send."""
+
+
+class Guard:
+    """Lets requests through while the node is active, and turns every refusal into an answer.
+
+    Only the executor's thread calls `wrapped`'s coroutines; counts may be read from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.open = False
+        """Whether the node is active."""
+        self.running = 0
+        """Requests that are being answered."""
+        self.calls: Counter[str] = Counter()
+        """Requests received, by service."""
+        self.refused: Counter[str] = Counter()
+        """Requests refused, by service."""
+
+    def wrapped(
+        self, name: str, response_type: Any, handler: Handler
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Return a handler that never raises.
+
+        Parameters
+        ----------
+        name : str
+            Name of the service, for counts and logs.
+        response_type : type
+            Of its responses; that of a refusal is a fresh one, with nothing else in it.
+        handler : Handler
+            What answers.
+        """
+
+        async def guarded(request: Any, response: Any) -> Any:
+            self.running += 1
+            self.calls[name] += 1
+            try:
+                if not self.open:
+                    raise NotActiveError('the node is not active: activate it first')
+                response = await handler(request, response)
+            except Exception as exc:  # noqa: BLE001 - no request may end the node
+                return self._refusal(name, exc, response_type())
+            else:
+                response.success, response.error_code = True, int(ErrorCode.OK)
+                return response
+            finally:
+                self.running -= 1
+
+        return guarded
+
+    def _refusal(self, name: str, exc: Exception, response: Any) -> Any:
+        self.refused[name] += 1
+        code, message = described(exc)
+        if code == ErrorCode.INTERNAL:
+            logger.error('~/%s failed', name, exc_info=exc)
+        elif isinstance(exc, HyloMemoryError):
+            logger.debug('~/%s refused: %s', name, message)
+        response.success, response.error_code, response.message = False, code, message
+        return response

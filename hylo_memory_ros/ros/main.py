@@ -1,0 +1,53 @@
+"""The process of the node: signals, start, end.
+
+Signals are caught before anything is imported that takes time, and only remembered: whatever
+runs is finished, and the memory is closed in order.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+__all__ = ['main']
+
+
+class Stop:
+    """Remembers that the process was asked to end."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def install(self) -> None:
+        """Take SIGINT and SIGTERM; a second one changes nothing."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._take)
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested = True
+
+    def __call__(self) -> bool:
+        return self.requested
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node until it is told to end.
+
+    Parameters
+    ----------
+    args : sequence of str, optional
+        The command line; ``--ros-args`` and what follows are for ROS.
+
+    Returns
+    -------
+    int
+        0 after a signal or a lifecycle shutdown, 1 when ROS could not be started.
+    """
+    stop = Stop()
+    stop.install()
+    # Imported only now: it takes a second, in which a signal would end in a traceback.
+    from hylo_memory_ros.ros.process import run  # noqa: PLC0415
+
+    return run(list(sys.argv if args is None else args), stop)

@@ -1,0 +1,192 @@
+"""The lifecycle node: configure opens a session, cleanup closes it; nothing gets out of a transition."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from lifecycle_msgs.msg import State
+from rclpy.clock import JumpThreshold, TimeJump
+from rclpy.duration import Duration
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+
+from hylo_memory_ros.errors import ConfigurationError, HyloMemoryError
+from hylo_memory_ros.ros.bond import Bond
+from hylo_memory_ros.ros.guard import Guard
+from hylo_memory_ros.ros.log_bridge import bridged
+from hylo_memory_ros.ros.parameters import Parameters
+from hylo_memory_ros.ros.servers import Servers
+from hylo_memory_ros.ros.session import Session
+from hylo_memory_ros.ros.transforms import transform_source
+
+__all__ = ['MemoryNode']
+
+logger = logging.getLogger(__name__)
+
+Transition = Callable[[Any], None]
+
+
+def guarded(transition: Transition) -> Callable[[Any, LifecycleState], TransitionCallbackReturn]:
+    """Make a transition callback that never raises: what goes wrong is logged, and is a FAILURE."""
+
+    @functools.wraps(transition)
+    def callback(self: Any, _: LifecycleState) -> TransitionCallbackReturn:
+        name = transition.__name__.removeprefix('on_')
+        try:
+            transition(self)
+        except HyloMemoryError as exc:
+            logger.error('%s failed: %s', name, exc)  # noqa: TRY400 - its message says it all
+            logger.debug('%s failed', name, exc_info=exc)
+            return TransitionCallbackReturn.FAILURE
+        except Exception:
+            logger.exception('%s failed', name)
+            return TransitionCallbackReturn.FAILURE
+        return TransitionCallbackReturn.SUCCESS
+
+    return callback
+
+
+class MemoryNode(LifecycleNode):
+    """The node `hylo_memory`.
+
+    Parameters
+    ----------
+    stopping : callable
+        Whether the process is to end.
+    **options : Any
+        For `rclpy.node.Node`: context, namespace, parameter overrides.
+    """
+
+    def __init__(self, *, stopping: Callable[[], bool] = lambda: False, **options: Any) -> None:
+        super().__init__('hylo_memory', **options)
+        self._unbridge = bridged(self.get_logger())
+        self._stopping = stopping
+        self._session: Session | None = None
+        self._guard = Guard()
+        self._servers = Servers(self, self._guard)
+        self.parameters = Parameters(self)
+        self._transforms = transform_source(self, keep_s=self._startup_value('tf_buffer_s', 30.0))
+        self._bond = Bond(self, False)
+        self._jumps = self.get_clock().create_jump_callback(
+            JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False),
+            post_callback=self._on_jump,
+        )
+        self._survive_bad_requests()
+        for name in self.parameters.unknown():
+            logger.warning('parameter %s is given, but there is none of this name', name)
+
+    @property
+    def autostart(self) -> bool:
+        """Whether the process configures and activates the node itself."""
+        return bool(self._startup_value('autostart', False))
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the node was shut down."""
+        return bool(self._state_machine.current_state[0] == State.PRIMARY_STATE_FINALIZED)
+
+    @guarded
+    def on_configure(self) -> None:
+        """Open what the parameters say; a failure leaves nothing open."""
+        config = self.parameters.read()
+        self._session = Session(self, config, self._transforms, self._guard, self._stopping)
+        try:
+            self._servers.offer(self._session.handlers(), config.service_introspection)
+        except BaseException:
+            self._close()
+            raise
+        self._bond = Bond(self, config.bond_enabled)
+        self.parameters.in_use = True
+        logger.info('configured: %s, sequence %d', config.database_path, self._session.memory.sequence)
+
+    @guarded
+    def on_activate(self) -> None:
+        """Subscribe to the inputs, and answer."""
+        if self._session is None:
+            raise ConfigurationError('the node is not configured')
+        self._session.activate()
+        self._bond.start()
+        logger.info('active')
+
+    @guarded
+    def on_deactivate(self) -> None:
+        """Subscribe no more, and refuse."""
+        self._step(self._bond.stop)
+        if self._session is not None:
+            self._step(self._session.deactivate)
+
+    @guarded
+    def on_cleanup(self) -> None:
+        """Close; safe to repeat."""
+        self._close()
+
+    @guarded
+    def on_shutdown(self) -> None:
+        """Close; safe to repeat."""
+        self._close()
+
+    @guarded
+    def on_error(self) -> None:
+        """Close, so that a later configure works."""
+        self._close()
+
+    def end(self) -> None:
+        """Close everything before the process ends; safe to repeat."""
+        self._close()
+        self._step(self._jumps.unregister)
+        self._step(self._transforms.close)
+        self._unbridge()
+
+    def _close(self) -> None:
+        self._step(self._bond.stop)
+        if self._session is not None:
+            session, self._session = self._session, None
+            self._step(session.deactivate)
+            self._step(session.close)
+        self._step(self._servers.withdraw)
+        self.parameters.in_use = False
+
+    def _step(self, step: Callable[[], None]) -> None:
+        """Do one step of closing; whatever it meets, the next one follows."""
+        try:
+            step()
+        except Exception:
+            logger.exception('closing goes on after a failure')
+
+    def _on_jump(self, jump: TimeJump) -> None:
+        logger.warning('the clock jumped back by %.3f s', -jump.delta.nanoseconds / 1e9)
+        if self._session is not None:
+            self._step(self._session.on_clock_jump)
+        else:
+            self._transforms.clear()
+
+    def _startup_value(self, name: str, otherwise: Any) -> Any:
+        try:
+            return self.parameters.value(name)
+        except ConfigurationError:
+            return otherwise  # configure will fail, and say why
+
+    def _survive_bad_requests(self) -> None:
+        """Answer a transition that is not possible now, where rclpy raises (ros2/rclpy#1209)."""
+        service = getattr(self, '_service_change_state', None)
+        if service is None:
+            return
+        change_state = service.callback
+
+        def answer(request: Any, response: Any) -> Any:
+            try:
+                return change_state(request, response)
+            except Exception as exc:  # noqa: BLE001 - RCLError is no public name
+                label = request.transition.label or request.transition.id
+                logger.warning(
+                    'transition %s is not possible in the state %s: %s',
+                    label,
+                    self._state_machine.current_state[1],
+                    exc,
+                )
+                response.success = False
+                return response
+
+        service.callback = answer

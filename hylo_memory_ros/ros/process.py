@@ -1,0 +1,85 @@
+"""From a started interpreter to a closed memory: ROS, the executor, the node."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import rclpy
+from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.signals import SignalHandlerOptions
+
+from hylo_memory_ros.ros.executor import MessageExecutor
+from hylo_memory_ros.ros.node import MemoryNode
+
+__all__ = ['run']
+
+logger = logging.getLogger(__name__)
+
+# After a lifecycle shutdown its caller must still get the reply.
+LINGER_S = 0.3
+# Threads that do not end by themselves are given up after this.
+END_S = 1.0
+
+
+def run(args: list[str], stopping: Callable[[], bool]) -> int:
+    """Run the node; see `main`.
+
+    Parameters
+    ----------
+    args : list of str
+        The command line.
+    stopping : callable
+        Whether the process is to end.
+    """
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    except Exception as exc:  # noqa: BLE001 - RCLError is no public name; a wrong parameter file, mostly
+        sys.stderr.write(f'hylo_memory: ROS does not start: {exc}\n')
+        return 1
+    try:
+        return _serve(stopping)
+    finally:
+        rclpy.try_shutdown()
+        _give_up_threads()
+
+
+def _serve(stopping: Callable[[], bool]) -> int:
+    if stopping():
+        return 0
+    executor = MessageExecutor()
+    node = MemoryNode(stopping=stopping)
+    try:
+        executor.add_node(node)
+        if node.autostart:
+            _autostart(node)
+        executor.spin_while(lambda: not stopping() and not node.finalized)
+        if node.finalized:
+            until = time.monotonic() + LINGER_S
+            executor.spin_while(lambda: time.monotonic() < until)
+    finally:
+        node.end()
+        executor.shutdown(timeout_sec=0)
+        node.destroy_node()
+    return 0
+
+
+def _autostart(node: MemoryNode) -> None:
+    if node.trigger_configure() == TransitionCallbackReturn.SUCCESS:
+        node.trigger_activate()
+
+
+def _give_up_threads() -> None:
+    """End the process although a thread is still reading a large file."""
+    deadline = time.monotonic() + END_S
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                sys.stderr.write(f'hylo_memory: the thread {thread.name} did not end; the process does\n')
+                sys.stderr.flush()
+                os._exit(0)

@@ -1,0 +1,148 @@
+"""The services of the node: made at configure, gone after cleanup.
+
+They outlive a cleanup by the requests that are still being answered: destroying a service under
+a running handler would cost its client the reply. A configure that comes before takes the same
+ones over, so that there are never two of one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock
+from rclpy.node import Node
+from rclpy.service_introspection import ServiceIntrospectionState
+
+from hylo_memory_ros.errors import NotActiveError
+from hylo_memory_ros.ros import qos
+from hylo_memory_ros.ros.guard import Guard
+from hylo_memory_ros.ros.maintenance import maintain_server
+from hylo_memory_ros.srv import (
+    Changes,
+    Flush,
+    Forget,
+    History,
+    Purge,
+    Query,
+    Retract,
+    SetMap,
+    Snapshot,
+    Write,
+)
+
+__all__ = ['TYPES', 'Servers']
+
+TYPES = {
+    'changes': Changes,
+    'flush': Flush,
+    'forget': Forget,
+    'history': History,
+    'purge': Purge,
+    'query': Query,
+    'retract': Retract,
+    'set_map': SetMap,
+    'snapshot': Snapshot,
+    'write': Write,
+}
+"""Services whose operation exists, by name."""
+
+INTROSPECTION = {
+    'off': ServiceIntrospectionState.OFF,
+    'metadata': ServiceIntrospectionState.METADATA,
+    'contents': ServiceIntrospectionState.CONTENTS,
+}
+
+
+class Servers:
+    """Offers and withdraws the services. Only the executor's thread may call.
+
+    Parameters
+    ----------
+    node : Node
+        Whose services they are.
+    guard : Guard
+        Stands before every handler.
+    """
+
+    def __init__(self, node: Node, guard: Guard) -> None:
+        self._node, self._guard = node, guard
+        self._handlers: Mapping[str, Any] = {}
+        self._services: list[Any] = []
+        self._action: Any = None
+        # Handlers await; in another group the first would keep all others waiting.
+        self._group = ReentrantCallbackGroup()
+
+    def offer(self, handlers: Mapping[str, Any], introspection: str) -> None:
+        """Answer requests with these handlers from now on.
+
+        Parameters
+        ----------
+        handlers : mapping
+            A handler for each name in `TYPES`, and for ``maintain``.
+        introspection : {'off', 'metadata', 'contents'}
+            What is published about each call.
+        """
+        self._handlers = handlers
+        if not self._services:
+            self._services = [self._made(name, kind) for name, kind in TYPES.items()]
+            self._action = maintain_server(self._node, self._guard, self._group, self._maintain)
+        for service in self._services:
+            service.configure_introspection(self._clock(), qos.INTROSPECTION, INTROSPECTION[introspection])
+
+    def withdraw(self) -> None:
+        """Offer no services any more, once what runs is answered. Safe to repeat."""
+        self._handlers = {}
+        if not self._services:
+            return
+        executor = self._node.executor
+        if self._guard.running and executor is not None:
+            executor.create_task(self._drained)
+        else:
+            self._destroy()
+
+    async def _drained(self) -> None:
+        await _Until(lambda: bool(self._handlers) or not self._guard.running)
+        if not self._handlers:
+            self._destroy()
+
+    def _destroy(self) -> None:
+        services, self._services = self._services, []
+        for service in services:
+            self._node.destroy_service(service)
+        action, self._action = self._action, None
+        if action is not None:
+            action.destroy()
+
+    def _made(self, name: str, kind: Any) -> Any:
+        async def handle(request: Any, response: Any) -> Any:
+            return await self._handler(name)(request, response)
+
+        callback = self._guard.wrapped(name, kind.Response, handle)
+        return self._node.create_service(
+            kind, f'~/{name}', callback, qos_profile=qos.SERVICE, callback_group=self._group
+        )
+
+    async def _maintain(self, goal: Any, tell: Any, result: Any) -> Any:
+        return await self._handler('maintain')(goal, tell, result)
+
+    def _handler(self, name: str) -> Any:
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise NotActiveError('the node is not active: its memory is closed')
+        return handler
+
+    def _clock(self) -> Clock:
+        return self._node.get_clock()
+
+
+class _Until:
+    """Awaits a condition; the executor asks again at every turn."""
+
+    def __init__(self, condition: Any) -> None:
+        self._condition = condition
+
+    def __await__(self) -> Any:
+        while not self._condition():
+            yield

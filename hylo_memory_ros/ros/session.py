@@ -1,0 +1,325 @@
+"""What configure opens and cleanup closes: memory, threads, perception, timers, topics.
+
+Who may touch what: the executor's thread only, except for what the parts say of themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+
+from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError, ReadOnlyError
+from hylo_memory_ros.frames import PendingQueue
+from hylo_memory_ros.ros.events import Events
+from hylo_memory_ros.ros.guard import Guard
+from hylo_memory_ros.ros.maintenance import Maintenance
+from hylo_memory_ros.ros.markers import Markers
+from hylo_memory_ros.ros.perception import Perception
+from hylo_memory_ros.ros.placement import Placement
+from hylo_memory_ros.ros.reading import Reading
+from hylo_memory_ros.ros.settings import NodeConfig
+from hylo_memory_ros.ros.status import Diagnostics, StatusTopic
+from hylo_memory_ros.ros.transforms import NodeTransforms
+from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.ros.writing import Writing
+from hylo_memory_ros.service import MemoryService
+
+__all__ = ['Session']
+
+logger = logging.getLogger(__name__)
+
+# How often waiting requests are looked at; the shortest timeout that still is about right.
+TICK_S = 0.1
+# What ends must end within 5 s; the rest is for the middleware.
+END_S = 2.0
+
+
+class Session:
+    """One configured memory of a node.
+
+    Parameters
+    ----------
+    node : Node
+        Whose clock, topics and timers it uses.
+    config : NodeConfig
+        Its settings.
+    transforms : NodeTransforms
+        Where frames were; outlives the session.
+    guard : Guard
+        Counts requests; outlives the session.
+    abandoned : callable
+        Whether the process is to end, so that opening is not waited for.
+
+    Raises
+    ------
+    HyloMemoryError
+        If anything cannot be had; then nothing is left open.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: NodeConfig,
+        transforms: NodeTransforms,
+        guard: Guard,
+        abandoned: Callable[[], bool],
+    ) -> None:
+        self._node, self._config, self._transforms, self._guard = node, config, transforms, guard
+        self._undo: list[Callable[[], Any]] = []
+        self._group = MutuallyExclusiveCallbackGroup()
+        self._jobs: set[str] = set()
+        try:
+            self._open(abandoned)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, abandoned: Callable[[], bool]) -> None:
+        config = self._config
+        self.memory = opened(config, self.now_ns, abandoned)
+        self._undo.append(self.memory.close)
+        self._readers = self._lane('readers', config.reader_threads)
+        self._writer = self._lane('writer', 1)
+        self._pending = PendingQueue(self._transforms, timeout_s=config.tf_timeout_s)
+        self._placement = Placement(self._pending, config.global_frame, config.untransformable)
+        self.perception = Perception(
+            self._node, config, self.memory, self._transforms, self._writer, self.now_ns, self._group
+        )
+        # Lanes end before it, in the order of undoing; what they left is processed here.
+        self._undo.insert(1, self.perception.close)
+        self._topics()
+        self._undo.append(self._transforms.on_change(self._on_transforms))
+        self._undo.append(lambda: self._pending.finish('the memory was closed'))
+        self._timers()
+
+    def _topics(self) -> None:
+        config, node = self._config, self._node
+        events = Events(node, self.memory, config.reply_limit_bytes)
+        self._status = StatusTopic(node, self.memory, self.perception, config.global_frame, self.now_ns)
+        self._diagnostics = Diagnostics(
+            node, self.diagnosis, str(self.memory.path or ':memory:'), self.now_ns
+        )
+        self._markers = Markers(node, self.memory, self._transforms, config, self.now_ns)
+        self._undo += [events.close, self._status.close, self._diagnostics.close, self._markers.close]
+
+    def _timers(self) -> None:
+        config = self._config
+        self._timer(TICK_S, self._tick)
+        self._timer(config.commit_interval_s, self.perception.commit)
+        self._timer(config.status_interval_s, lambda: self._soon('status', self._status.publish))
+        self._timer(
+            config.diagnostics_interval_s, lambda: self._soon('diagnostics', self._diagnostics.publish)
+        )
+        if config.publish_markers:
+            self._timer(config.markers_interval_s, self._show)
+
+    def handlers(self) -> Mapping[str, Any]:
+        """Return what answers each service, and the action."""
+        config, wake = self._config, self._wake
+        reading = Reading(self.memory, self._readers, self._placement, wake, config.reply_limit_bytes)
+        writing = Writing(
+            self.memory, self._writer, self._readers, self._placement, self.perception, self._pending,
+            self._transforms, self.now_ns, wake, config.reply_limit_bytes, config.flush_timeout_s,
+        )  # fmt: skip
+        maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
+        return {
+            "query": reading.query, "history": reading.history, "changes": reading.changes,
+            "write": writing.write, "forget": writing.forget, "retract": writing.retract,
+            "purge": writing.purge, "set_map": writing.set_map, "flush": writing.flush,
+            "snapshot": writing.snapshot, "maintain": maintenance.perform,
+        }  # fmt: skip
+
+    def activate(self) -> None:
+        """Subscribe to the inputs and let requests through."""
+        self.perception.start()
+        self._guard.open = True
+
+    def deactivate(self) -> None:
+        """Let no requests through, subscribe no more, commit what was received. Safe to repeat."""
+        self._guard.open = False
+        try:
+            self.perception.stop().result(timeout=END_S)
+        except NotNowError:
+            pass
+        except TimeoutError:
+            logger.warning('perception is still being committed after %g s; it goes on', END_S)
+        self._pending.finish('the node was deactivated')
+
+    def on_clock_jump(self) -> None:
+        """Finish what can be resolved, and clear the transforms of the old time; keep the memory.
+
+        Not left to the writer: transforms of the new time arrive next, in this same thread.
+        """
+        self._pending.finish('the clock jumped back')
+        self.perception.on_clock_jump()
+        self._transforms.clear()
+
+    def close(self) -> None:
+        """Close everything, last opened first; safe to repeat."""
+        self._guard.open = False
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                undo()
+            except Exception:
+                logger.exception('closing goes on after a failure')
+
+    def now_ns(self) -> int:
+        """Return the node's time, nanoseconds; 0 while its clock has not started."""
+        return int(self._node.get_clock().now().nanoseconds)
+
+    def diagnosis(self) -> tuple[Mapping[str, Any], list[str], list[str]]:
+        """Return values for /diagnostics, and the problems: warnings, errors."""
+        memory, perception, guard = self.memory, self.perception, self._guard
+        status = perception.status()
+        values: dict[str, Any] = {
+            'active': guard.open,
+            'map_id': memory.map_id,
+            'sequence': memory.sequence,
+            'mirror': 'loaded' if memory.ready else 'loading',
+            'requests': sum(guard.calls.values()),
+            'requests refused': sum(guard.refused.values()),
+            'requests running': guard.running,
+            'transforms refused': sum(self._transforms.refused.values()),
+            'poses kept in their frame': self._placement.kept,
+            'messages unreadable': sum(getattr(self._node.executor, 'unreadable', {}).values()),
+            'landmarks': status.landmarks,
+            'landmarks confirmed': status.confirmed,
+        }
+        warnings = [] if memory.ready else ['the spatial mirror is loading']
+        warnings += [f'input {name}: its message type is not installed' for name in perception.skipped]
+        warnings += [
+            f'input {source.name}: a publisher does not match its quality of service ({source.incompatible})'
+            for source in perception.inputs
+            if source.incompatible
+        ]
+        for source in status.inputs:
+            lost = {
+                'dropped': source.dropped,
+                'late': source.late,
+                'pending': source.pending,
+                **source.refused,
+            }
+            values[f'input {source.name}'] = ', '.join(
+                f'{name} {count}' for name, count in lost.items() if count
+            )
+            if source.dropped or source.late:
+                warnings.append(f'input {source.name}: {source.dropped} dropped, {source.late} late')
+        errors = [f'perception: {perception.last_failure}'] if perception.last_failure else []
+        return values, warnings, errors
+
+    def _lane(self, name: str, threads: int) -> Lane:
+        lane = Lane(name, threads, self._config.queue_limit, self._wake)
+        self._undo.append(lambda: self._ended(name, lane))
+        return lane
+
+    def _ended(self, name: str, lane: Lane) -> None:
+        if not lane.close(END_S):
+            logger.warning('the %s did not end within %g s', name, END_S)
+
+    def _timer(self, period_s: float, callback: Callable[[], None]) -> None:
+        timer = self._node.create_timer(
+            period_s, callback, callback_group=self._group, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+        self._undo.append(lambda: self._node.destroy_timer(timer))
+
+    def _wake(self) -> None:
+        executor = self._node.executor
+        if executor is not None:
+            executor.wake()
+
+    def _tick(self) -> None:
+        self._pending.expire()
+        self.perception.tick()
+
+    def _on_transforms(self) -> None:
+        if len(self._pending):
+            self._pending.poll()
+        self.perception.on_transforms()
+        self.perception.tick()
+
+    def _show(self) -> None:
+        if self._markers.wanted:
+            self._soon('markers', self._markers.publish)
+
+    def _soon(self, name: str, job: Callable[[], None]) -> None:
+        """Have a reader do a job, unless it is still at it."""
+        if name in self._jobs:
+            return
+        self._jobs.add(name)
+
+        def run() -> None:
+            try:
+                job()
+            except HyloMemoryError as exc:
+                logger.warning('%s: %s', name, exc)
+            except Exception:
+                logger.exception('%s failed', name)
+            finally:
+                self._jobs.discard(name)
+
+        try:
+            self._readers.submit(run, always=True)
+        except NotActiveError:
+            self._jobs.discard(name)
+
+
+def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
+    """Open the memory in a thread of its own, and wait for it unless the process is to end.
+
+    Checking a large file takes its time, and nothing can interrupt it.
+    """
+    results: list[Any] = []
+
+    def open_it() -> None:
+        try:
+            results.append(
+                MemoryService.open(
+                    database_url(config.database_path),
+                    clock=clock,
+                    config=config.memory,
+                    map_id=config.map_id,
+                    background=True,
+                )
+            )
+        except BaseException as exc:  # noqa: BLE001 - raised again where it is waited for
+            results.append(exc)
+
+    thread = threading.Thread(target=open_it, name='open', daemon=True)
+    thread.start()
+    while thread.is_alive() and not abandoned():
+        thread.join(0.1)
+    if not results:
+        raise NotActiveError(f'{config.database_path}: the process ends; the file is opened no further')
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    memory: MemoryService = results[0]
+    return memory
+
+
+def database_url(path: str) -> str | None:
+    """Return the URL of a memory file; its folder is made where it is missing.
+
+    Raises
+    ------
+    ReadOnlyError
+        If the folder cannot be made.
+    """
+    if path == ':memory:':
+        return None
+    file = Path(path).expanduser().absolute()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ReadOnlyError(
+            f'database_path: {file}: its folder cannot be made: {exc}', path=str(file)
+        ) from exc
+    return sa.URL.create('sqlite', database=str(file)).render_as_string()

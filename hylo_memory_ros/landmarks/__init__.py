@@ -12,13 +12,13 @@ from hylo_memory_ros.landmarks.settings import InputSettings, LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
 
 __all__ = [
-    "Detections",
-    "InputSettings",
-    "InputStatus",
-    "LandmarkPipeline",
-    "LandmarkSettings",
-    "Message",
-    "Offer",
-    "PipelineStatus",
-    "digest32",
+    'Detections',
+    'InputSettings',
+    'InputStatus',
+    'LandmarkPipeline',
+    'LandmarkSettings',
+    'Message',
+    'Offer',
+    'PipelineStatus',
+    'digest32',
 ]

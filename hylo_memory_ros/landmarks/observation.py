@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError
 
-__all__ = ["Detections", "Message", "digest32"]
+__all__ = ['Detections', 'Message', 'digest32']
 
 
 def digest32(serialized: bytes | bytearray | memoryview) -> int:
@@ -42,19 +42,19 @@ class Detections:
 
     Examples
     --------
-    >>> len(Detections(labels=('cup', 'mug'), positions=[(1.0, 0.0, 0.5), (1.2, 0.0, 0.5)]))
+    >>> len(Detections(labels=('cup', 'mug'), positions=np.array([(1.0, 0.0, 0.5), (1.2, 0.0, 0.5)])))
     2
     """
 
     labels: Sequence[str]
     """Class of each, as in the message; the best one when there are several."""
-    positions: NDArray[np.float64] | ArrayLike
+    positions: NDArray[np.float64]
     """Metres, x y z, in the message's frame, shape (n, 3)."""
-    scores: NDArray[np.float64] | ArrayLike | None = None
+    scores: NDArray[np.float64] | None = None
     """Score of each, 0 to 1, shape (n,); None: the input has none."""
-    covariances: NDArray[np.float64] | ArrayLike | None = None
-    """Of the positions, m^2, axes of the message's frame, shape (n, 3, 3); all zeros, or -1 first: unknown."""
-    extents: NDArray[np.float64] | ArrayLike | None = None
+    covariances: NDArray[np.float64] | None = None
+    """Of the positions, m^2, in the message's frame, shape (n, 3, 3); all zeros, or -1 first: unknown."""
+    extents: NDArray[np.float64] | None = None
     """Sizes of the boxes, metres, shape (n, 3); all zeros: unknown."""
     instances: Sequence[str] | None = None
     """Name that tells each from all others of its kind (``tag36h11:5``, ``ns/3``); empty: none."""
@@ -62,10 +62,10 @@ class Detections:
     def __post_init__(self) -> None:
         count = len(self.labels)
         for name, shape in (
-            ("positions", (count, 3)),
-            ("scores", (count,)),
-            ("covariances", (count, 3, 3)),
-            ("extents", (count, 3)),
+            ('positions', (count, 3)),
+            ('scores', (count,)),
+            ('covariances', (count, 3, 3)),
+            ('extents', (count, 3)),
         ):
             given = getattr(self, name)
             if given is None:
@@ -75,11 +75,11 @@ class Detections:
                 column = column.reshape(shape)
             if column.shape != shape:
                 raise InvalidRequestError(
-                    f"{name}: a column of shape {column.shape}, expected {shape}", shape=column.shape
+                    f'{name}: a column of shape {column.shape}, expected {shape}', shape=column.shape
                 )
             object.__setattr__(self, name, column)
         if self.instances is not None and len(self.instances) != count:
-            raise InvalidRequestError(f"instances: {len(self.instances)} names for {count} detections")
+            raise InvalidRequestError(f'instances: {len(self.instances)} names for {count} detections')
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -91,7 +91,7 @@ class Message:
 
     Examples
     --------
-    >>> Message('trees', 10**9, 'base_link', 7, Detections(('tree',), [(1.0, 2.0, 0.0)])).order
+    >>> Message('trees', 10**9, 'base_link', 7, Detections(('tree',), np.array([(1.0, 2.0, 0.0)]))).order
     (1000000000, 'trees', 7)
     """
 

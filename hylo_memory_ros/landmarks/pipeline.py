@@ -1,19 +1,49 @@
-"""From messages to landmarks: what a node feeds, polls and commits."""
+"""From messages to landmarks: what a node feeds, polls and commits.
+
+Threads: one lock guards all state and is held for as long as a message takes, but not while the
+database writes. The memory may be asked with the lock held, so its listeners, which run under
+its own lock, must not call a pipeline.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
-from hylo_memory_ros.frames import TransformSource
+from hylo_memory_ros.errors import (
+    DisconnectedFrameError,
+    FrameError,
+    InvalidRequestError,
+    TransformTooNewError,
+    TransformTooOldError,
+    UnknownFrameError,
+)
+from hylo_memory_ros.frames import Transform, TransformSource
+from hylo_memory_ros.landmarks.association import Association, NearestAssociation
+from hylo_memory_ros.landmarks.consumed import Entry
+from hylo_memory_ros.landmarks.counting import InputCounts
+from hylo_memory_ros.landmarks.journal import Journal
 from hylo_memory_ros.landmarks.observation import Message
+from hylo_memory_ros.landmarks.ordering import Backlog, Waiting, Watermark
+from hylo_memory_ros.landmarks.port import MemoryPort
+from hylo_memory_ros.landmarks.screening import Screen
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
-from hylo_memory_ros.landmarks.status import PipelineStatus
+from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
+from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
 
-__all__ = ["LandmarkPipeline", "Offer"]
+__all__ = ['LandmarkPipeline', 'Offer']
 
-Offer = Literal["pending", "repeated", "late", "refused", "dropped"]
+Offer = Literal['pending', 'repeated', 'late', 'refused', 'dropped']
 """What became of an offered message; all but ``pending`` are final."""
+
+_REASONS: tuple[tuple[type[FrameError], str], ...] = (
+    (UnknownFrameError, 'frame_unknown'),
+    (DisconnectedFrameError, 'frame_disconnected'),
+    (TransformTooOldError, 'transform_too_old'),
+    (TransformTooNewError, 'transform_too_new'),
+)
 
 
 class LandmarkPipeline:
@@ -32,6 +62,8 @@ class LandmarkPipeline:
         The current map.
     clock : callable, optional
         The node's clock, nanoseconds, 0 while it has not started; only to refuse stamps far ahead.
+    association : Association, optional
+        Who decides which landmark it is; None: the nearest one.
 
     Notes
     -----
@@ -42,34 +74,108 @@ class LandmarkPipeline:
 
     def __init__(
         self,
-        memory: object,
+        memory: MemoryPort,
         transforms: TransformSource,
         settings: LandmarkSettings,
         *,
-        map_id: str = "",
+        map_id: str = '',
         clock: Callable[[], int] | None = None,
+        association: Association | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._settings = settings
+        self._transforms = transforms
+        self._clock = clock
+        self._association = association or NearestAssociation(settings)
+        self._lock = threading.RLock()
+        self._counts = {source.name: InputCounts(source.name) for source in settings.inputs}
+        self._screens = {
+            source.name: Screen(source, self._counts[source.name].refuse) for source in settings.inputs
+        }
+        self._journal = Journal(memory, settings, self._counts, self._lock)
+        self._backlog = Backlog(self._look_up)
+        self._never_known: set[str] = set()
+        self._watermark = self._first_watermark()
+        self._book = self._journal.book(map_id)
+
+    def _first_watermark(self) -> Watermark:
+        window_ns = round(self._settings.reorder_window_s * 1e9)
+        silence_ns = round(self._settings.silence_s * 1e9)
+        return Watermark(self._counts, window_ns, silence_ns, self._journal.newest_ns())
 
     def offer(self, message: Message) -> Offer:
-        """Take a message, or say why not; processing is left to `poll`."""
-        raise NotImplementedError
+        """Take a message, or say why not; processing is left to `poll`.
+
+        Raises
+        ------
+        InvalidRequestError
+            If no input of that name is declared.
+        """
+        with self._lock:
+            counts = self._counts_of(message.input)
+            reason = self._broken_rule(message)
+            if reason:
+                counts.refuse(reason)
+                return 'refused'
+            message = replace(message, frame_id=normal_frame(message.frame_id))
+            behind = message.stamp_ns <= self._watermark.value_ns
+            if message in self._backlog or (behind and self._is_consumed(message)):
+                counts.repeated += 1
+                return 'repeated'
+            if behind:
+                counts.miss()
+                return 'late'
+            self._watermark.hear(message.input, message.stamp_ns)
+            return self._admit(message, counts)
+
+    def _broken_rule(self, message: Message) -> str:
+        stamp_ns = message.stamp_ns
+        if stamp_ns == 0:
+            return 'zero_stamp'
+        if not 0 < stamp_ns <= MAX_STAMP_NS:
+            return 'bad_stamp'
+        if stamp_ns < self._settings.min_valid_stamp_s * 1e9:
+            return 'before_min_valid_stamp'
+        now_ns = self._clock() if self._clock else 0
+        if now_ns and stamp_ns > now_ns + self._settings.max_ahead_s * 1e9:
+            return 'ahead_of_clock'
+        try:
+            normal_frame(message.frame_id)
+        except ValueError:
+            return 'bad_frame'
+        return ''
+
+    def _is_consumed(self, message: Message) -> bool:
+        return self._journal.holds(message.input, message.stamp_ns, message.digest)
+
+    def _admit(self, message: Message, counts: InputCounts) -> Offer:
+        if self._journal.uncommitted >= self._settings.uncommitted_max:
+            counts.drop('not_committed')
+            return 'dropped'
+        self._backlog.push(message)
+        if len(self._backlog) > self._settings.pending_max:
+            oldest = self._backlog.first()
+            assert oldest is not None
+            self._drop(oldest, 'overload')
+        return 'pending'
 
     def note_dropped(self, source: str, count: int = 1) -> None:
         """Count messages of an input that were dropped before they were decoded."""
-        raise NotImplementedError
+        with self._lock:
+            self._counts_of(source).drop('overload', count)
 
     def note_refused(self, source: str, reason: str, count: int = 1) -> None:
         """Count messages of an input that could not be decoded."""
-        raise NotImplementedError
+        with self._lock:
+            self._counts_of(source).refuse(reason, count)
 
     def poll(self) -> int:
         """Process what the watermark and the transforms allow; return how many messages."""
-        raise NotImplementedError
+        with self._lock:
+            return self._advance()
 
     def on_transforms(self) -> int:
         """Do the same after transforms have arrived; for `TransformSource.on_change`."""
-        raise NotImplementedError
+        return self.poll()
 
     def flush(self, until_ns: int | None = None) -> int:
         """Lift the watermark to a stamp, at most to the newest received; None: to that one.
@@ -79,7 +185,11 @@ class LandmarkPipeline:
         int
             Messages up to there that still wait for a transform.
         """
-        raise NotImplementedError
+        with self._lock:
+            until_ns = self._watermark.furthest_ns if until_ns is None else until_ns
+            self._watermark.lift(until_ns)
+            self._advance()
+            return self._backlog.count_until(until_ns)
 
     def commit(self, *, force: bool = False) -> int:
         """Store what changed in one group transaction; return how many items were written.
@@ -88,20 +198,120 @@ class LandmarkPipeline:
         unless forced. When the memory refuses, the error is raised and nothing is lost: the next
         commit tries again.
         """
-        raise NotImplementedError
+        if not self._journal.is_current:
+            self._begin_again()
+        return self._journal.commit(self._watermark.value_ns, force=force)
+
+    def _begin_again(self) -> None:
+        """Go on with the memory that a restore put in the place of the old one."""
+        with self._lock:
+            self._drop_all('memory_replaced')
+            self._journal.restore()
+            self._watermark = self._first_watermark()
+            self._book = self._journal.book(self._book.map_id)
 
     def on_clock_jump(self) -> None:
         """Finish what can be resolved and drop the rest, before transforms are cleared."""
-        raise NotImplementedError
+        with self._lock:
+            self.flush()
+            self._drop_all('clock_jump')
 
     def set_map(self, map_id: str) -> None:
         """Finish or drop pending work, then go on in another map."""
-        raise NotImplementedError
+        with self._lock:
+            self.flush()
+            self._drop_all('map_switched')
+            self._book = self._journal.book(map_id)
 
     def status(self) -> PipelineStatus:
         """Return counters and watermarks."""
-        raise NotImplementedError
+        with self._lock:
+            landmarks, confirmed = self._book.counts()
+            return PipelineStatus(
+                watermark_ns=self._watermark.value_ns,
+                inputs=tuple(self._input_status(counts) for counts in self._counts.values()),
+                landmarks=landmarks,
+                confirmed=confirmed,
+                uncommitted=self._journal.uncommitted,
+            )
+
+    def _input_status(self, counts: InputCounts) -> InputStatus:
+        return InputStatus(
+            name=counts.name,
+            watermark_ns=self._watermark.of(counts.name),
+            pending=self._backlog.count(counts.name),
+            consumed=counts.consumed,
+            dropped=counts.dropped,
+            late=counts.late,
+            repeated=counts.repeated,
+            refused=dict(counts.refused),
+            lost=dict(counts.lost),
+        )
 
     def close(self) -> None:
         """Process everything received whose transform is known, and commit it; may be repeated."""
-        raise NotImplementedError
+        self.flush()
+        self.commit(force=True)
+
+    def _counts_of(self, source: str) -> InputCounts:
+        try:
+            return self._counts[source]
+        except KeyError:
+            raise InvalidRequestError(
+                f'input: {source!r} is not declared; there are {sorted(self._counts)}', input=source
+            ) from None
+
+    def _look_up(self, frame_id: str, stamp_ns: int) -> Transform:
+        target = self._settings.global_frame
+        if frame_id == target:
+            return Transform((0.0, 0.0, 0.0), target_frame=target, source_frame=target, stamp_ns=stamp_ns)
+        return self._transforms.lookup(target, frame_id, stamp_ns)
+
+    def _advance(self) -> int:
+        for lost in self._backlog.resolve():
+            self._drop(lost, 'transform_too_old')
+        done = 0
+        while (first := self._backlog.first()) and first.message.stamp_ns <= self._watermark.value_ns:
+            if first.transform is not None:
+                self._consume(first, first.transform)
+                done += 1
+            elif self._is_over(first):
+                self._drop(first, _reason(first.refusal))
+            else:
+                break
+        return done
+
+    def _is_over(self, waiting: Waiting) -> bool:
+        """Return whether a message has waited long enough for its transform, by stamps."""
+        message, refusal = waiting.message, waiting.refusal
+        never_known = isinstance(refusal, (UnknownFrameError, DisconnectedFrameError))
+        if never_known and message.frame_id in self._never_known:
+            # Everything behind it in the order would wait with each message of such a frame.
+            return True
+        age_ns = self._watermark.furthest_ns - message.stamp_ns
+        over = age_ns > self._settings.pending_max_age_s * 1e9
+        if over and never_known:
+            self._never_known.add(message.frame_id)
+        return over
+
+    def _consume(self, waiting: Waiting, global_from_sensor: Transform) -> None:
+        message = waiting.message
+        self._backlog.take(waiting)
+        self._never_known.discard(message.frame_id)
+        scan = self._screens[message.input].scan(message, global_from_sensor)
+        outcome = self._association.observe(scan, self._book)
+        entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)
+        self._journal.record(message.input, entry, outcome.items)
+        self._counts[message.input].consumed += 1
+
+    def _drop(self, waiting: Waiting, reason: str) -> None:
+        self._backlog.take(waiting)
+        self._counts[waiting.message.input].drop(reason)
+
+    def _drop_all(self, reason: str) -> None:
+        while (first := self._backlog.first()) is not None:
+            self._drop(first, reason)
+
+
+def _reason(refusal: FrameError | None) -> str:
+    return next((name for kind, name in _REASONS if isinstance(refusal, kind)), 'transform_unknown')

@@ -10,16 +10,16 @@ from pydantic import Field, model_validator
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import FrameId, Key, Label, Name, Text
 
-__all__ = ["InputSettings", "LandmarkSettings", "Reliability"]
+__all__ = ['InputSettings', 'LandmarkSettings', 'Reliability']
 
-Reliability = Literal["reliable", "best_effort"]
+Reliability = Literal['reliable', 'best_effort']
 Seconds = Annotated[float, Field(ge=0.0)]
 PositiveSeconds = Annotated[float, Field(gt=0.0)]
 Metres = Annotated[float, Field(gt=0.0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 
 # Message types that carry no class, so that the settings must name it.
-CLASSLESS_TYPES = frozenset({"geometry_msgs/msg/PoseStamped"})
+CLASSLESS_TYPES = frozenset({'geometry_msgs/msg/PoseStamped'})
 
 
 class InputSettings(Contract):
@@ -39,10 +39,10 @@ class InputSettings(Contract):
     """Topic to subscribe to, relative to the node's namespace."""
     type: Text
     """Message type, such as ``vision_msgs/msg/Detection3DArray``."""
-    label: Label = ""
+    label: Label = ''
     """Label of everything this input reports; empty: the class in the message."""
     labels: Mapping[Name, Label] = Field(default_factory=dict)
-    """Label of each class in the message; given, classes that are not in it, or map to the empty text, are refused."""
+    """Label of each class in the message; a class that is missing, or has the empty label, is refused."""
     instance: Key | None = None
     """Key of the one thing this input reports; None: things are told apart by where they are."""
     min_score: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
@@ -57,34 +57,34 @@ class InputSettings(Contract):
     """Largest distance from the origin of the message's frame, metres."""
     optional: bool = False
     """Go on without this input when its message type is not installed."""
-    reliability: Reliability = "best_effort"
+    reliability: Reliability = 'best_effort'
     """Reliability that the subscription asks for."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Messages that the subscription keeps."""
 
-    @model_validator(mode="after")
+    @model_validator(mode='after')
     def _consistent(self) -> InputSettings:
         if self.max_range_m <= self.min_range_m:
             raise ValueError(
-                f"max_range_m: {self.max_range_m} m is not beyond min_range_m, {self.min_range_m} m"
+                f'max_range_m: {self.max_range_m} m is not beyond min_range_m, {self.min_range_m} m'
             )
         if self.label and self.labels:
-            raise ValueError("label and labels: give one of them")
+            raise ValueError('label and labels: give one of them')
         if self.type in CLASSLESS_TYPES and not self.label:
-            raise ValueError(f"label: {self.type} carries no class, so the input {self.name!r} must name one")
+            raise ValueError(f'label: {self.type} carries no class, so the input {self.name!r} must name one')
         return self
 
     def label_of(self, class_id: str) -> str:
         """Return the label of a class in a message; empty: observations of it are refused."""
         if self.label:
             return self.label
-        return self.labels.get(class_id, "") if self.labels else class_id
+        return self.labels.get(class_id, '') if self.labels else class_id
 
 
 class LandmarkSettings(Contract):
     """How observations are ordered, associated, remembered and written."""
 
-    global_frame: FrameId = "map"
+    global_frame: FrameId = 'map'
     """Fixed frame in which landmarks are kept."""
     inputs: tuple[InputSettings, ...] = ()
     """The declared inputs."""
@@ -99,9 +99,9 @@ class LandmarkSettings(Contract):
     uncommitted_max: Count = 50_000
     """Most consumed messages that wait for a commit; beyond it new messages are dropped."""
     min_valid_stamp_s: Seconds = 0.0
-    """Observations stamped before this are refused, seconds; a robot without a battery clock boots in 1970."""
+    """Observations stamped before this are refused, seconds: a robot without battery clock boots in 1970."""
     max_ahead_s: PositiveSeconds = 3600.0
-    """Observations stamped further than this ahead of the clock are refused, seconds: one would make all others late."""
+    """Observations stamped further ahead of the clock are refused, seconds: one makes all others late."""
     confirm_n: Count = 3
     """Messages in which a landmark is seen before it is confirmed, and written."""
     move_min_m: Metres = 0.05
@@ -119,10 +119,10 @@ class LandmarkSettings(Contract):
     ledger_max_bytes: Count = 67_108_864
     """Most bytes it uses for that; the oldest leave first."""
 
-    @model_validator(mode="after")
+    @model_validator(mode='after')
     def _distinct(self) -> LandmarkSettings:
         names = [source.name for source in self.inputs]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"inputs: the name {name!r} is given twice")
+                raise ValueError(f'inputs: the name {name!r} is given twice')
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["InputStatus", "PipelineStatus"]
+__all__ = ['InputStatus', 'PipelineStatus']
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class InputStatus:
     """Messages that had been consumed before, since the start."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Messages and detections that break a rule, by reason, since the start."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """The dropped messages since the start, by reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Float,
     Integer,
     LargeBinary,
-    RowMapping,
     Table,
     Text,
     UniqueConstraint,
@@ -100,10 +99,11 @@ class Removed(NamedTuple):
     """When it was forgotten, service clock; None: purged, nothing may be left of it."""
 
 
-def load_landmarks(connection: Connection, map_id: str) -> Iterator[RowMapping]:
+def load_landmarks(connection: Connection, map_id: str) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a map, in the order of their numbers."""
     query = select(landmark).where(landmark.c.map_id == map_id).order_by(landmark.c.number)
-    yield from connection.execute(query).mappings()
+    for row in connection.execute(query).mappings():
+        yield dict(row)
 
 
 def next_number(connection: Connection) -> int:
@@ -184,7 +184,7 @@ def latest_sequence(connection: Connection) -> int:
 def removals_since(connection: Connection, sequence: int) -> Removals:
     """Return what was taken away after a transaction."""
     query = (
-        select(txn.c.op, change.c.keys)
+        select(txn.c.op, change.c['keys'])
         .outerjoin(change, change.c.sequence == txn.c.sequence)
         .where(txn.c.sequence > sequence, txn.c.op != 'write')
     )

@@ -45,8 +45,10 @@ __all__ = [
     'InputRow',
     'ObservationRecord',
     'add_block',
-    'assignment_bytes',
+    'assignment_span',
     'blocks_at',
+    'input_number',
+    'is_complete',
     'ledger_assignment',
     'ledger_block',
     'ledger_input',
@@ -152,16 +154,25 @@ def load_inputs(connection: Connection) -> dict[str, InputRow]:
     return {name: InputRow(*row) for name, *row in connection.execute(select(ledger_input.c.name, *columns))}
 
 
-def save_counts(connection: Connection, name: str, dropped: int, late: int) -> int:
-    """Store the counts of an input, which may be new; return its number."""
-    known = select(ledger_input.c.input_id).where(ledger_input.c.name == name)
-    input_id = connection.scalar(known)
-    values = {'dropped': dropped, 'late': late}
-    if input_id is None:
-        added = insert(ledger_input).values(name=name, **values).returning(ledger_input.c.input_id)
-        return int(connection.execute(added).scalar_one())
-    connection.execute(update(ledger_input).where(ledger_input.c.input_id == input_id).values(values))
-    return int(input_id)
+def input_number(connection: Connection, name: str) -> int:
+    """Return the number of an input, which may be new."""
+    known = connection.scalar(select(ledger_input.c.input_id).where(ledger_input.c.name == name))
+    if known is not None:
+        return int(known)
+    added = insert(ledger_input).values(name=name).returning(ledger_input.c.input_id)
+    return int(connection.execute(added).scalar_one())
+
+
+def save_counts(connection: Connection, name: str, dropped: int, late: int) -> None:
+    """Store the counts of an input, which may be new."""
+    which = ledger_input.c.input_id == input_number(connection, name)
+    connection.execute(update(ledger_input).where(which).values(dropped=dropped, late=late))
+
+
+def is_complete(connection: Connection) -> bool:
+    """Return whether no observation was ever dropped or late."""
+    lost = func.coalesce(func.sum(ledger_input.c.dropped + ledger_input.c.late), 0)
+    return connection.scalar(select(lost)) == 0
 
 
 def add_block(connection: Connection, block: Block) -> int:
@@ -199,9 +210,12 @@ def blocks_at(connection: Connection, input_id: int, stamp_ns: int) -> list[Cons
     return found
 
 
-def assignment_bytes(connection: Connection) -> int:
-    """Return how many bytes the assignments of observations take."""
-    return int(connection.scalar(select(func.coalesce(func.sum(ledger_assignment.c.size), 0))) or 0)
+def assignment_span(connection: Connection) -> tuple[int, int | None]:
+    """Return how many bytes the assignments of observations take, and the stamp of the oldest."""
+    table = ledger_assignment.c
+    oldest = select(table.last_ns).order_by(table.block_id).limit(1)
+    used = select(func.coalesce(func.sum(table.size), 0))
+    return int(connection.scalar(used) or 0), connection.scalar(oldest)
 
 
 def prune_assignments(connection: Connection, before_ns: int, excess_bytes: int) -> int:

@@ -1,0 +1,79 @@
+"""What one group transaction of perception stores, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from hylo_memory_ros.landmarks.book import Changes, LandmarkBook
+from hylo_memory_ros.landmarks.consumed import Entry
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.store.landmark import (
+    delete_landmarks,
+    removals_since,
+    save_landmarks,
+    save_next_number,
+)
+from hylo_memory_ros.store.ledger import Block, add_block, input_number, save_counts
+
+__all__ = ['Batch', 'OvertakenError', 'store_batch']
+
+
+class OvertakenError(Exception):
+    """Something was forgotten, retracted or purged before this transaction got the lock."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Everything that changed since the last commit."""
+
+    items: Sequence[MemoryItem]
+    """Statements, in their order."""
+    books: Sequence[tuple[LandmarkBook, Changes]]
+    """Landmark state, of the books where it changed."""
+    entries: Mapping[str, Sequence[Entry]]
+    """Consumed messages, of the inputs that have any."""
+    counts: Mapping[str, tuple[int, int]]
+    """Dropped and late messages of the inputs where they changed."""
+    next_number: int
+    """Number of the next new landmark."""
+    watermark_ns: int
+    """Where it ends."""
+
+    def __bool__(self) -> bool:
+        return bool(self.items or self.counts or self.entries or self.books)
+
+
+def store_batch(connection: Connection, batch: Batch, seen: int) -> int:
+    """Store the side tables of a batch; return the bytes used for assignments.
+
+    Parameters
+    ----------
+    seen : int
+        The newest transaction whose removals the batch takes account of.
+
+    Raises
+    ------
+    OvertakenError
+        If something was taken away since then: nothing may be stored on top of that.
+    """
+    if removals_since(connection, seen).happened:
+        raise OvertakenError
+    for name, (dropped, late) in batch.counts.items():
+        save_counts(connection, name, dropped, late)
+    used = 0
+    for name, entries in batch.entries.items():
+        input_id = input_number(connection, name)
+        stamps = [entry.stamp_ns for entry in entries]
+        digests = [entry.digest for entry in entries]
+        used += add_block(
+            connection, Block(input_id, stamps, digests, [entry.landmarks for entry in entries])
+        )
+    for _, changes in batch.books:
+        delete_landmarks(connection, changes.deleted)
+        save_landmarks(connection, changes.saved)
+    if any(changes.new for _, changes in batch.books):
+        save_next_number(connection, batch.next_number)
+    return used

@@ -1,0 +1,315 @@
+"""The landmarks of one map, as columns: found by key or by place, saved when they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hylo_memory_ros.landmarks.grid import CellGrid
+from hylo_memory_ros.landmarks.landmark import Fused
+
+__all__ = ['NEVER', 'Changes', 'LandmarkBook', 'Numbering']
+
+NEVER = -1
+"""In a column of stamps: it has not happened."""
+
+_COUNTS = ('number', 'observations', 'n', 'first_ns', 'since_ns', 'last_ns')
+_COLUMNS = np.dtype(
+    [
+        *((name, 'i8') for name in _COUNTS),
+        ('mean', 'f8', 3),
+        ('covariance', 'f8', 6),
+        ('extent', 'f8', 3),
+        ('score', 'f8'),
+        ('written_ns', 'i8'),
+        ('written', 'f8', 3),
+        ('forgotten_ns', 'i8'),
+        ('cell', 'i8'),
+        ('has_instance', '?'),
+        ('live', '?'),
+        ('placed', '?'),
+        ('dirty', '?'),
+        ('saved', '?'),
+    ]
+)
+_FIRST_CAPACITY = 64
+# Leaving in batches pays for one sort in many departures.
+_BATCHES = 16
+
+Rows = NDArray[np.int64]
+
+
+class Numbering:
+    """Numbers for new landmarks, over all maps; none is given twice.
+
+    Parameters
+    ----------
+    following : int
+        The first one to give.
+    """
+
+    def __init__(self, following: int = 1) -> None:
+        self.following = following
+        """The next one to give."""
+
+    def take(self) -> int:
+        """Return a fresh number."""
+        self.following += 1
+        return self.following - 1
+
+
+class Changes(NamedTuple):
+    """What has to be stored of a book."""
+
+    saved: Sequence[Mapping[str, Any]]
+    """Rows to insert or replace."""
+    deleted: Collection[int]
+    """Numbers of landmarks that are gone."""
+    new: Collection[str]
+    """Keys that are saved for the first time."""
+
+    def __bool__(self) -> bool:
+        return bool(self.saved or self.deleted)
+
+
+class LandmarkBook:
+    """All landmarks of one map, tentative and forgotten ones included.
+
+    A landmark is a row of `state`. The rows of those that left are used again, so a row names a
+    landmark only until the next `trim_tentative`, `trim_forgotten` or
+    `remove`; its key and its number are for good.
+
+    Parameters
+    ----------
+    map_id : str
+        The map.
+    gate_m : float
+        Largest radius by which landmarks will be looked for, metres.
+    numbering : Numbering
+        Where new landmarks get their numbers.
+    stored : iterable of mapping
+        Rows as they were saved.
+    """
+
+    def __init__(
+        self,
+        map_id: str,
+        gate_m: float,
+        numbering: Numbering | None = None,
+        stored: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        self.map_id = map_id
+        self._numbering = numbering or Numbering()
+        self.state = np.zeros(_FIRST_CAPACITY, _COLUMNS)
+        """One row per landmark: counts, stamps (ns), mean (m), covariance (m^2, xx xy xz yy yz zz),
+        extent (m), score, and the place and the time that were last written."""
+        self.keys: list[str] = []
+        """Key of each row."""
+        self.labels: list[str] = []
+        """Label of each row."""
+        self._gate_m = gate_m
+        self._lattice = CellGrid(gate_m)
+        self._grids: dict[str, CellGrid] = {}
+        self._row_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self._deleted: set[int] = set()
+        self._load(stored)
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._row_of
+
+    def row_of(self, key: str) -> int | None:
+        """Return the row of a key."""
+        return self._row_of.get(key)
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many landmarks are not forgotten, and how many of those were written."""
+        state = self.state[: len(self.keys)]
+        held = state['live'] & (state['forgotten_ns'] == NEVER)
+        return int(held.sum()), int((held & (state['written_ns'] != NEVER)).sum())
+
+    def near(self, label: str, points: NDArray[np.float64]) -> tuple[Rows, Rows]:
+        """Return pairs of point and row that may be within the gate; see `CellGrid.near`.
+
+        Things that their input names itself are not among them.
+        """
+        grid = self._grids.get(label)
+        if grid is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return grid.near(points)
+
+    def fused(self, row: int) -> Fused:
+        """Return what the observations of a landmark amount to."""
+        _, _, _, _, _, _, mean, covariance, extent, score, *_ = self.state[row].tolist()
+        size = None if np.isnan(extent[0]) else tuple(extent)
+        return Fused(self.keys[row], self.labels[row], tuple(mean), tuple(covariance), size, score)
+
+    def add(self, key: str, label: str, *, has_instance: bool = False) -> int:
+        """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
+        return self._add(self._numbering.take(), key, label, has_instance)
+
+    def _add(self, number: int, key: str, label: str, has_instance: bool) -> int:
+        row = self._free.pop() if self._free else self._new_row()
+        self.keys[row], self.labels[row] = key, label
+        self._row_of[key] = row
+        fresh = _fresh()
+        fresh['number'], fresh['has_instance'], fresh['live'] = number, has_instance, True
+        self.state[row] = fresh
+        return row
+
+    def place(self, rows: Rows) -> None:
+        """Take notice that landmarks changed, and may be elsewhere."""
+        state = self.state
+        state['dirty'][rows] = True
+        cells = np.array(self._lattice.cells(state['mean'][rows]), dtype=np.int64)
+        changed = (cells != state['cell'][rows]) | ~state['placed'][rows]
+        for row, cell in zip(rows[changed].tolist(), cells[changed].tolist(), strict=True):
+            if not state['has_instance'][row]:
+                self._unplace(row)
+                self._grids.setdefault(self.labels[row], CellGrid(self._gate_m)).add(cell, row)
+            state['cell'][row], state['placed'][row] = cell, True
+
+    def remove(self, row: int) -> None:
+        """Let a landmark go without a trace."""
+        state = self.state[row]
+        self._unplace(row)
+        self._deleted.add(int(state['number']))
+        self._drop(row)
+
+    def forget(self, row: int, at_ns: int) -> None:
+        """Keep a landmark only to swallow evidence up to a stamp."""
+        self.state['forgotten_ns'][row] = at_ns
+        self.state['dirty'][row] = True
+
+    def revive(self, row: int) -> None:
+        """Begin again with a landmark that was forgotten, under the name that its input gives it."""
+        fresh = _fresh()
+        for name in ('number', 'has_instance', 'live', 'placed', 'cell', 'saved'):
+            fresh[name] = self.state[row][name]
+        self.state[row] = fresh
+
+    def trim_tentative(self, most: int) -> None:
+        """Let go the tentative landmarks beyond a number, those not seen for longest first."""
+        state = self.state[: len(self.keys)]
+        tentative = np.flatnonzero(
+            state['live'] & (state['written_ns'] == NEVER) & (state['forgotten_ns'] == NEVER)
+        )
+        if len(tentative) > most:
+            order = sorted(tentative.tolist(), key=lambda row: (int(state['last_ns'][row]), self.keys[row]))
+            for row in order[: len(tentative) - most + most // _BATCHES]:
+                self.remove(row)
+
+    def trim_forgotten(self, watermark_ns: int) -> None:
+        """Let go the forgotten landmarks whose evidence is all in.
+
+        Their stored rows stay, because the ledger still names them.
+        """
+        state = self.state[: len(self.keys)]
+        over = (state['forgotten_ns'] != NEVER) & (state['forgotten_ns'] < watermark_ns)
+        for row in np.flatnonzero(state['live'] & over & ~state['has_instance'] & ~state['dirty']).tolist():
+            self._unplace(row)
+            self._drop(row)
+
+    def take_changes(self) -> Changes:
+        """Return what changed since the last call, to be stored."""
+        dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
+        new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
+        saved = [self._stored(row) for row in dirty.tolist()]
+        self.state['dirty'] = False
+        self.state['saved'][dirty] = True
+        deleted, self._deleted = self._deleted, set()
+        return Changes(saved, deleted, new)
+
+    def put_back(self, changes: Changes) -> None:
+        """Take back changes that could not be stored."""
+        for stored in changes.saved:
+            row = self._row_of.get(stored['key'])
+            if row is not None:
+                self.state['dirty'][row] = True
+                self.state['saved'][row] &= stored['key'] not in changes.new
+        self._deleted.update(changes.deleted)
+
+    def keep_only(self, numbers: Collection[int]) -> None:
+        """Let go the landmarks that were saved before and have no stored row any more."""
+        for row in list(self._row_of.values()):
+            if self.state['saved'][row] and int(self.state['number'][row]) not in numbers:
+                self._unplace(row)
+                self._drop(row)
+
+    def _new_row(self) -> int:
+        row = len(self.keys)
+        self.keys.append('')
+        self.labels.append('')
+        if row == len(self.state):
+            self.state = np.concatenate([self.state, np.zeros_like(self.state)])
+        return row
+
+    def _drop(self, row: int) -> None:
+        del self._row_of[self.keys[row]]
+        self.keys[row] = self.labels[row] = ''
+        self.state[row] = np.zeros((), _COLUMNS)
+        self._free.append(row)
+
+    def _unplace(self, row: int) -> None:
+        state = self.state[row]
+        if state['placed'] and not state['has_instance']:
+            label = self.labels[row]
+            grid = self._grids[label]
+            grid.remove(int(state['cell']), row)
+            if not grid:
+                del self._grids[label]
+
+    def _stored(self, row: int) -> dict[str, Any]:
+        state = self.state[row]
+        written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
+        x, y, z = state['mean'].tolist()
+        estimate = (*state['covariance'], *state['extent'], state['score'])
+        return {
+            **{name: int(state[name]) for name in _COUNTS},
+            'map_id': self.map_id,
+            'key': self.keys[row],
+            'label': self.labels[row],
+            'has_instance': bool(state['has_instance']),
+            'x': x,
+            'y': y,
+            'z': z,
+            'estimate': np.array(estimate, dtype='<f8').tobytes(),
+            'written_ns': None if written_ns == NEVER else written_ns,
+            'written': None if written_ns == NEVER else state['written'].astype('<f8').tobytes(),
+            'forgotten_ns': None if forgotten_ns == NEVER else forgotten_ns,
+        }
+
+    def _load(self, stored: Iterable[Mapping[str, Any]]) -> None:
+        rows = []
+        for values in stored:
+            row = self._add(values['number'], values['key'], values['label'], values['has_instance'])
+            rows.append(row)
+            state = self.state[row]
+            for name in _COUNTS:
+                state[name] = values[name]
+            state['mean'] = values['x'], values['y'], values['z']
+            estimate = np.frombuffer(values['estimate'], dtype='<f8')
+            state['covariance'], state['extent'], state['score'] = estimate[:6], estimate[6:9], estimate[9]
+            if values['written_ns'] is not None:
+                state['written_ns'] = values['written_ns']
+                state['written'] = np.frombuffer(values['written'], dtype='<f8')
+            if values['forgotten_ns'] is not None:
+                state['forgotten_ns'] = values['forgotten_ns']
+        if rows:
+            self.place(np.array(rows, dtype=np.int64))
+            self.state['dirty'] = False
+            self.state['saved'] = self.state['live']
+
+
+def _fresh() -> NDArray[np.void]:
+    """Return the state of a landmark that was never seen."""
+    fresh = np.zeros((), _COLUMNS)
+    fresh['written_ns'] = fresh['forgotten_ns'] = NEVER
+    fresh['extent'] = fresh['written'] = np.nan
+    return fresh

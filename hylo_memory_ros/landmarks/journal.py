@@ -1,0 +1,290 @@
+"""What perception holds between two commits, and the way to the memory and back.
+
+Threads: `record`, `holds` and `book` are called under the lock of the pipeline, which is given
+here; `commit` takes it only to take out and to acknowledge, not while the database writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
+from hylo_memory_ros.landmarks.batch import Batch, OvertakenError, store_batch
+from hylo_memory_ros.landmarks.book import LandmarkBook, Numbering
+from hylo_memory_ros.landmarks.consumed import Consumed, Entry
+from hylo_memory_ros.landmarks.counting import InputCounts
+from hylo_memory_ros.landmarks.port import MemoryPort
+from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.store.landmark import (
+    Removed,
+    latest_sequence,
+    load_landmarks,
+    next_number,
+    numbers_of,
+    removals_since,
+    removed_landmarks,
+)
+from hylo_memory_ros.store.ledger import (
+    ConsumedBlock,
+    InputRow,
+    assignment_span,
+    blocks_at,
+    load_inputs,
+    prune_assignments,
+)
+
+__all__ = ['Journal']
+
+_log = logging.getLogger(__name__)
+
+# Pruning leaves this share of the limit free, so that it is not needed at every commit.
+_SLACK = 16
+
+
+class Journal:
+    """Landmarks, consumed messages and unwritten items of one memory.
+
+    Parameters
+    ----------
+    memory : MemoryPort
+        Where they are kept.
+    settings : LandmarkSettings
+        Gates and limits.
+    counts : mapping
+        Counters by input.
+    lock : RLock
+        Guards all of it.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryPort,
+        settings: LandmarkSettings,
+        counts: Mapping[str, InputCounts],
+        lock: threading.RLock,
+    ) -> None:
+        self._memory = memory
+        self._settings = settings
+        self._counts = counts
+        self._lock = lock
+        self._commit_lock = threading.Lock()
+        self._gate_m = max((source.gate_m for source in settings.inputs), default=1.0)
+        self._consumed = {name: Consumed(name, self._find_blocks) for name in counts}
+        self._books: dict[str, LandmarkBook] = {}
+        self._items: list[MemoryItem] = []
+        self.restore()
+
+    @property
+    def uncommitted(self) -> int:
+        """Return how many consumed messages no commit has stored."""
+        return sum(len(consumed.fresh) for consumed in self._consumed.values())
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the memory still is the one that was restored from."""
+        return self._epoch == self._memory.epoch
+
+    def restore(self) -> None:
+        """Take over what the memory holds, and forget all else."""
+        self._items.clear()
+        self._books.clear()
+        for consumed in self._consumed.values():
+            consumed.clear()
+        self._epoch = self._memory.epoch
+        self._committed_ns: int | None = None
+        self._inputs: dict[str, InputRow] = {}
+        self._memory.side_write(self._restore)
+        for name, row in self._inputs.items():
+            if name in self._counts:
+                self._counts[name].dropped, self._counts[name].late = row.dropped, row.late
+
+    def _restore(self, connection: Connection) -> None:
+        self._seen = latest_sequence(connection)
+        self._numbering = Numbering(next_number(connection))
+        self._inputs = load_inputs(connection)
+        self._assigned_bytes, self._assigned_since_ns = assignment_span(connection)
+
+    def newest_ns(self) -> dict[str, int]:
+        """Return the newest stamp that was consumed, of each input that was restored."""
+        return {
+            name: row.newest_ns
+            for name, row in self._inputs.items()
+            if name in self._counts and row.newest_ns is not None
+        }
+
+    def book(self, map_id: str) -> LandmarkBook:
+        """Return the landmarks of a map."""
+        if map_id not in self._books:
+            self._memory.side_write(lambda connection: self._load(connection, map_id))
+        return self._books[map_id]
+
+    def _load(self, connection: Connection, map_id: str) -> None:
+        stored = load_landmarks(connection, map_id)
+        book = LandmarkBook(map_id, self._gate_m, self._numbering, stored)
+        self._books[map_id] = book
+        self._take_away(book, removed_landmarks(connection, map_id))
+
+    def holds(self, name: str, stamp_ns: int, digest: int) -> bool:
+        """Return whether a message of an input was consumed, however long ago."""
+        return self._consumed[name].holds(stamp_ns, digest)
+
+    def _find_blocks(self, name: str, stamp_ns: int) -> Sequence[ConsumedBlock]:
+        row = self._inputs.get(name)
+        found: list[ConsumedBlock] = []
+
+        def read(connection: Connection) -> None:
+            known = row or load_inputs(connection).get(name)
+            if known is not None:
+                self._inputs[name] = known
+                found.extend(blocks_at(connection, known.input_id, stamp_ns))
+
+        self._memory.side_write(read)
+        return found
+
+    def record(self, name: str, entry: Entry, items: Sequence[MemoryItem]) -> None:
+        """Take a message that was processed, and the statements that follow from it."""
+        self._consumed[name].add(entry)
+        self._items += items
+
+    def commit(self, watermark_ns: int, *, force: bool) -> int:
+        """Store what is due in one transaction; return how many items were written."""
+        with self._commit_lock:
+            while True:
+                self._notice_removals()
+                with self._lock:
+                    batch = self._take(watermark_ns, force)
+                if not batch:
+                    return 0
+                try:
+                    self._store(batch)
+                except BaseException as exc:
+                    self._put_back(batch)
+                    if isinstance(exc, OvertakenError):
+                        continue
+                    raise
+                self._acknowledge(batch)
+                return len(batch.items)
+
+    def _take(self, watermark_ns: int, force: bool) -> Batch | None:
+        if not (force or self._is_due(watermark_ns)):
+            return None
+        for book in self._books.values():
+            book.trim_forgotten(watermark_ns)
+        counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
+        return Batch(
+            items=tuple(self._items),
+            books=[(book, made) for book in self._books.values() if (made := book.take_changes())],
+            entries={name: tuple(one.fresh) for name, one in self._consumed.items() if one.fresh},
+            counts=counts,
+            next_number=self._numbering.following,
+            watermark_ns=watermark_ns,
+        )
+
+    def _is_due(self, watermark_ns: int) -> bool:
+        if self._items or self._committed_ns is None or any(one.changed for one in self._counts.values()):
+            return True
+        # Each commit rewrites whole pages, so statistics wait; what they wait for is stamps.
+        interval_ns = round(self._settings.statistics_interval_s * 1e9)
+        waited = watermark_ns - self._committed_ns >= interval_ns
+        return waited or 2 * self.uncommitted > self._settings.uncommitted_max
+
+    def _store(self, batch: Batch) -> None:
+        if batch.counts and self._memory.complete:
+            self._memory.set_complete(False)
+
+        def within(connection: Connection, _sequence: int = 0) -> None:
+            self._gained = store_batch(connection, batch, self._seen)
+            self._freed, self._oldest_ns = self._prune(connection, batch, self._gained)
+
+        if batch.items:
+            try:
+                self._memory.write(batch.items, durable=False, within=within)
+            except (InvalidRequestError, ClockError) as exc:
+                self._sort_out(batch.items, exc)
+                raise OvertakenError from exc
+        else:
+            self._memory.side_write(within)
+
+    def _prune(self, connection: Connection, batch: Batch, gained: int) -> tuple[int, int | None]:
+        settings = self._settings
+        total, oldest_ns = self._assigned_bytes + gained, self._assigned_since_ns
+        before_ns = batch.watermark_ns - round(settings.ledger_max_age_s * 1e9)
+        slack_ns = round(settings.ledger_max_age_s * 1e9) // _SLACK
+        if total <= settings.ledger_max_bytes and (oldest_ns is None or oldest_ns >= before_ns - slack_ns):
+            return 0, oldest_ns
+        limit = settings.ledger_max_bytes - settings.ledger_max_bytes // _SLACK
+        freed = prune_assignments(connection, before_ns, max(0, total - limit))
+        return freed, assignment_span(connection)[1]
+
+    def _sort_out(self, items: Sequence[MemoryItem], refusal: HyloMemoryError) -> None:
+        """Drop the items that the memory will never take, so that the others can be stored."""
+        _log.error('the memory refuses a landmark: %s', refusal)
+        for item in items:
+            if not self._would_take(item):
+                with self._lock:
+                    self._items = [one for one in self._items if one is not item]
+                    self._counts[item.source.partition('/')[2]].refuse('item_refused')
+
+    def _would_take(self, item: MemoryItem) -> bool:
+        try:
+            self._memory.write([item], dry_run=True)
+        except (InvalidRequestError, ClockError):
+            return False
+        return True
+
+    def _put_back(self, batch: Batch) -> None:
+        with self._lock:
+            for book, changes in batch.books:
+                book.put_back(changes)
+
+    def _acknowledge(self, batch: Batch) -> None:
+        with self._lock:
+            del self._items[: len(batch.items)]
+            for name, entries in batch.entries.items():
+                self._consumed[name].stored(len(entries))
+            for name, stored in batch.counts.items():
+                count = self._counts[name]
+                count.changed = (count.dropped, count.late) != stored
+            self._committed_ns = batch.watermark_ns
+            self._assigned_bytes += self._gained - self._freed
+            self._assigned_since_ns = self._oldest_ns if self._oldest_ns is not None else batch.watermark_ns
+
+    def _notice_removals(self) -> None:
+        """Take account of what was forgotten, retracted or purged since the last look."""
+        removed: dict[str, tuple[list[Removed], set[int] | None]] = {}
+        maps = tuple(self._books)
+
+        def read(connection: Connection) -> None:
+            happened, keys = removals_since(connection, self._seen)
+            for map_id in maps if happened else ():
+                left = numbers_of(connection, map_id) if keys is None else None
+                removed[map_id] = removed_landmarks(connection, map_id, keys), left
+            self._seen = latest_sequence(connection)
+
+        self._memory.side_write(read)
+        with self._lock:
+            for map_id, (gone, left) in removed.items():
+                self._take_away(self._books[map_id], gone)
+                if left is not None:
+                    self._books[map_id].keep_only(left)
+
+    def _take_away(self, book: LandmarkBook, removed: Sequence[Removed]) -> None:
+        for key, at_ns in removed:
+            row = book.row_of(key)
+            if row is None:
+                continue
+            if at_ns is None:
+                book.remove(row)
+            else:
+                book.forget(row, at_ns)
+        gone = {key for key, _ in removed}
+        self._items = [
+            item
+            for item in self._items
+            if item.key not in gone or item.scope.get('map_id', '') != book.map_id
+        ]

@@ -1,0 +1,48 @@
+"""What perception asks of the memory; `MemoryService` is one, tests have a smaller one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from hylo_memory_ros.model import MemoryItem, WriteResult
+
+__all__ = ['MemoryPort']
+
+
+class MemoryPort(Protocol):
+    """A memory that stores items, and side tables in the same transaction."""
+
+    @property
+    def epoch(self) -> str:
+        """Name of the history that the sequences belong to; a restore begins a new one."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was observed is in it."""
+        ...
+
+    def set_complete(self, complete: bool) -> None:
+        """Store whether everything that was observed is in it."""
+        ...
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Callable[[Connection, int], None] | None = None,
+    ) -> WriteResult:
+        """Store items, and what `within` does with the connection, in one transaction.
+
+        An exception out of `within` undoes all of it and reaches the caller.
+        """
+        ...
+
+    def side_write(self, within: Callable[[Connection], None], *, durable: bool = False) -> None:
+        """Read or change side tables in a transaction that takes no sequence."""
+        ...

@@ -1,0 +1,50 @@
+"""One message as association sees it: sound detections, in the global frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hylo_memory_ros.frames import Transform
+
+__all__ = ['Scan']
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """The detections of one message that passed the screening, column by column."""
+
+    input: str
+    """Name of the input."""
+    stamp_ns: int
+    """When they were made, nanoseconds."""
+    digest: int
+    """Digest of the message."""
+    size: int
+    """Detections in the message, refused ones included."""
+    gate_m: float
+    """Largest distance to a landmark, metres."""
+    global_from_sensor: Transform
+    """Where the message's frame was."""
+    indices: NDArray[np.int64]
+    """Index in the message, ascending, shape (m,)."""
+    labels: Sequence[str]
+    """Label of each."""
+    instances: Sequence[str]
+    """Key that the input gives each; empty: none."""
+    positions: Array
+    """Metres, x y z, in the global frame, shape (m, 3)."""
+    covariances: Array
+    """Of the positions, m^2, xx xy xz yy yz zz, axes of the global frame, shape (m, 6)."""
+    extents: Array
+    """Box sizes, metres, shape (m, 3); NaN: unknown."""
+    scores: Array
+    """0 to 1, shape (m,); 1 where the input has none."""
+
+    def __len__(self) -> int:
+        return len(self.indices)

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
+from sqlalchemy.dialects import sqlite
 
 from bench._figure import at_least, at_most, medians, seconds
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.store.rows import select_items
 
 TABLES = ('txn', 'identity', 'spatial', 'assertion', 'version', 'change')
 LARGE = int(os.environ.get('HYLO_BENCH_ITEMS', '1000000'))
@@ -185,14 +187,8 @@ def near() -> Iterator[dict[str, Any]]:
 
 
 def _same_ten_rows() -> str:
-    from hylo_memory_ros.store.rows import ITEM_COLUMNS
-
-    columns = ', '.join(str(column) for column in ITEM_COLUMNS)
-    return (
-        f'SELECT {columns} FROM version JOIN assertion USING (assertion_id) JOIN identity ON '
-        'identity.identity_id = version.identity_id LEFT JOIN spatial ON spatial.spatial_id = version.spatial_id '
-        'WHERE version.version_row IN ({})'
-    )
+    """Return the product's own statement for item rows, to be run by sqlite3 alone."""
+    return str(select_items.compile(dialect=sqlite.dialect())) + ' WHERE version.version_row IN ({})'
 
 
 def as_of() -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from hylo_memory_ros.retrieval.explanation import Explanation
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.retrieval.ranking import fused_scores, near_score, text_score
 from hylo_memory_ros.store import TOTAL_LIMIT, Store, WorkingMemory
-from hylo_memory_ros.store.rows import ItemRow, item_of, status_of
+from hylo_memory_ros.store.rows import ItemRow, item_of, stats_of, status_of
 from hylo_memory_ros.store.working import distance_from
 
 __all__ = ['Retriever']
@@ -298,6 +298,7 @@ def _hit(one: _Ranked, at_ns: int, vectors: Mapping[int, Mapping[str, tuple[floa
         status_of(row, at_ns),
         row[_FROM_SEQ],
         one.distance_m,
+        stats_of(row),
     )
 
 

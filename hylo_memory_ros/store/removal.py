@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.store.landmark import scrub
 from hylo_memory_ros.store.schema import (
     FULL_TEXT,
     assertion,
@@ -152,6 +153,7 @@ def purge_identities(txn: Transaction, identity_ids: Sequence[int]) -> int:
             txn.removed.append(row.version_row)
             if row.to_seq is None:
                 txn.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
+        scrub(txn.connection, {(row.map_id, row.key) for row in rows if row.key is not None})
         _delete_text(txn.connection, rows)
         _delete_rows(txn.connection, part, [row.assertion_id for row in rows])
     _scrub(txn.connection, names)
@@ -238,6 +240,7 @@ _purged_assertions = (
     sa.select(
         assertion.c.assertion_id,
         assertion.c.id,
+        assertion.c.map_id,
         assertion.c.content,
         assertion.c.label,
         assertion.c.detail,

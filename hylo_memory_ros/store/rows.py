@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 
 from hylo_memory_ros.identity import Statement
-from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Status, TimeSpan
+from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
+from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.schema import assertion, identity, spatial, version
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     'item_source',
     'select_items',
     'spatial_row',
+    'stats_of',
     'status_of',
     'tags_of',
     'vector_of',
@@ -66,8 +68,11 @@ ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
     spatial.c.qw,
     spatial.c.covariance,
     spatial.c.stamp_ns,
+    landmark.c.observations,
+    landmark.c.first_ns,
+    landmark.c.last_ns,
 )
-"""What `item_of` reads, in its order."""
+"""What `item_of` and `stats_of` read, in its order."""
 
 ItemRow = Sequence[Any]
 """Values of `ITEM_COLUMNS`."""
@@ -76,6 +81,7 @@ item_source = (
     version.join(assertion, assertion.c.assertion_id == version.c.assertion_id)
     .join(identity, identity.c.identity_id == version.c.identity_id)
     .outerjoin(spatial, spatial.c.spatial_id == version.c.spatial_id)
+    .outerjoin(landmark, (landmark.c.map_id == assertion.c.map_id) & (landmark.c.key == identity.c.key))
 )
 """Versions with their items."""
 
@@ -155,7 +161,7 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
     """
     (_, valid_from_ns, _, _, _, _, kind, key, item_id, map_id, label, content, confidence, source,
      assumed, event_start_ns, event_end_ns, event_clock, detail_json, _, _,
-     frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns) = row  # fmt: skip
+     frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns, *_) = row  # fmt: skip
     detail = json.loads(detail_json) if detail_json else {}
     pose = None
     if frame_id is not None:
@@ -192,6 +198,12 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
         embeddings=embeddings or {},
         id=item_id,
     )
+
+
+def stats_of(row: ItemRow) -> Stats | None:
+    """Return what is counted beside the item of a row; None: nothing is."""
+    observations, first_ns, last_ns = row[-3:]
+    return None if observations is None else Stats(observations, first_ns, last_ns)
 
 
 def status_of(row: ItemRow, at_ns: int) -> Status:

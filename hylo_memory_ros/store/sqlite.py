@@ -24,6 +24,7 @@ from hylo_memory_ros.store.asking import Asked, Ranked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.files import check_file, copy_database, make_file, migrate, path_of, swap_file
+from hylo_memory_ros.store.ledger import is_complete
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import HEAD, upgrade
 from hylo_memory_ros.store.port import SpatialTuple, Within
@@ -367,6 +368,7 @@ class SqliteStore:
                 'sequence': sequence,
                 'recorded_at_ns': recorded_at_ns,
                 'counts': json.loads(get_state(connection, 'counts', b'{}')),
+                'complete': is_complete(connection),
                 'canonical_form': CANONICAL_FORM,
                 'schema': HEAD,
             }

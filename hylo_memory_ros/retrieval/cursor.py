@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from hashlib import sha256
 
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
@@ -29,7 +29,7 @@ class Cursor:
 
     def encoded(self) -> str:
         """Return the cursor as an opaque text."""
-        return base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).decode()
+        return base64.urlsafe_b64encode(json.dumps(astuple(self)).encode()).decode()
 
     @classmethod
     def decoded(cls, text: str, epoch: str, question: str) -> Cursor:
@@ -43,7 +43,7 @@ class Cursor:
             It is no cursor, or one of another question.
         """
         try:
-            cursor = cls(**json.loads(base64.urlsafe_b64decode(text.encode())))
+            cursor = cls(*json.loads(base64.urlsafe_b64decode(text.encode())))
             sound = cursor.offset >= 0 and cursor.seq >= 0 and cursor.at_ns >= 0
         except (ValueError, TypeError) as exc:
             raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory') from exc

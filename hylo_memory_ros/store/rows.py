@@ -165,38 +165,42 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
     detail = json.loads(detail_json) if detail_json else {}
     pose = None
     if frame_id is not None:
-        pose = Pose.model_construct(
-            frame_id=frame_id,
-            position=(x, y, z),
-            orientation=None if qw is None else (qx, qy, qz, qw),
-            covariance=None if covariance is None else _COVARIANCE.unpack(covariance),
-            stamp_ns=stamp_ns,
+        pose = Pose.trusted(
+            {
+                'frame_id': frame_id,
+                'position': (x, y, z),
+                'orientation': None if qw is None else (qx, qy, qz, qw),
+                'covariance': None if covariance is None else _COVARIANCE.unpack(covariance),
+                'stamp_ns': stamp_ns,
+            }
         )
     span = None
     if event_start_ns is not None:
-        span = TimeSpan.model_construct(start_ns=event_start_ns, end_ns=event_end_ns, clock=event_clock)
+        span = TimeSpan.trusted({'start_ns': event_start_ns, 'end_ns': event_end_ns, 'clock': event_clock})
     extent = detail.get('extent')
-    return MemoryItem.model_construct(
-        kind=MemoryKind(kind),
-        content=content,
-        key=key,
-        label=label,
-        payload=detail.get('payload') or {},
-        entities=tuple(detail.get('entities') or ()),
-        object_ids=tuple(detail.get('object_ids') or ()),
-        links=tuple(map(tuple, detail.get('links') or ())),
-        scope=detail['scope'] if 'scope' in detail else ({'map_id': map_id} if map_id else {}),
-        pose=pose,
-        extent=tuple(extent) if extent else None,
-        event_time=span,
-        valid_from_ns=valid_from_ns,
-        valid_from_assumed=bool(assumed),
-        confidence=confidence,
-        source=source,
-        evidence=tuple(detail.get('evidence') or ()),
-        provenance=detail.get('provenance') or {},
-        embeddings=embeddings or {},
-        id=item_id,
+    return MemoryItem.trusted(
+        {
+            'kind': MemoryKind(kind),
+            'content': content,
+            'key': key,
+            'label': label,
+            'payload': detail.get('payload') or {},
+            'entities': tuple(detail.get('entities') or ()),
+            'object_ids': tuple(detail.get('object_ids') or ()),
+            'links': tuple(map(tuple, detail.get('links') or ())),
+            'scope': detail['scope'] if 'scope' in detail else ({'map_id': map_id} if map_id else {}),
+            'pose': pose,
+            'extent': tuple(extent) if extent else None,
+            'event_time': span,
+            'valid_from_ns': valid_from_ns,
+            'valid_from_assumed': bool(assumed),
+            'confidence': confidence,
+            'source': source,
+            'evidence': tuple(detail.get('evidence') or ()),
+            'provenance': detail.get('provenance') or {},
+            'embeddings': embeddings or {},
+            'id': item_id,
+        }
     )
 
 

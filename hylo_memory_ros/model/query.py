@@ -60,7 +60,7 @@ class MemoryQuery(Contract):
     any_map: bool = False
     """Search every map, not only the current one."""
     time_range_ns: tuple[StampNs | None, StampNs | None] | None = None
-    """Closed interval that meets `event_time`, nanoseconds, an end may be None; ``time_range`` takes seconds."""
+    """Closed interval that meets `event_time`, ns; an end may be None; ``time_range`` takes seconds."""
     near: tuple[Pose, Annotated[float, Field(ge=0.0)]] | None = None
     """Centre and radius in metres; the boundary belongs to it, and the frame must match."""
     horizontal: bool = False

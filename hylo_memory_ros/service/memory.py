@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, NotFoundError, StoreError
+from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, StoreError
 from hylo_memory_ros.model import (
     Change,
     Changes,
@@ -31,9 +31,10 @@ from hylo_memory_ros.model import (
     VerifyReport,
     WriteEvent,
     WriteResult,
-    normal_key,
 )
 from hylo_memory_ros.retrieval import Cursor, Question, Retriever
+from hylo_memory_ros.service.listeners import Listeners
+from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.store import Committed, SqliteStore, Store, WorkingMemory
 from hylo_memory_ros.store.asking import World
@@ -43,6 +44,11 @@ from hylo_memory_ros.store.writing import check_items, resolved
 __all__ = ['MemoryService']
 
 logger = logging.getLogger(__name__)
+T = TypeVar('T')
+
+# What a removal refuses: it changes what is believed now, and takes everything that matches.
+_BELIEVED_NOW = ('known_at', 'known_seq', 'cursor', 'min_score')
+_ACTS_NOW = ('as_of', *_BELIEVED_NOW)
 
 
 class MemoryService:
@@ -65,10 +71,9 @@ class MemoryService:
     def __init__(self, store: Store, config: MemoryConfig, map_id: str, *, background: bool) -> None:
         self.config = config
         self._store = store
-        self._map_id = map_id
-        self._maps = set(store.maps())
+        self._maps = Maps(store, map_id)
         self._lock = threading.RLock()
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners = Listeners()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope)
         self._mirroring = Mirroring(store, background=background)
         self._retriever = self._new_retriever()
@@ -173,7 +178,7 @@ class MemoryService:
     @property
     def map_id(self) -> str:
         """The current map; empty: none."""
-        return self._map_id
+        return self._maps.current
 
     def set_map(self, map_id: str, *, create: bool = True) -> str:
         """Make a map the current one, and return the one before.
@@ -186,38 +191,16 @@ class MemoryService:
             Its name is not sound.
         """
         with self._lock:
-            if map_id:
-                try:
-                    map_id = normal_key(map_id, 'map_id')
-                except ValueError as exc:
-                    raise InvalidRequestError(str(exc)) from exc
-                if map_id not in self._maps and not create:
-                    raise NotFoundError(
-                        f'map_id: {map_id!r} is not known, and create is false', map_id=map_id
-                    )
-                self._remember_maps({map_id})
-            previous, self._map_id = self._map_id, map_id
-            return previous
-
-    def _remember_maps(self, map_ids: set[str]) -> None:
-        for map_id in map_ids - self._maps - {''}:
-            self._store.add_map(map_id)
-            self._maps.add(map_id)
+            return self._maps.switch(map_id, create=create)
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call `listener` after each commit, in the writer's thread; the result ends that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+        return self._listeners.add(listener)
 
     def _follow(self, committed: Committed | None) -> None:
-        if committed is None:
-            return
-        self._mirroring.follow(committed)
-        for listener in tuple(self._listeners):
-            try:
-                listener(committed.change)
-            except Exception:
-                logger.exception('a listener failed at sequence %d', committed.change.sequence)
+        if committed is not None:
+            self._mirroring.follow(committed)
+            self._listeners.tell(committed.change)
 
     def write(
         self,
@@ -253,13 +236,13 @@ class MemoryService:
         """
         if not items:
             raise InvalidRequestError('items: there is none to write')
-        ready = [self._placed(item) for item in items]
+        ready = [self._maps.placed(item) for item in items]
         check_items(ready, self.config)
         durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
         with self._lock:
             self._refuse_closed()
             if not dry_run:
-                self._remember_maps({item.scope.get('map_id', '') for item in durables})
+                self._maps.remember(item.scope.get('map_id', '') for item in durables)
             events: list[WriteEvent] = []
             sequence = self._store.sequence
             if durables or within is not None:
@@ -275,11 +258,6 @@ class MemoryService:
                 events, sequence = list(result.events), result.sequence
             return WriteResult(self._with_working(ready, events, dry_run), sequence)
 
-    def _placed(self, item: MemoryItem) -> MemoryItem:
-        if item.pose is None or not self._map_id or 'map_id' in item.scope:
-            return item
-        return item.model_copy(update={'scope': {**item.scope, 'map_id': self._map_id}})
-
     def _with_working(
         self, items: Sequence[MemoryItem], events: list[WriteEvent], dry_run: bool
     ) -> tuple[WriteEvent, ...]:
@@ -294,6 +272,11 @@ class MemoryService:
         with self._lock:
             self._refuse_closed()
             self._store.side_write(within, durable=durable)
+
+    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
+        """Read side tables, such as the ledger, from one consistent state."""
+        self._refuse_closed()
+        return self._store.side_read(within)
 
     def query(self, query: MemoryQuery) -> QueryResult:
         """Return the hits of a query, best first, and why others are not among them.
@@ -323,12 +306,9 @@ class MemoryService:
         InvalidRequestError
             The query has no filter, or asks about another time.
         """
-        self._refuse_time_travel('forget', query)
         with self._lock:
-            question, among = self._removable('forget', query)
-            gone = (
-                self._working.forget(query, question.map_id, dry_run=dry_run) if _asks_working(query) else []
-            )
+            question, among = self._removable('forget', query, _ACTS_NOW)
+            gone = self._forget_working(question, dry_run)
             asked = question.sql(world='unended', at_ns=self._store.now_ns())
             removal, committed = self._store.forget(asked, among, reason=reason, actor=actor, dry_run=dry_run)
             self._follow(committed)
@@ -348,12 +328,8 @@ class MemoryService:
         InvalidRequestError
             The query has no filter, or asks about another belief than that of now.
         """
-        if query.known_at_ns is not None or query.known_seq is not None:
-            raise InvalidRequestError(
-                'retract: known_at and known_seq have no meaning, belief is changed now'
-            )
         with self._lock:
-            question, among = self._removable('retract', query)
+            question, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
             removal, committed = self._store.retract(
                 question.sql(world=world), among, reason=reason, actor=actor, dry_run=dry_run
@@ -374,33 +350,34 @@ class MemoryService:
         InvalidRequestError
             The query has no filter, or asks about another time.
         """
-        self._refuse_time_travel('purge', query)
         with self._lock:
-            question, among = self._removable('purge', query)
-            gone = (
-                self._working.forget(query, question.map_id, dry_run=dry_run) if _asks_working(query) else []
-            )
+            question, among = self._removable('purge', query, _ACTS_NOW)
+            gone = self._forget_working(question, dry_run)
             removal, committed = self._store.purge(
                 question.among(), among, reason=reason, actor=actor, dry_run=dry_run
             )
             self._follow(committed)
             return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
 
-    @staticmethod
-    def _refuse_time_travel(op: str, query: MemoryQuery) -> None:
-        for name in ('as_of', 'known_at', 'known_seq'):
-            if getattr(query, name) is not None:
-                raise InvalidRequestError(f'{op}: {name} has no meaning, it acts now')
-
-    def _removable(self, op: str, query: MemoryQuery) -> tuple[Question, list[int] | None]:
+    def _removable(
+        self, op: str, query: MemoryQuery, meaningless: Sequence[str]
+    ) -> tuple[Question, list[int] | None]:
         self._refuse_closed()
         if not query.has_filter:
             raise InvalidRequestError(f'{op}: a query without any filter would take everything')
-        for name in ('cursor', 'min_score'):
+        for name in meaningless:
             if getattr(query, name) is not None:
-                raise InvalidRequestError(f'{op}: {name} has no meaning, everything that matches is taken')
+                raise InvalidRequestError(
+                    f'{op}: {name} has no meaning, it acts now, on everything that matches'
+                )
         question = self._retriever.question(query)
         return question, self._retriever.version_rows(question)
+
+    def _forget_working(self, question: Question, dry_run: bool) -> list[str]:
+        kinds = question.query.kinds
+        if kinds is not None and MemoryKind.WORKING not in kinds:
+            return []
+        return self._working.forget(question.query, question.map_id, dry_run=dry_run)
 
     def history(
         self,
@@ -485,15 +462,14 @@ class MemoryService:
             self._refuse_closed()
             committed = self._store.restore(Path(path))
             self._working.clear()
-            self._maps = set(self._store.maps())
+            self._maps = Maps(self._store, self._maps.current)
             self._mirroring.reload()
             self._retriever = self._new_retriever()
-            for listener in tuple(self._listeners):
-                listener(committed.change)
+            self._listeners.tell(committed.change)
 
     def _new_retriever(self) -> Retriever:
         return Retriever(
-            self._store, self._mirroring.mirror, self._working, self.config, lambda: self._map_id
+            self._store, self._mirroring.mirror, self._working, self.config, lambda: self._maps.current
         )
 
     def verify(self) -> VerifyReport:
@@ -518,7 +494,3 @@ class MemoryService:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise StoreError('the memory is closed')
-
-
-def _asks_working(query: MemoryQuery) -> bool:
-    return query.kinds is None or MemoryKind.WORKING in query.kinds

@@ -12,7 +12,7 @@ from hylo_memory_ros.store.asking import embeddings_of
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, item_of, item_source
 from hylo_memory_ros.store.schema import assertion, change, identity, txn, version
 
-__all__ = ['expire_changes', 'last_transaction', 'sequence_at', 'versions_of', 'changes_after']
+__all__ = ['changes_after', 'expire_changes', 'last_transaction', 'sequence_at', 'versions_of']
 
 _began = txn.alias('began')
 _ended = txn.alias('ended')

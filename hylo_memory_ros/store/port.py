@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -14,6 +14,8 @@ from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed
 
 __all__ = ['SpatialTuple', 'Store', 'Within']
+
+T = TypeVar('T')
 
 Within = Callable[[sa.Connection, int], None]
 """Stores side tables inside a transaction: given its connection and sequence."""
@@ -50,6 +52,9 @@ class Store(Protocol):
 
     def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
         """Change side tables in a transaction that takes no sequence."""
+
+    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
+        """Read side tables from one consistent state."""
 
     def forget(
         self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool

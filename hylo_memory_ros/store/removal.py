@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.store.landmark import scrub
 from hylo_memory_ros.store.schema import (
-    FULL_TEXT,
     assertion,
     audit,
     change,
@@ -174,7 +173,7 @@ def _delete_text(connection: sa.Connection, rows: Sequence[Any]) -> None:
     if words:
         connection.execute(sa.text(_DELETE_TEXT), words)
         # Deleted words stay in older segments until they are merged away.
-        connection.execute(sa.text(f"INSERT INTO {FULL_TEXT} ({FULL_TEXT}) VALUES ('optimize')"))
+        connection.execute(sa.text("INSERT INTO item_text (item_text) VALUES ('optimize')"))
 
 
 def _delete_rows(connection: sa.Connection, identity_ids: list[int], assertion_ids: list[int]) -> None:
@@ -215,7 +214,7 @@ def _scrub(connection: sa.Connection, names: set[str]) -> None:
 
 
 _DELETE_TEXT = (
-    f'INSERT INTO {FULL_TEXT} ({FULL_TEXT}, rowid, content, key, label, entities) '
+    'INSERT INTO item_text (item_text, rowid, content, key, label, entities) '
     "VALUES ('delete', :rowid, :content, :key, :label, :entities)"
 )
 _ids: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)

@@ -188,7 +188,7 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
             'entities': tuple(detail.get('entities') or ()),
             'object_ids': tuple(detail.get('object_ids') or ()),
             'links': tuple(map(tuple, detail.get('links') or ())),
-            'scope': detail['scope'] if 'scope' in detail else ({'map_id': map_id} if map_id else {}),
+            'scope': detail.get('scope', {'map_id': map_id} if map_id else {}),
             'pose': pose,
             'extent': tuple(extent) if extent else None,
             'event_time': span,

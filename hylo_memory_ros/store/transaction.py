@@ -157,7 +157,8 @@ _select_counters = sa.select(
 _select_last_time = sa.select(txn.c.recorded_at_ns).order_by(txn.c.sequence.desc()).limit(1)
 _select_state = sa.select(state.c.value).where(state.c.name == sa.bindparam('which'))
 _put_state = sa.text(
-    'INSERT INTO state (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value'
+    'INSERT INTO state (name, value) VALUES (:name, :value) '
+    'ON CONFLICT (name) DO UPDATE SET value = excluded.value'
 )
 
 

@@ -15,14 +15,14 @@ from hylo_memory_ros.identity import Statement, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
 from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, request, spatial, tag
+from hylo_memory_ros.store.schema import assertion, embedding, identity, request, spatial, tag
 from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.store.timelines import Evidence, Timelines
 from hylo_memory_ros.store.transaction import Transaction, chunks
 
 __all__ = ['answer_of_request', 'check_items', 'keep_answer', 'resolved', 'write_items']
 
-_INSERT_TEXT = f'INSERT INTO {FULL_TEXT} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
+_INSERT_TEXT = 'INSERT INTO item_text (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
 
 
 def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:

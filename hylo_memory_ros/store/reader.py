@@ -1,0 +1,169 @@
+"""The asking half of the store over SQLite: each method reads one consistent state.
+
+Threads: every method may be called from any thread, beside a writer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
+from hylo_memory_ros.model import Changes, VerifyReport, Version
+from hylo_memory_ros.store import asking, history
+from hylo_memory_ros.store.asking import Asked, Ranked
+from hylo_memory_ros.store.checking import verify_database
+from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.files import copy_database
+from hylo_memory_ros.store.ledger import is_complete
+from hylo_memory_ros.store.migrations import HEAD
+from hylo_memory_ros.store.port import SpatialTuple
+from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.store.schema import audit, known_map, txn
+from hylo_memory_ros.store.transaction import get_state
+
+__all__ = ['SqliteReader']
+
+T = TypeVar('T')
+
+
+class SqliteReader:
+    """What can be asked of a database; see `port.Store`."""
+
+    epoch: str
+    _db: Database
+    _config: MemoryConfig
+
+    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
+        """Read side tables from one consistent state."""
+        with self._db.reading() as connection:
+            return within(connection)
+
+    def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+        """Return matches in order, and the sequence that they are of."""
+        with self._db.reading() as connection:
+            found = asking.match_page(connection, asked, limit, offset)
+            seq = asked.seq if asked.seq is not None else history.last_transaction(connection)[0]
+        return found, seq
+
+    def count(self, asked: Asked) -> int:
+        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        with self._db.reading() as connection:
+            return asking.count_matches(connection, asked)
+
+    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match, perhaps out of given ones, each with its text rank."""
+        with self._db.reading() as connection:
+            return asking.matching_rows(connection, asked, among)
+
+    def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
+        """Return item rows by version row."""
+        with self._db.reading() as connection:
+            return asking.fetch(connection, version_rows)
+
+    def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
+        """Return the vectors of item rows, by version row and space."""
+        with self._db.reading() as connection:
+            return asking.embeddings_of(connection, rows)
+
+    def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time asked about, by reason."""
+        with self._db.reading() as connection:
+            return dict(asking.excluded_by_time(connection, asked, among))
+
+    def sequence_at(self, known_at_ns: int) -> int:
+        """Return the last sequence recorded at or before a service time."""
+        with self._db.reading() as connection:
+            return history.sequence_at(connection, known_at_ns)
+
+    def purged_after(self, seq: int) -> int:
+        """Return how many statements were deleted for good after a sequence."""
+        with self._db.reading() as connection:
+            purges = sa.select(txn.c.sequence).where(txn.c.op == 'purge', txn.c.sequence > seq)
+            total = sa.select(sa.func.sum(audit.c.count)).where(audit.c.sequence.in_(purges))
+            return connection.execute(total).scalar() or 0
+
+    def history(
+        self,
+        *,
+        item_id: str | None,
+        kind: str | None,
+        key: str | None,
+        map_id: str | None,
+        limit: int,
+        offset: int,
+    ) -> list[Version]:
+        """Return versions of an id or an identity in the order of belief."""
+        with self._db.reading() as connection:
+            return history.versions_of(
+                connection, item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit, offset=offset
+            )
+
+    def changes(self, after: int, limit: int) -> Changes:
+        """Return the feed after a sequence."""
+        with self._db.reading() as connection:
+            return history.changes_after(connection, self.epoch, after, limit)
+
+    def digest(self) -> str:
+        """Return the snapshot hash."""
+        with self._db.reading() as connection:
+            return digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the snapshot hash and what it stands for."""
+        with self._db.reading() as connection:
+            sequence, recorded_at_ns = history.last_transaction(connection)
+            return {
+                'digest': digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE)),
+                'timeline_digest': digest_of_state(get_state(connection, 'timeline_hash', EMPTY_STATE)),
+                'epoch': self.epoch,
+                'sequence': sequence,
+                'recorded_at_ns': recorded_at_ns,
+                'counts': json.loads(get_state(connection, 'counts', b'{}')),
+                'complete': is_complete(connection),
+                'canonical_form': CANONICAL_FORM,
+                'schema': HEAD,
+            }
+
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file."""
+        with self._db.reading() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            copy_database(raw, target)
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
+        with self._db.reading() as connection:
+            return verify_database(connection, self._config.identity_scope)
+
+    def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+        with self._db.reading() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            # The rows go straight into arrays: a Row object for each of a million would double the time.
+            cursor = raw.execute(_SPATIAL)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    def maps(self) -> list[str]:
+        """Return the maps that were current or written to."""
+        with self._db.reading() as connection:
+            return list(connection.execute(sa.select(known_map.c.map_id)).scalars())
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind."""
+        with self._db.reading() as connection:
+            counts: dict[str, int] = json.loads(get_state(connection, 'counts', b'{}'))
+        return counts
+
+
+_SPATIAL = """
+    SELECT v.version_row, v.spatial_id, s.map_id, s.frame_id, s.x, s.y, s.z,
+           v.valid_from_ns, v.valid_to_ns, v.from_seq, v.to_seq
+    FROM version AS v JOIN spatial AS s ON s.spatial_id = v.spatial_id
+"""

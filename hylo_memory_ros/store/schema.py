@@ -24,7 +24,6 @@ from sqlalchemy import (
 )
 
 __all__ = [
-    'CREATE_FULL_TEXT',
     'FULL_TEXT',
     'assertion',
     'audit',
@@ -217,10 +216,5 @@ state = Table(
     sqlite_with_rowid=False,
 )
 
-FULL_TEXT = 'item_text'
-
 # Contentless: the words are indexed, the text itself stays in `assertion` and `identity`.
-CREATE_FULL_TEXT = (
-    f'CREATE VIRTUAL TABLE {FULL_TEXT} USING fts5'
-    '(content, key, label, entities, content=\'\', tokenize="unicode61 remove_diacritics 2")'
-)
+FULL_TEXT = 'item_text'

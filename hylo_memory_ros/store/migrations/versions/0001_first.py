@@ -2,16 +2,344 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import op
-
-from hylo_memory_ros.store import ledger as _ledger  # noqa: F401
-from hylo_memory_ros.store.schema import CREATE_FULL_TEXT, metadata
 
 revision = '0001'
 down_revision = None
 
 
 def upgrade() -> None:
-    """Make every table."""
-    metadata.create_all(op.get_bind())
-    op.execute(CREATE_FULL_TEXT)
+    """Make every table, index and the full-text index."""
+    op.create_table(
+        'identity',
+        sa.Column('identity_id', sa.Integer(), nullable=False),
+        sa.Column('digest', sa.LargeBinary(), nullable=False),
+        sa.Column('kind', sa.Text(), nullable=False),
+        sa.Column('key', sa.Text(), nullable=True, comment='null: a statement that only supersedes itself'),
+        sa.PrimaryKeyConstraint('identity_id'),
+        sa.UniqueConstraint('digest'),
+        comment='what a later write may supersede',
+    )
+    op.create_index(
+        'identity_key', 'identity', ['key'], unique=False, sqlite_where=sa.text('key IS NOT NULL')
+    )
+    op.create_table(
+        'known_map',
+        sa.Column('map_id', sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint('map_id'),
+        comment='maps that were current or written to',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'landmark',
+        sa.Column('number', sa.Integer(), nullable=False, comment='what the ledger calls it'),
+        sa.Column('map_id', sa.Text(), nullable=False),
+        sa.Column('key', sa.Text(), nullable=False, comment='key of its item'),
+        sa.Column('label', sa.Text(), nullable=False),
+        sa.Column(
+            'has_instance', sa.Boolean(), nullable=False, comment='the input named it: not found by place'
+        ),
+        sa.Column('observations', sa.BigInteger(), nullable=False, comment='messages in which it was seen'),
+        sa.Column('n', sa.BigInteger(), nullable=False, comment='those in the estimate'),
+        sa.Column('first_ns', sa.BigInteger(), nullable=False, comment='stamp of its first observation'),
+        sa.Column(
+            'since_ns', sa.BigInteger(), nullable=False, comment='stamp of the first one in the estimate'
+        ),
+        sa.Column('last_ns', sa.BigInteger(), nullable=False),
+        sa.Column('x', sa.Float(), nullable=False, comment='m'),
+        sa.Column('y', sa.Float(), nullable=False, comment='m'),
+        sa.Column('z', sa.Float(), nullable=False, comment='m'),
+        sa.Column('estimate', sa.LargeBinary(), nullable=False, comment='float64: covariance, extent, score'),
+        sa.Column(
+            'written_ns',
+            sa.BigInteger(),
+            nullable=True,
+            comment='valid_from of its newest version; null: tentative',
+        ),
+        sa.Column('written', sa.LargeBinary(), nullable=True, comment='float64: x y z of that version'),
+        sa.Column('forgotten_ns', sa.BigInteger(), nullable=True, comment='evidence up to here is void'),
+        sa.PrimaryKeyConstraint('number'),
+        sa.UniqueConstraint('map_id', 'key'),
+        comment='what perception holds of each landmark, tentative ones included',
+    )
+    op.create_table(
+        'ledger_input',
+        sa.Column('input_id', sa.Integer(), nullable=False),
+        sa.Column('name', sa.Text(), nullable=False),
+        sa.Column('dropped', sa.BigInteger(), server_default='0', nullable=False),
+        sa.Column('late', sa.BigInteger(), server_default='0', nullable=False),
+        sa.PrimaryKeyConstraint('input_id'),
+        sa.UniqueConstraint('name'),
+        comment='inputs that ever delivered an observation',
+    )
+    op.create_table(
+        'spatial',
+        sa.Column('spatial_id', sa.Integer(), nullable=False),
+        sa.Column('map_id', sa.Text(), nullable=False),
+        sa.Column('frame_id', sa.Text(), nullable=False),
+        sa.Column('x', sa.Float(), nullable=False, comment='m'),
+        sa.Column('y', sa.Float(), nullable=False, comment='m'),
+        sa.Column('z', sa.Float(), nullable=False, comment='m'),
+        sa.Column('qx', sa.Float(), nullable=True, comment='null: no orientation'),
+        sa.Column('qy', sa.Float(), nullable=True),
+        sa.Column('qz', sa.Float(), nullable=True),
+        sa.Column('qw', sa.Float(), nullable=True),
+        sa.Column(
+            'covariance',
+            sa.LargeBinary(),
+            nullable=True,
+            comment='36 float64, row-major x y z rotX rotY rotZ',
+        ),
+        sa.Column('stamp_ns', sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint('spatial_id'),
+        comment='the spatial table, of which the KD-trees are a mirror',
+    )
+    op.create_table(
+        'state',
+        sa.Column('name', sa.Text(), nullable=False),
+        sa.Column('value', sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint('name'),
+        comment='epoch, identity scope, clock, hash states, counters',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'txn',
+        sa.Column('sequence', sa.Integer(), nullable=False, comment='number of the committed transaction'),
+        sa.Column(
+            'recorded_at_ns', sa.BigInteger(), nullable=False, comment='service clock, never decreasing'
+        ),
+        sa.Column('op', sa.Text(), nullable=False),
+        sa.Column('actor', sa.Text(), server_default='', nullable=False),
+        sa.PrimaryKeyConstraint('sequence'),
+        comment='every committed transaction',
+    )
+    op.create_table(
+        'assertion',
+        sa.Column('assertion_id', sa.Integer(), nullable=False),
+        sa.Column('identity_id', sa.Integer(), nullable=False),
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('position', sa.Integer(), nullable=False, comment='place in the call'),
+        sa.Column('valid_from_ns', sa.BigInteger(), nullable=False),
+        sa.Column('valid_from_assumed', sa.Boolean(), nullable=False),
+        sa.Column(
+            'withdrawn_seq',
+            sa.Integer(),
+            nullable=True,
+            comment='the retract, or the forget before it began, that took it back',
+        ),
+        sa.Column('content_digest', sa.LargeBinary(), nullable=False),
+        sa.Column('element', sa.LargeBinary(), nullable=False, comment='what the snapshot hash counts'),
+        sa.Column('id', sa.Text(), nullable=False),
+        sa.Column('map_id', sa.Text(), server_default='', nullable=False),
+        sa.Column('label', sa.Text(), server_default='', nullable=False),
+        sa.Column('content', sa.Text(), nullable=False),
+        sa.Column('confidence', sa.Float(), nullable=False),
+        sa.Column('source', sa.Text(), server_default='', nullable=False),
+        sa.Column('event_start_ns', sa.BigInteger(), nullable=True),
+        sa.Column('event_end_ns', sa.BigInteger(), nullable=True),
+        sa.Column('event_clock', sa.Text(), nullable=True),
+        sa.Column(
+            'detail', sa.Text(), nullable=True, comment='JSON of the fields that are seldom set; null: none'
+        ),
+        sa.Column('has_embedding', sa.Boolean(), server_default='0', nullable=False),
+        sa.Column('spatial_id', sa.Integer(), nullable=True, comment='the pose as first asserted'),
+        sa.ForeignKeyConstraint(
+            ['identity_id'],
+            ['identity.identity_id'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['spatial_id'],
+            ['spatial.spatial_id'],
+        ),
+        sa.PrimaryKeyConstraint('assertion_id'),
+        comment='every accepted write, duplicates too: the evidence',
+    )
+    op.create_index(
+        'assertion_event',
+        'assertion',
+        ['event_start_ns'],
+        unique=False,
+        sqlite_where=sa.text('event_start_ns IS NOT NULL'),
+    )
+    op.create_index('assertion_id_text', 'assertion', ['id'], unique=False)
+    op.create_index('assertion_identity', 'assertion', ['identity_id', 'valid_from_ns'], unique=False)
+    op.create_index(
+        'assertion_label', 'assertion', ['label'], unique=False, sqlite_where=sa.text("label != ''")
+    )
+    op.create_table(
+        'audit',
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('reason', sa.Text(), nullable=False),
+        sa.Column('query', sa.Text(), nullable=True, comment='JSON; null after a purge'),
+        sa.Column('ids', sa.Text(), nullable=True, comment='JSON; null after a purge'),
+        sa.Column('count', sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('sequence'),
+        comment='who took what away, when and why; never deleted',
+    )
+    op.create_table(
+        'change',
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('ids', sa.Text(), nullable=False),
+        sa.Column('keys', sa.Text(), nullable=False),
+        sa.Column('outcomes', sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('sequence'),
+        comment='what the feed tells of a transaction; the oldest leave',
+    )
+    op.create_table(
+        'forgetting',
+        sa.Column('identity_id', sa.Integer(), nullable=False),
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('forgotten_at_ns', sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ['identity_id'],
+            ['identity.identity_id'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('identity_id', 'sequence'),
+        comment='where a forget ends a timeline',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'ledger_block',
+        sa.Column('block_id', sa.Integer(), nullable=False),
+        sa.Column('input_id', sa.Integer(), nullable=False),
+        sa.Column('first_ns', sa.BigInteger(), nullable=False),
+        sa.Column('last_ns', sa.BigInteger(), nullable=False),
+        sa.Column('data', sa.LargeBinary(), nullable=False, comment='stamps and digests, delta-coded'),
+        sa.ForeignKeyConstraint(
+            ['input_id'],
+            ['ledger_input.input_id'],
+        ),
+        sa.PrimaryKeyConstraint('block_id'),
+        comment='consumed messages',
+    )
+    op.create_index('ledger_block_stamp', 'ledger_block', ['input_id', 'last_ns'], unique=False)
+    op.create_table(
+        'request',
+        sa.Column('request_id', sa.Text(), nullable=False),
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('answer', sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('request_id'),
+        comment='the first answers to writes that may be repeated',
+    )
+    op.create_index(op.f('ix_request_sequence'), 'request', ['sequence'], unique=False)
+    op.create_table(
+        'embedding',
+        sa.Column('assertion_id', sa.Integer(), nullable=False),
+        sa.Column('space', sa.Text(), nullable=False),
+        sa.Column('vector', sa.LargeBinary(), nullable=False, comment='float32, little endian'),
+        sa.ForeignKeyConstraint(
+            ['assertion_id'],
+            ['assertion.assertion_id'],
+        ),
+        sa.PrimaryKeyConstraint('assertion_id', 'space'),
+        comment='authoritative vectors',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'ledger_assignment',
+        sa.Column('block_id', sa.Integer(), nullable=False),
+        sa.Column('last_ns', sa.BigInteger(), nullable=False),
+        sa.Column('size', sa.Integer(), nullable=False, comment='bytes of data'),
+        sa.Column(
+            'data', sa.LargeBinary(), nullable=False, comment='landmark of each detection, delta-coded'
+        ),
+        sa.ForeignKeyConstraint(
+            ['block_id'],
+            ['ledger_block.block_id'],
+        ),
+        sa.PrimaryKeyConstraint('block_id'),
+        comment='what the detections of a block were given to; the oldest leave',
+    )
+    op.create_table(
+        'tag',
+        sa.Column('field', sa.Text(), nullable=False, comment='entity, object, link or scope'),
+        sa.Column('value', sa.Text(), nullable=False),
+        sa.Column('assertion_id', sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ['assertion_id'],
+            ['assertion.assertion_id'],
+        ),
+        sa.PrimaryKeyConstraint('field', 'value', 'assertion_id'),
+        comment='the list fields of an assertion, to be found by value',
+        sqlite_with_rowid=False,
+    )
+    op.create_index('tag_assertion', 'tag', ['assertion_id'], unique=False)
+    op.create_table(
+        'version',
+        sa.Column('version_row', sa.Integer(), nullable=False),
+        sa.Column('identity_id', sa.Integer(), nullable=False),
+        sa.Column('assertion_id', sa.Integer(), nullable=False),
+        sa.Column('spatial_id', sa.Integer(), nullable=True),
+        sa.Column('kind', sa.Text(), nullable=False),
+        sa.Column('valid_from_ns', sa.BigInteger(), nullable=False),
+        sa.Column('valid_to_ns', sa.BigInteger(), nullable=True, comment='null: open'),
+        sa.Column('forgotten', sa.Boolean(), nullable=False, comment='a forget ended it'),
+        sa.Column('from_seq', sa.Integer(), nullable=False),
+        sa.Column('to_seq', sa.Integer(), nullable=True, comment='null: believed now'),
+        sa.ForeignKeyConstraint(
+            ['assertion_id'],
+            ['assertion.assertion_id'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['from_seq'],
+            ['txn.sequence'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['identity_id'],
+            ['identity.identity_id'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['spatial_id'],
+            ['spatial.spatial_id'],
+        ),
+        sa.PrimaryKeyConstraint('version_row'),
+        comment='the timelines: world time, and when it was believed',
+    )
+    op.create_index('version_assertion', 'version', ['assertion_id'], unique=False)
+    op.create_index(
+        'version_believed',
+        'version',
+        ['identity_id', 'valid_from_ns'],
+        unique=False,
+        sqlite_where=sa.text('to_seq IS NULL'),
+    )
+    op.create_index(
+        'version_open',
+        'version',
+        ['identity_id'],
+        unique=True,
+        sqlite_where=sa.text('to_seq IS NULL AND valid_to_ns IS NULL'),
+    )
+    op.create_index(
+        'version_recent',
+        'version',
+        ['kind', 'valid_from_ns'],
+        unique=False,
+        sqlite_where=sa.text('to_seq IS NULL'),
+    )
+
+    op.execute(
+        'CREATE VIRTUAL TABLE item_text USING fts5(content, key, label, entities, '
+        'content=\'\', tokenize="unicode61 remove_diacritics 2")'
+    )

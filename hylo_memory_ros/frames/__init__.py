@@ -12,13 +12,13 @@ from hylo_memory_ros.frames.pending import PendingQueue
 from hylo_memory_ros.frames.port import LATEST, TransformSource
 
 __all__ = [
-    "LATEST",
-    "PendingQueue",
-    "Quaternion",
-    "Transform",
-    "TransformBuffer",
-    "TransformSource",
-    "Vector",
-    "interpolate",
-    "unit_quaternion",
+    'LATEST',
+    'PendingQueue',
+    'Quaternion',
+    'Transform',
+    'TransformBuffer',
+    'TransformSource',
+    'Vector',
+    'interpolate',
+    'unit_quaternion',
 ]

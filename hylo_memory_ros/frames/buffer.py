@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames.geometry import (
@@ -19,25 +18,17 @@ from hylo_memory_ros.frames.geometry import (
     rotate,
 )
 from hylo_memory_ros.frames.port import LATEST
-from hylo_memory_ros.frames.tree import FrameTree, asked_frame
+from hylo_memory_ros.frames.tree import FrameTree, Incoming, asked_frame
 
-__all__ = ["DEFAULT_KEEP_S", "Incoming", "Observers", "TransformBuffer"]
+__all__ = ['DEFAULT_KEEP_S', 'Observers', 'Rigid', 'TransformBuffer']
 
 DEFAULT_KEEP_S = 30.0
 """How long transforms are kept, seconds."""
 
+Rigid = tuple[Vector, Quaternion]
+"""A translation and a rotation: ``target_from_source`` without its names."""
+
 _ORIGIN: Vector = (0.0, 0.0, 0.0)
-_Rigid = tuple[Vector, Quaternion]
-
-
-class Incoming(NamedTuple):
-    """A transform as it came in, not yet checked: ``parent_from_child``."""
-
-    parent: str
-    child: str
-    stamp_ns: int
-    translation: Sequence[float]
-    rotation: Sequence[float]
 
 
 class Observers:
@@ -68,6 +59,9 @@ class TransformBuffer:
     ----------
     keep_s : float
         How long samples are kept, measured from the newest stamp of each frame, seconds.
+    keep_poses : bool
+        False in a subclass that keeps the numbers elsewhere; it overrides `_taken`, `_cleared`
+        and `_join`, which run under the lock.
 
     Notes
     -----
@@ -85,9 +79,9 @@ class TransformBuffer:
     (2.0, 0.0, 0.0)
     """
 
-    def __init__(self, keep_s: float = DEFAULT_KEEP_S) -> None:
+    def __init__(self, keep_s: float = DEFAULT_KEEP_S, *, keep_poses: bool = True) -> None:
         self._lock = threading.Lock()
-        self._tree = FrameTree(round(keep_s * 1e9))
+        self._tree = FrameTree(round(keep_s * 1e9), keep_poses=keep_poses)
         self._observers = Observers()
 
     @property
@@ -129,8 +123,13 @@ class TransformBuffer:
 
     def set_transforms(self, transforms: Iterable[Incoming], *, static: bool = False) -> int:
         """Take the transforms of one message, call back once; return how many were taken."""
+        taken = 0
         with self._lock:
-            taken = sum(self._tree.insert(*item, static=static) is not None for item in transforms)
+            for item in transforms:
+                entry = self._tree.insert(*item, static=static)
+                if entry is not None:
+                    taken += 1
+                    self._taken(entry, static)
         if taken:
             self._observers.notify()
         return taken
@@ -148,12 +147,13 @@ class TransformBuffer:
         """Forget all transforms that change with time; static ones stay."""
         with self._lock:
             self._tree.clear()
+            self._cleared()
 
     def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:
         """Return ``target_from_source`` at a stamp; see `TransformSource.lookup`."""
-        target, source = asked_frame(target_frame, "target_frame"), asked_frame(source_frame, "source_frame")
+        target, source = asked_frame(target_frame, 'target_frame'), asked_frame(source_frame, 'source_frame')
         if stamp_ns < 0:
-            raise InvalidRequestError(f"stamp_ns: {stamp_ns} is negative", stamp_ns=stamp_ns)
+            raise InvalidRequestError(f'stamp_ns: {stamp_ns} is negative', stamp_ns=stamp_ns)
         with self._lock:
             at = stamp_ns
             if at == LATEST:
@@ -163,7 +163,13 @@ class TransformBuffer:
                 raise self._tree.refusal(target, source, stamp_ns)
         return Transform(*found, target, source, at)
 
-    def _join(self, target: str, source: str, stamp_ns: int) -> _Rigid | None:
+    def _taken(self, transform: Incoming, static: bool) -> None:
+        """Be told of a transform that was taken, with names and quaternion put right."""
+
+    def _cleared(self) -> None:
+        """Be told that all but static transforms were forgotten."""
+
+    def _join(self, target: str, source: str, stamp_ns: int) -> Rigid | None:
         """Return ``target_from_source`` by way of their first common ancestor at that time."""
         climbed = self._climb(source, target, stamp_ns)
         if target in climbed:
@@ -185,7 +191,7 @@ class TransformBuffer:
         difference = (top_vector[0] - vector[0], top_vector[1] - vector[1], top_vector[2] - vector[2])
         return rotate(back, difference), multiply(back, top_quaternion)
 
-    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, _Rigid]:
+    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, Rigid]:
         """Return ``ancestor_from_source`` for all ancestors up to the target, or as far as there is data."""
         frame, vector, quaternion = source, _ORIGIN, IDENTITY_ROTATION
         climbed = {frame: (vector, quaternion)}

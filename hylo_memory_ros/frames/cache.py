@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hylo_memory_ros.frames.geometry import Quaternion, Vector, mix, slerp
 
-__all__ = ["Cache", "Link", "SampledCache", "StaticCache"]
+__all__ = ['Cache', 'Link', 'SampledCache', 'StaticCache']
 
 
 class Link(NamedTuple):
@@ -21,7 +21,7 @@ class Link(NamedTuple):
 class StaticCache:
     """A transform that holds at all times; a newer one replaces it."""
 
-    __slots__ = ("link",)
+    __slots__ = ('link',)
 
     newest_ns: None = None
     oldest_ns: None = None
@@ -34,7 +34,7 @@ class StaticCache:
         """The parent."""
         return self.link.parent
 
-    def at(self, stamp_ns: int) -> Link | None:
+    def at(self, _stamp_ns: int, /) -> Link | None:
         """Return the transform, whatever the time."""
         return self.link
 
@@ -51,7 +51,7 @@ class SampledCache:
         Nanoseconds.
     """
 
-    __slots__ = ("_keep_ns", "_links", "_stamps")
+    __slots__ = ('_keep_ns', '_links', '_stamps')
 
     def __init__(self, keep_ns: int) -> None:
         self._keep_ns = keep_ns
@@ -101,7 +101,7 @@ class SampledCache:
         links.insert(place, link)
         return True
 
-    def at(self, stamp_ns: int) -> Link | None:
+    def at(self, stamp_ns: int, /) -> Link | None:
         """Return the transform at a stamp, or None when it is outside of the samples.
 
         Between samples with different parents the older one holds: the child was handed over at

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["IDENTITY_ROTATION", "Quaternion", "Transform", "Vector", "interpolate", "unit_quaternion"]
+__all__ = ['IDENTITY_ROTATION', 'Quaternion', 'Transform', 'Vector', 'interpolate', 'unit_quaternion']
 
 Vector = tuple[float, float, float]
 """Metres, x y z."""
@@ -62,24 +62,25 @@ class Transform:
 
     Examples
     --------
-    >>> map_from_base = Transform((1.0, 2.0, 0.0), (0.0, 0.0, math.sqrt(0.5), math.sqrt(0.5)), 'map', 'base_link')
+    >>> quarter_turn = (0.0, 0.0, math.sqrt(0.5), math.sqrt(0.5))
+    >>> map_from_base = Transform((1.0, 2.0, 0.0), quarter_turn, 'map', 'base_link')
     >>> tuple(round(part, 9) for part in map_from_base.position((1.0, 0.0, 0.0)))
     (1.0, 3.0, 0.0)
     """
 
     translation: Vector
     rotation: Quaternion = IDENTITY_ROTATION
-    target_frame: str = ""
-    source_frame: str = ""
+    target_frame: str = ''
+    source_frame: str = ''
     stamp_ns: int = 0
 
     def __post_init__(self) -> None:
         x, y, z = self.translation
         qx, qy, qz, qw = self.rotation
         if not math.isfinite(x + y + z):
-            raise ValueError(f"translation: {self.translation} is not finite")
+            raise ValueError(f'translation: {self.translation} is not finite')
         if not abs(qx * qx + qy * qy + qz * qz + qw * qw - 1.0) <= _ROUNDING:
-            raise ValueError(f"rotation: {self.rotation} is no unit quaternion x y z w")
+            raise ValueError(f'rotation: {self.rotation} is no unit quaternion x y z w')
 
     def position(self, position: Vector) -> Vector:
         """Return a position of the source frame in the target frame, metres, x y z."""
@@ -150,8 +151,8 @@ class Transform:
         """
         if self.source_frame and other.target_frame and self.source_frame != other.target_frame:
             raise ValueError(
-                f"{self.target_frame}_from_{self.source_frame} cannot follow "
-                f"{other.target_frame}_from_{other.source_frame}: the frame between them must be one"
+                f'{self.target_frame}_from_{self.source_frame} cannot follow '
+                f'{other.target_frame}_from_{other.source_frame}: the frame between them must be one'
             )
         return Transform(
             add(rotate(self.rotation, other.translation), self.translation),
@@ -189,9 +190,9 @@ def interpolate(older: Transform, newer: Transform, stamp_ns: int) -> Transform:
         If the frames differ or the stamp is not between the samples: nothing is extrapolated.
     """
     if (older.target_frame, older.source_frame) != (newer.target_frame, newer.source_frame):
-        raise ValueError(f"{older} and {newer} join different frames")
+        raise ValueError(f'{older} and {newer} join different frames')
     if not older.stamp_ns <= stamp_ns <= newer.stamp_ns:
-        raise ValueError(f"stamp_ns: {stamp_ns} is outside [{older.stamp_ns}, {newer.stamp_ns}]")
+        raise ValueError(f'stamp_ns: {stamp_ns} is outside [{older.stamp_ns}, {newer.stamp_ns}]')
     span = newer.stamp_ns - older.stamp_ns
     if span == 0:
         return newer
@@ -221,7 +222,7 @@ def unit_quaternion(values: Sequence[float]) -> Quaternion:
     norm2 = x * x + y * y + z * z + w * w
     if not abs(norm2 - 1.0) <= UNIT_TOLERANCE:
         raise ValueError(
-            f"rotation: {tuple(values)} is no unit quaternion x y z w (its squared length is {norm2:g})"
+            f'rotation: {tuple(values)} is no unit quaternion x y z w (its squared length is {norm2:g})'
         )
     scale = 1.0 / math.sqrt(norm2)
     return x * scale, y * scale, z * scale, w * scale

@@ -19,7 +19,7 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.frames.geometry import Transform
 from hylo_memory_ros.frames.port import LATEST, TransformSource
 
-__all__ = ["PendingQueue"]
+__all__ = ['PendingQueue']
 
 # What the next tf message may put right. A frame is also unknown, or not yet joined, during the
 # first moments after a start, so these wait like a transform that is too new; all are answered,
@@ -163,7 +163,7 @@ class PendingQueue:
         reason : str
             Why, added to each message: ``the map was switched``.
         """
-        return self._end(lambda question: True, reason)
+        return self._end(lambda _: True, reason)
 
     def next_deadline_ns(self) -> float | None:
         """Return when the next question is over on the steady clock; None without questions."""
@@ -199,7 +199,7 @@ class PendingQueue:
                 answered.append((question, answer))
         return answered
 
-    def _end(self, is_over: Callable[[_Question], bool], reason: str = "") -> int:
+    def _end(self, is_over: Callable[[_Question], bool], reason: str = '') -> int:
         """Answer what can be answered; refuse, by its own name, what is over and cannot."""
         now = self._steady_ns()
         with self._lock:
@@ -222,8 +222,8 @@ class PendingQueue:
 
     def _no_room(self, question: _Question) -> NotNowError:
         return NotNowError(
-            f"no transform from {question.source!r} to {question.target!r}: {self._capacity} questions already wait "
-            "for transforms, and the oldest was dropped",
+            f'no transform from {question.source!r} to {question.target!r}: {self._capacity} questions '
+            'already wait for transforms, and the oldest was dropped',
             target_frame=question.target,
             source_frame=question.source,
             stamp_ns=question.stamp_ns,
@@ -244,5 +244,5 @@ class PendingQueue:
 def _after_waiting(error: HyloMemoryError, waited_s: float, reason: str) -> HyloMemoryError:
     if not isinstance(error, FrameError):
         return error
-    waited = f"waited {waited_s:.3f} s" + (f", {reason}" if reason else "")
-    return type(error)(f"{error.message} ({waited})", **error.details, waited_s=waited_s)
+    waited = f'waited {waited_s:.3f} s' + (f', {reason}' if reason else '')
+    return type(error)(f'{error.message} ({waited})', **error.details, waited_s=waited_s)

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from hylo_memory_ros.frames.geometry import Transform
 
-__all__ = ["LATEST", "TransformSource"]
+__all__ = ['LATEST', 'TransformSource']
 
 LATEST = 0
 """The stamp that means "at the latest time common to both frames"; for queries only, never for a

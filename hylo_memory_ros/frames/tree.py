@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from hylo_memory_ros.errors import (
     DisconnectedFrameError,
@@ -21,7 +22,7 @@ from hylo_memory_ros.frames.port import LATEST
 from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 
-__all__ = ["FrameTree", "asked_frame"]
+__all__ = ['FrameTree', 'Incoming', 'asked_frame']
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,8 +40,18 @@ def asked_frame(name: str, field: str) -> str:
     try:
         return _name(name)
     except ValueError as exc:
-        rule = str(exc).partition(": ")[2] or str(exc)
-        raise InvalidRequestError(f"{field}: {rule}", **{field: name}) from exc
+        rule = str(exc).partition(': ')[2] or str(exc)
+        raise InvalidRequestError(f'{field}: {rule}', **{field: name}) from exc
+
+
+class Incoming(NamedTuple):
+    """A transform as it came in, not yet checked: ``parent_from_child``."""
+
+    parent: str
+    child: str
+    stamp_ns: int
+    translation: Sequence[float]
+    rotation: Sequence[float]
 
 
 class FrameTree:
@@ -93,7 +104,7 @@ class FrameTree:
         rotation: Sequence[float],
         *,
         static: bool = False,
-    ) -> Link | None:
+    ) -> Incoming | None:
         """Take a transform, or count it under the reason for which it is refused.
 
         Parameters
@@ -111,19 +122,19 @@ class FrameTree:
 
         Returns
         -------
-        Link or None
-            What was kept; None when refused.
+        Incoming or None
+            The same with names and quaternion put right; None when refused.
         """
-        checked = self._checked(parent, child, stamp_ns, translation, rotation)
+        checked = self._checked(parent, child, 0 if static else stamp_ns, translation, rotation)
         if isinstance(checked, str):
             self._refuse(checked, parent, child)
             return None
         name, link = checked
         if not self._keep(name, stamp_ns, link, static):
-            self._refuse("old_data", parent, child)
+            self._refuse('old_data', parent, child)
             return None
         self._names |= {link.parent, name}
-        return link
+        return Incoming(link.parent, name, stamp_ns, link.translation, link.rotation)
 
     def latest_common(self, target: str, source: str) -> int | None:
         """Return the latest time at which all links between two frames have data.
@@ -144,36 +155,20 @@ class FrameTree:
 
         It names both frames, the stamp, the interval that could be asked for, and the rule.
         """
-        what = f"no transform from {source!r} to {target!r} at {_seconds(stamp_ns)}"
-        details = {"target_frame": target, "source_frame": source, "stamp_ns": stamp_ns}
+        what = f'no transform from {source!r} to {target!r} at {_seconds(stamp_ns)}'
+        details = {'target_frame': target, 'source_frame': source, 'stamp_ns': stamp_ns}
         unknown = [name for name in (source, target) if name not in self._names]
         if unknown:
-            names = " and ".join(map(repr, unknown))
-            return UnknownFrameError(
-                f"{what}: frame {names} is unknown, no transform has named it", **details
-            )
+            names = ' and '.join(map(repr, unknown))
+            why = f'frame {names} is unknown, none of the transforms among {len(self._names)} frames names it'
+            return UnknownFrameError(f'{what}: {why}', **details)
         path = self._path(target, source)
         if path is None:
-            roots = f"{source!r} hangs below {self._root(source)!r}, {target!r} below {self._root(target)!r}"
-            return DisconnectedFrameError(f"{what}: the frames are not connected ({roots})", **details)
-        oldest = max((stamp for cache in path if (stamp := cache.oldest_ns) is not None), default=0)
-        newest = min((stamp for cache in path if (stamp := cache.newest_ns) is not None), default=0)
-        details |= {"oldest_ns": oldest, "newest_ns": newest}
-        span = f"the buffer holds [{_seconds(oldest)}, {_seconds(newest)}]"
-        if oldest > newest:
-            span = (
-                f"the links between them share no time yet (one begins at {_seconds(oldest)}, "
-                f"one ends at {_seconds(newest)})"
-            )
-        if stamp_ns == LATEST:
-            return TransformTooNewError(f"{what}: {span}", **details)
-        if stamp_ns < oldest:
-            return TransformTooOldError(
-                f"{what}: {span}; the past is not extrapolated and never arrives", **details
-            )
-        if stamp_ns > newest:
-            return TransformTooNewError(f"{what}: {span}; the future is not extrapolated", **details)
-        return DisconnectedFrameError(f"{what}: the frames were not connected at that time", **details)
+            why = f'{source!r} hangs below {self._root(source)!r}, {target!r} below {self._root(target)!r}'
+            return DisconnectedFrameError(f'{what}: the frames are not connected ({why})', **details)
+        if stamp_ns != LATEST and all(self._ends_at_root(name, stamp_ns) for name in (target, source)):
+            return DisconnectedFrameError(f'{what}: the frames were not connected at that time', **details)
+        return _out_of_time(path, stamp_ns, what, details)
 
     def _checked(
         self, parent: str, child: str, stamp_ns: int, translation: Sequence[float], rotation: Sequence[float]
@@ -182,28 +177,28 @@ class FrameTree:
         try:
             parent, child = _name(parent), _name(child)
         except ValueError:
-            return "frame_id"
+            return 'frame_id'
         if parent == child:
-            return "self_transform"
+            return 'self_transform'
         x, y, z = translation
         if not (abs(x) <= MAX_COORDINATE_M and abs(y) <= MAX_COORDINATE_M and abs(z) <= MAX_COORDINATE_M):
-            return "translation"
+            return 'translation'
         if not 0 <= stamp_ns <= MAX_STAMP_NS:
-            return "stamp"
+            return 'stamp'
         try:
             unit = unit_quaternion(rotation)
         except ValueError:
-            return "quaternion"
+            return 'quaternion'
         return self._misplaced(parent, child) or (child, Link(parent, (float(x), float(y), float(z)), unit))
 
     def _misplaced(self, parent: str, child: str) -> str:
         """Return why a link may not be hung into the tree; empty when it may."""
         cache = self._caches.get(child)
         if cache is not None and cache.parent == parent:
-            return ""
+            return ''
         if child in self._ancestors(parent):
-            return "loop"
-        return "too_many_frames" if len(self._names | {parent, child}) > self._max_frames else ""
+            return 'loop'
+        return 'too_many_frames' if len(self._names | {parent, child}) > self._max_frames else ''
 
     def _keep(self, child: str, stamp_ns: int, link: Link, static: bool) -> bool:
         if not self._keep_poses:
@@ -221,7 +216,7 @@ class FrameTree:
         if (reason, child) not in self._warned and len(self._warned) < self._max_frames:
             self._warned.add((reason, child))
             _LOG.warning(
-                "transform of %r in %r refused (%s); said once, then only counted", child, parent, reason
+                'transform of %r in %r refused (%s); said once, then only counted', child, parent, reason
             )
 
     def _ancestors(self, frame: str) -> Iterator[str]:
@@ -238,6 +233,20 @@ class FrameTree:
     def _root(self, frame: str) -> str:
         return list(self._ancestors(frame))[-1]
 
+    def _ends_at_root(self, frame: str, stamp_ns: int) -> bool:
+        """Return whether the links of one time lead to a frame without parent, not to a gap."""
+        seen: set[str] = set()
+        while frame not in seen:
+            seen.add(frame)
+            cache = self._caches.get(frame)
+            if cache is None:
+                return True
+            link = cache.at(stamp_ns)
+            if link is None:
+                return False
+            frame = link.parent
+        return True
+
     def _path(self, target: str, source: str) -> list[Cache] | None:
         """Return the links that join two frames, up to their first common ancestor."""
         above = list(self._ancestors(source))
@@ -250,8 +259,29 @@ class FrameTree:
         return None
 
 
+def _out_of_time(path: list[Cache], stamp_ns: int, what: str, details: dict[str, Any]) -> FrameError:
+    """Return the error for a stamp at which a link of a path has no data."""
+    oldest = max((stamp for cache in path if (stamp := cache.oldest_ns) is not None), default=0)
+    newest = min((stamp for cache in path if (stamp := cache.newest_ns) is not None), default=0)
+    details = details | {'oldest_ns': oldest, 'newest_ns': newest}
+    span = f'the buffer holds [{_seconds(oldest)}, {_seconds(newest)}]'
+    if stamp_ns == LATEST or oldest > newest:
+        span = (
+            f'the links between them share no time yet (the last begins at {_seconds(oldest)}, '
+            f'the first ends at {_seconds(newest)})'
+        )
+    if stamp_ns == LATEST:
+        return TransformTooNewError(f'{what}: {span}', **details)
+    if stamp_ns < oldest:
+        rule = 'the past is not extrapolated and never arrives'
+        return TransformTooOldError(f'{what}: {span}; {rule}', **details)
+    if stamp_ns > newest:
+        return TransformTooNewError(f'{what}: {span}; the future is not extrapolated', **details)
+    return DisconnectedFrameError(f'{what}: the frames were not connected at that time', **details)
+
+
 def _seconds(stamp_ns: int) -> str:
     """Return a stamp for a person to read, exactly."""
     if stamp_ns == LATEST:
-        return "the latest common time"
-    return f"{stamp_ns // 10**9}.{stamp_ns % 10**9:09d} s"
+        return 'the latest common time'
+    return f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d} s'

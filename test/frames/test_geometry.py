@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation, Slerp
 
 from hylo_memory_ros.frames import Quaternion, Transform, interpolate, unit_quaternion
@@ -68,17 +68,17 @@ class TestProducts:
         assert np.allclose(a.inverse().position(a.position(position)), position, rtol=0, atol=1e-7)
 
     def test_frames_and_stamp_follow_the_product(self) -> None:
-        map_from_odom = Transform((1.0, 0.0, 0.0), target_frame="map", source_frame="odom", stamp_ns=7)
-        odom_from_base = Transform((0.0, 1.0, 0.0), target_frame="odom", source_frame="base_link")
+        map_from_odom = Transform((1.0, 0.0, 0.0), target_frame='map', source_frame='odom', stamp_ns=7)
+        odom_from_base = Transform((0.0, 1.0, 0.0), target_frame='odom', source_frame='base_link')
         product = map_from_odom @ odom_from_base
-        assert (product.target_frame, product.source_frame, product.stamp_ns) == ("map", "base_link", 7)
+        assert (product.target_frame, product.source_frame, product.stamp_ns) == ('map', 'base_link', 7)
         back = product.inverse()
-        assert (back.target_frame, back.source_frame, back.stamp_ns) == ("base_link", "map", 7)
+        assert (back.target_frame, back.source_frame, back.stamp_ns) == ('base_link', 'map', 7)
 
     def test_a_product_over_different_frames_is_refused(self) -> None:
-        a = Transform((0.0, 0.0, 0.0), target_frame="map", source_frame="odom")
-        b = Transform((0.0, 0.0, 0.0), target_frame="base_link", source_frame="camera")
-        with pytest.raises(ValueError, match="map_from_odom cannot follow base_link_from_camera"):
+        a = Transform((0.0, 0.0, 0.0), target_frame='map', source_frame='odom')
+        b = Transform((0.0, 0.0, 0.0), target_frame='base_link', source_frame='camera')
+        with pytest.raises(ValueError, match='map_from_odom cannot follow base_link_from_camera'):
             a.compose(b)
 
     @given(quaternions, quaternions)
@@ -110,18 +110,18 @@ class TestCovariance:
 
 
 class TestInterpolation:
-    OLDER = Transform((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), "map", "odom", 1_000)
-    NEWER = Transform((2.0, 4.0, 0.0), QUARTER_TURN, "map", "odom", 2_000)
+    OLDER = Transform((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), 'map', 'odom', 1_000)
+    NEWER = Transform((2.0, 4.0, 0.0), QUARTER_TURN, 'map', 'odom', 2_000)
 
     def test_half_way(self) -> None:
         middle = interpolate(self.OLDER, self.NEWER, 1_500)
         assert middle.translation == (1.0, 2.0, 0.0)
         assert middle.rotation == pytest.approx((0.0, 0.0, math.sin(math.pi / 8), math.cos(math.pi / 8)))
-        assert (middle.target_frame, middle.source_frame, middle.stamp_ns) == ("map", "odom", 1_500)
+        assert (middle.target_frame, middle.source_frame, middle.stamp_ns) == ('map', 'odom', 1_500)
 
-    @pytest.mark.parametrize("stamp_ns", [999, 2_001])
+    @pytest.mark.parametrize('stamp_ns', [999, 2_001])
     def test_nothing_is_extrapolated(self, stamp_ns: int) -> None:
-        with pytest.raises(ValueError, match=f"{stamp_ns} is outside"):
+        with pytest.raises(ValueError, match=f'{stamp_ns} is outside'):
             interpolate(self.OLDER, self.NEWER, stamp_ns)
 
     @given(quaternions, quaternions, st.integers(0, 1_000))
@@ -135,23 +135,23 @@ class TestInterpolation:
         assert (_rotation(middle.rotation) * expected.inv()).magnitude() < 1e-6
 
     def test_a_quaternion_and_its_negative_are_one_rotation(self) -> None:
-        same = Transform((0.0,) * 3, (0.0, 0.0, 0.0, -1.0), "map", "odom", 2_000)
+        same = Transform((0.0,) * 3, (0.0, 0.0, 0.0, -1.0), 'map', 'odom', 2_000)
         assert interpolate(self.OLDER, same, 1_500).rotation == pytest.approx((0.0, 0.0, 0.0, 1.0))
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+    @pytest.mark.parametrize('bad', [math.nan, math.inf, -math.inf])
     def test_a_number_that_is_not_finite(self, bad: float) -> None:
-        with pytest.raises(ValueError, match="is not finite"):
+        with pytest.raises(ValueError, match='is not finite'):
             Transform((0.0, bad, 0.0))
-        with pytest.raises(ValueError, match="no unit quaternion"):
+        with pytest.raises(ValueError, match='no unit quaternion'):
             Transform((0.0, 0.0, 0.0), (0.0, 0.0, bad, 1.0))
 
     @pytest.mark.parametrize(
-        "q", [(0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.01), (1.0, 1.0, 1.0, 1.0), (math.nan,) * 4]
+        'q', [(0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.01), (1.0, 1.0, 1.0, 1.0), (math.nan,) * 4]
     )
     def test_a_quaternion_that_is_none(self, q: tuple[float, float, float, float]) -> None:
-        with pytest.raises(ValueError, match="no unit quaternion"):
+        with pytest.raises(ValueError, match='no unit quaternion'):
             unit_quaternion(q)
 
     def test_a_quaternion_nearly_of_unit_length_is_scaled(self) -> None:

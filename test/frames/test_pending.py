@@ -56,11 +56,11 @@ class World:
         for second in range(100, 111):
             self.put(second)
 
-    def put(self, at: float, child: str = "base_link") -> None:
-        self.tf.set_transform("map", child, s(at), (at - 100.0, 0.0, 0.0), IDENTITY)
+    def put(self, at: float, child: str = 'base_link') -> None:
+        self.tf.set_transform('map', child, s(at), (at - 100.0, 0.0, 0.0), IDENTITY)
 
-    def ask(self, at: float, source: str = "base_link", **options: float) -> Future[Transform]:
-        return self.queue.submit("map", source, s(at), **options)
+    def ask(self, at: float, source: str = 'base_link', **options: float) -> Future[Transform]:
+        return self.queue.submit('map', source, s(at), **options)
 
     def pass_time(self, seconds: float) -> None:
         self.steady.ns += s(seconds)
@@ -79,13 +79,13 @@ class TestAtOnce:
         assert future.result().translation == pytest.approx((5.0, 0.0, 0.0))
         assert len(world.queue) == 0
 
-    @pytest.mark.parametrize("at", [99.9998, 50.0])
+    @pytest.mark.parametrize('at', [99.9998, 50.0])
     def test_the_past_is_refused(self, world: World, at: float) -> None:
         future = world.ask(at)
         assert isinstance(future.exception(timeout=0), TransformTooOldError)
 
     def test_a_name_that_is_none_is_refused(self, world: World) -> None:
-        assert isinstance(world.ask(105.0, source="//map").exception(timeout=0), InvalidRequestError)
+        assert isinstance(world.ask(105.0, source='//map').exception(timeout=0), InvalidRequestError)
 
     def test_without_time_to_wait_the_future_is_refused(self, world: World) -> None:
         assert isinstance(world.ask(110.035, timeout_s=0.0).exception(timeout=0), TransformTooNewError)
@@ -107,17 +107,17 @@ class TestWaiting:
         assert not future.done()
 
     @pytest.mark.parametrize(
-        ("source", "error"),
+        ('source', 'error'),
         [
-            ("base_link", TransformTooNewError),
-            ("gripper", UnknownFrameError),
-            ("panda_link0", DisconnectedFrameError),
+            ('base_link', TransformTooNewError),
+            ('gripper', UnknownFrameError),
+            ('panda_link0', DisconnectedFrameError),
         ],
     )
     def test_each_refusal_has_its_own_name_within_the_timeout(
         self, world: World, source: str, error: type[Exception]
     ) -> None:
-        world.tf.set_transform("world", "panda_link0", s(105.0), (0.0, 0.0, 0.0), IDENTITY)
+        world.tf.set_transform('world', 'panda_link0', s(105.0), (0.0, 0.0, 0.0), IDENTITY)
         future = world.ask(110.035, source)
         world.pass_time(0.49)
         assert not future.done()
@@ -126,23 +126,23 @@ class TestWaiting:
         assert type(refusal) is error
         assert "'map'" in str(refusal)
         assert repr(source) in str(refusal)
-        assert "(waited 0.500 s)" in str(refusal)
+        assert '(waited 0.500 s)' in str(refusal)
         assert world.queue.expired == 1
 
     def test_a_frame_that_appears_in_time_is_no_longer_unknown(self, world: World) -> None:
-        future = world.ask(110.0, "gripper")
-        world.put(110.0, "gripper")
-        assert future.result(timeout=0).source_frame == "gripper"
+        future = world.ask(110.0, 'gripper')
+        world.put(110.0, 'gripper')
+        assert future.result(timeout=0).source_frame == 'gripper'
 
     def test_what_becomes_too_old_while_waiting_is_refused_by_the_next_message(self, world: World) -> None:
-        future = world.ask(110.0, "gripper")
-        world.put(120.0, "gripper")
+        future = world.ask(110.0, 'gripper')
+        world.put(120.0, 'gripper')
         assert isinstance(future.exception(timeout=0), TransformTooOldError)
 
     def test_latest_waits_for_a_frame_that_is_unknown(self, world: World) -> None:
-        future = world.queue.submit("map", "gripper", LATEST)
+        future = world.queue.submit('map', 'gripper', LATEST)
         assert not future.done()
-        world.put(111.0, "gripper")
+        world.put(111.0, 'gripper')
         assert future.result(timeout=0).stamp_ns == s(111.0)
 
     def test_a_transform_that_came_with_the_deadline_is_used(self, world: World) -> None:
@@ -150,7 +150,7 @@ class TestWaiting:
         world.tf.on_change(lambda: None)
         world.queue._source = other = TransformBuffer()
         for at in (110.0, 111.0):
-            other.set_transform("map", "base_link", s(at), (1.0, 0.0, 0.0), IDENTITY)
+            other.set_transform('map', 'base_link', s(at), (1.0, 0.0, 0.0), IDENTITY)
         world.pass_time(1.0)
         assert future.result(timeout=0).translation == (1.0, 0.0, 0.0)
 
@@ -186,8 +186,8 @@ class TestStamps:
 class TestEnds:
     def test_finish_answers_what_it_can_and_says_why_it_refuses_the_rest(self, world: World) -> None:
         waiting = world.ask(200.0)
-        assert world.queue.finish("the map was switched") == 1
-        assert "the map was switched" in str(waiting.exception(timeout=0))
+        assert world.queue.finish('the map was switched') == 1
+        assert 'the map was switched' in str(waiting.exception(timeout=0))
         assert isinstance(waiting.exception(timeout=0), TransformTooNewError)
         assert len(world.queue) == 0
         assert world.queue.expired == 0
@@ -196,7 +196,7 @@ class TestEnds:
         world = World(capacity=2)
         first, second, third = (world.ask(at) for at in (120.0, 130.0, 140.0))
         assert isinstance(first.exception(timeout=0), NotNowError)
-        assert "2 questions already wait" in str(first.exception())
+        assert '2 questions already wait' in str(first.exception())
         assert world.queue.dropped == 1
         assert not second.done()
         assert not third.done()
@@ -223,7 +223,7 @@ class TestCost:
         assert world.tf.lookups == 1
 
     def test_one_pair_does_not_hold_up_another(self, world: World) -> None:
-        stuck = world.ask(111.0, "gripper")
+        stuck = world.ask(111.0, 'gripper')
         future = world.ask(111.0)
         world.put(111.0)
         assert future.done()

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -76,7 +77,9 @@ class MemoryService:
         self._listeners = Listeners()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope)
         self._mirroring = Mirroring(store, background=background)
-        self._retriever = self._new_retriever()
+        self._retriever = Retriever(
+            store, self._mirroring.mirror, self._working, config, lambda: self._maps.current
+        )
         self._closed = False
 
     @classmethod
@@ -464,27 +467,28 @@ class MemoryService:
             self._working.clear()
             self._maps = Maps(self._store, self._maps.current)
             self._mirroring.reload()
-            self._retriever = self._new_retriever()
             self._listeners.tell(committed.change)
 
-    def _new_retriever(self) -> Retriever:
-        return Retriever(
-            self._store, self._mirroring.mirror, self._working, self.config, lambda: self._maps.current
-        )
-
     def verify(self) -> VerifyReport:
-        """Recompute every timeline and hash, and hold the mirror against the store."""
+        """Recompute every timeline and hash, and hold the mirror against the store.
+
+        Writes and questions go on meanwhile.
+        """
+        report = self._store.verify()
+        return replace(report, problems=report.problems + self.verify_mirror())
+
+    def verify_mirror(self) -> tuple[str, ...]:
+        """Hold the mirror against the store, row by row; a difference is logged and mended.
+
+        Raises
+        ------
+        LoadingError
+            The mirror is being loaded.
+        """
         with self._lock:
             self._refuse_closed()
-            report = self._store.verify()
-            differences = tuple(self._mirroring.differences())
-            if differences:
-                logger.error('the mirror differs from the store and is loaded anew: %s', differences[0])
-                self._mirroring.reload()
-                self._retriever = self._new_retriever()
-            return VerifyReport(
-                report.problems + differences, report.identities, report.versions, report.sequence
-            )
+            sequence = self._store.sequence
+        return self._mirroring.check(sequence)
 
     def counts(self) -> dict[str, int]:
         """Return the number of open versions by kind, and of items in working memory."""

@@ -68,22 +68,31 @@ class Mirroring:
         if committed.removed:
             self.mirror.remove(committed.removed, sequence)
 
-    def differences(self) -> list[str]:
-        """Compare the mirror with the store, row by row; nothing may be written meanwhile."""
-        found = self.mirror.verify(self._batches(), self._store.sequence)
-        return [
-            f'mirror: version row {one.version_row} {one.kind} {" ".join(one.fields)}'.rstrip()
-            for one in found
-        ]
+    def check(self, sequence: int) -> tuple[str, ...]:
+        """Hold the mirror against the store, and load it anew when they differ.
+
+        Parameters
+        ----------
+        sequence : int
+            One that both have reached; later commits may go on meanwhile.
+
+        Returns
+        -------
+        tuple of str
+            Each difference in one sentence.
+        """
+        found = self.mirror.verify(self._batches(), sequence)
+        if found:
+            logger.error('the spatial mirror differs from the store, and is loaded anew: %s', found[0])
+            self._load()
+        return tuple(f'mirror: version row {one.version_row} {one.kind} {one.fields}' for one in found)
 
     def reload(self) -> None:
-        """Throw the mirror away and load a new one."""
-        self.close()
-        self.mirror = SpatialMirror(self._store.now_ns)
+        """Fill the mirror with what the store holds now."""
         self._load()
 
     def close(self) -> None:
-        """End every thread; safe to repeat."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        """End every thread, a load too; safe to repeat."""
         self.mirror.close()
+        if self._thread is not None:
+            self._thread.join()

@@ -14,11 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NAME = 'hylo_memory_ros'
 # What is imported under another name than that of its dependency.
-KEYS = {'annotated_types': 'python3-pydantic', 'tf2_ros': 'tf2_ros_py'}
+KEYS = {'annotated_types': 'python3-pydantic'}
 # Used where it is installed, and done without elsewhere.
 OPTIONAL = {'apriltag_msgs', 'bondpy', 'matplotlib', 'rosidl_runtime_py'}
-# Needed without being imported: what generated code stands on.
-INDIRECT = {'action_msgs', 'nav_msgs', 'rosidl_default_runtime'}
+# Needed without being imported: what generated code stands on, and types that parameters name.
+INDIRECT = {'action_msgs', 'nav_msgs', 'rosidl_default_runtime', 'vision_msgs'}
 
 
 def imports(*folders: str) -> set[str]:
@@ -30,6 +30,10 @@ def imports(*folders: str) -> set[str]:
                 names |= {alias.name.partition('.')[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names.add(node.module.partition('.')[0])
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == 'importlib.import_module':
+                name = node.args[0]
+                if isinstance(name, ast.Constant):
+                    names.add(str(name.value).partition('.')[0])
     return names - set(sys.stdlib_module_names) - {NAME}
 
 
@@ -48,7 +52,7 @@ def dependency_problems(package: ET.Element) -> list[str]:
     at_run_time = declared['depend'] | declared['exec_depend']
     python = set(_requirements('core.txt'))
     used = {
-        f'python3-{name}' if name in python else KEYS.get(name, name)
+        f'python3-{name.replace("_", "-")}' if name in python else KEYS.get(name, name)
         for name in imports(NAME, 'launch') - OPTIONAL
     }
     interfaces = interface_packages()
@@ -77,7 +81,11 @@ def dependency_problems(package: ET.Element) -> list[str]:
 
 def _requirements(file: str) -> list[str]:
     lines = (ROOT / 'requirements' / file).read_text().splitlines()
-    return [re.split(r'[<>=!~ ;]', line)[0].lower() for line in lines if line and line[0] not in '#-']
+    return [
+        re.split(r'[<>=!~ ;]', line)[0].lower().replace('-', '_')
+        for line in lines
+        if line and line[0] not in '#-'
+    ]
 
 
 def version_problems(package: ET.Element) -> list[str]:
@@ -101,8 +109,8 @@ def version_problems(package: ET.Element) -> list[str]:
 
 def leftovers() -> list[str]:
     """Return the lines of tracked text files that still say what is to do."""
-    word = 'TO' + 'DO'
-    command = ['git', 'grep', '-nIwE', f'{word}|FIXME|XXX', '--', ':!LICENSE', ':!*.csv']
+    words = r'\b[T]ODO\b|\b[F]IXME\b|\b[X]XX\b'
+    command = ['git', 'grep', '-nIP', words, '--', ':!LICENSE', ':!*.csv']
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return [f'left to do: {line}' for line in found.stdout.splitlines()]
 

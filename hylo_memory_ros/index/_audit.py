@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.index._intake import Key, by_place, is_sound
-from hylo_memory_ros.index._part import FROM_SEQ, TO_SEQ, VERSION, Index, Part, Points, Rows
+from hylo_memory_ros.index._part import FROM_SEQ, TO_SEQ, VERSION, Index, Part, Points, Rows, present
 from hylo_memory_ros.index._rows import OPEN, Difference, RowBatch
 
 __all__ = ['Audit']
@@ -37,8 +37,8 @@ class Audit:
         """Compare rows of the store, in any order, until `limit` rows differ."""
         for batch in batches:
             for key, rows, points in by_place(batch):
-                sound = is_sound(points) & (rows[:, FROM_SEQ] <= self._sequence)
-                self._compare_place(key, rows[sound], points[sound])
+                sound = is_sound(points) & (rows[FROM_SEQ] <= self._sequence)
+                self._compare_place(key, rows[:, sound], points[sound])
             if len(self._found) >= limit:
                 return
         self._find_extra()
@@ -49,38 +49,38 @@ class Audit:
         return tuple(difference for difference, _ in zip(found, range(limit), strict=False))
 
     def _compare_place(self, key: Key, rows: Rows, points: Points) -> None:
-        missing = np.ones(len(rows), np.bool_)
+        missing = np.ones(len(points), np.bool_)
         for part in self._parts.get(key, ()):
-            index = part.locate(rows[:, VERSION])
+            index = part.locate(rows[VERSION])
             here = np.flatnonzero((index >= 0) & (index < len(self._seen[id(part)])))
             index = index[here]
             self._seen[id(part)][index] = True
             missing[here] = False
-            self._compare_rows(part, index, rows[here], points[here])
-        for version_row in rows[missing, VERSION].tolist():
+            self._compare_rows(part, index, rows[:, here], points[here])
+        for version_row in rows[VERSION, missing].tolist():
             self._note(version_row, 'missing')
 
     def _compare_rows(self, part: Part, index: Index, rows: Rows, points: Points) -> None:
-        mine, mine_at = part.rows[index], part.points[part.owners(index)]
+        mine, mine_at = part.rows[:, index], part.points[part.owners(index)]
         differs = self._settled(mine) != self._settled(rows)
         moved = (mine_at != points).any(axis=1)
-        for i in np.flatnonzero(differs.any(axis=1) | moved).tolist():
-            fields = [name for name, differ in zip(_COLUMNS, differs[i].tolist(), strict=True) if differ]
-            self._note(int(rows[i, VERSION]), 'differs', (*fields, *(['position'] if moved[i] else [])))
+        for i in np.flatnonzero(differs.any(axis=0) | moved).tolist():
+            fields = [name for name, differ in zip(_COLUMNS, differs[:, i].tolist(), strict=True) if differ]
+            self._note(int(rows[VERSION, i]), 'differs', (*fields, *(['position'] if moved[i] else [])))
 
     def _settled(self, rows: Rows) -> Rows:
         """Take back the ends that came after the sequence."""
         rows = rows.copy()
-        rows[rows[:, TO_SEQ] > self._sequence, TO_SEQ] = OPEN
+        rows[TO_SEQ, rows[TO_SEQ] > self._sequence] = OPEN
         return rows
 
     def _find_extra(self) -> None:
         for place in self._parts.values():
             for part in place:
                 seen: NDArray[np.bool_] = self._seen[id(part)]
-                rows = part.rows[: len(seen)]
-                extra = ~seen & (rows[:, VERSION] >= 0) & (rows[:, FROM_SEQ] <= self._sequence)
-                for version_row in rows[extra, VERSION].tolist():
+                rows = part.rows[:, : len(seen)]
+                extra = ~seen & present(rows) & (rows[FROM_SEQ] <= self._sequence)
+                for version_row in rows[VERSION, extra].tolist():
                     self._note(version_row, 'extra')
 
     def _note(self, version_row: int, kind: str, fields: tuple[str, ...] = ()) -> None:

@@ -6,22 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hylo_memory_ros.index._part import Ball, Index, Part, Points, Rows
+from hylo_memory_ros.index._part import VERSION, Ball, Index, Part, Rows
 
 __all__ = ['Block']
 
 _CAPACITY = 64
-_FEW = 64
 
 
 class Block(Part):
     """A part that grows. An index stays valid when the arrays are replaced by longer ones."""
 
-    __slots__ = ('_count', '_slots', '_x')
+    __slots__ = ('_count', '_slots', '_xy')
 
     def __init__(self, live: bool) -> None:
-        super().__init__(np.empty((_CAPACITY, 6), np.int64), np.empty((_CAPACITY, 3), np.float64), live)
-        self._x = np.empty(_CAPACITY, np.float64)
+        super().__init__(np.empty((6, _CAPACITY), np.int64), np.empty((_CAPACITY, 3), np.float64), live)
+        self._xy = np.empty((2, _CAPACITY), np.float64)
         self._slots: dict[int, int] = {}
         self._count = 0
 
@@ -31,26 +30,20 @@ class Block(Part):
     def extend(self, rows: Sequence[tuple[int, ...]], points: Sequence[tuple[float, float, float]]) -> None:
         """Append rows, each with its own point."""
         first, last = self._count, self._count + len(rows)
-        if last > len(self.rows):
-            self._grow(max(last, 2 * len(self.rows)))
-        self.rows[first:last] = rows
+        if last > len(self.points):
+            self._grow(max(last, 2 * len(self.points)))
+        self.rows[:, first:last] = np.array(rows).T
         self.points[first:last] = points
-        self._x[first:last] = self.points[first:last, 0]
-        self._slots.update((row[0], slot) for slot, row in enumerate(rows, first))
-        self.widen(self.rows[first:last])
+        self._xy[:, first:last] = self.points[first:last, :2].T
+        self._slots.update((row[VERSION], slot) for slot, row in enumerate(rows, first))
+        self.widen(self.rows[:, first:last])
         # Last: a reader must not see a row before it is whole.
         self._count = last
 
-    def contents(self) -> tuple[Rows, Points]:
-        """Return the filled part of the arrays, not copied."""
-        count = self._count
-        return self.rows[:count], self.points[:count]
-
     def near(self, ball: Ball) -> tuple[Index, Index]:
-        index: Index = (np.abs(self._x[: self._count] - ball.center[0]) <= ball.reach).nonzero()[0]
-        if len(index) > _FEW:
-            away = np.abs(self.points.take(index, axis=0)[:, : ball.axes] - ball.center).max(axis=1)
-            index = index[away <= ball.reach]
+        away = self._xy[:, : self._count] - ball.column
+        x, y = np.abs(away, out=away)
+        index: Index = (np.maximum(x, y, out=x) <= ball.reach).nonzero()[0]
         return index, index
 
     def locate(self, version_rows: Rows) -> Index:
@@ -61,16 +54,15 @@ class Block(Part):
         return super().spread(first, min(last, self._count))
 
     def scrub(self, index: Index) -> None:
-        for version_row in self.rows[index, 0].tolist():
+        for version_row in self.version_rows(index).tolist():
             del self._slots[version_row]
         super().scrub(index)
         self.points[index] = np.nan
-        self._x[index] = np.nan
+        self._xy[:, index] = np.nan
 
     def _grow(self, capacity: int) -> None:
         count = self._count
-        for name in ('rows', 'points', '_x'):
-            old = getattr(self, name)
-            new = np.empty((capacity, *old.shape[1:]), old.dtype)
-            new[:count] = old[:count]
-            setattr(self, name, new)
+        rows, points, xy = self.rows, self.points, self._xy
+        new = np.empty((6, capacity), np.int64), np.empty((capacity, 3)), np.empty((2, capacity))
+        new[0][:, :count], new[1][:count], new[2][:, :count] = rows[:, :count], points[:count], xy[:, :count]
+        self.rows, self.points, self._xy = new

@@ -36,21 +36,21 @@ class Intake:
         for key, rows, points in by_place(batch):
             sound = is_sound(points)
             if not sound.all():
-                rows, points = rows[sound], points[sound]
-                self.skipped += int(len(sound) - len(rows))
+                rows, points = rows[:, sound], points[sound]
+                self.skipped += len(sound) - len(points)
             self._pieces.setdefault(key, []).append((rows, points))
 
     def places(self) -> Iterator[tuple[Key, Rows, Points]]:
         """Hand out the rows of each place once, and let go of them; of a row that came twice, the later."""
         while self._pieces:
             key, pieces = self._pieces.popitem()
-            rows = np.concatenate([rows for rows, _ in pieces])
+            rows = np.concatenate([rows for rows, _ in pieces], axis=1)
             points = np.concatenate([points for _, points in pieces])
             del pieces
-            versions = rows[:, VERSION]
+            versions = rows[VERSION]
             if not (versions[1:] > versions[:-1]).all():
-                last = len(rows) - 1 - np.unique(versions[::-1], return_index=True)[1]
-                rows, points = rows[last], points[last]
+                last = len(points) - 1 - np.unique(versions[::-1], return_index=True)[1]
+                rows, points = rows[:, last], points[last]
             yield key, rows, points
 
 
@@ -62,7 +62,7 @@ def is_sound(points: Points) -> NDArray[np.bool_]:
 
 def by_place(batch: RowBatch) -> Iterator[tuple[Key, Rows, Points]]:
     """Split a batch by (map, frame), into copies."""
-    rows = np.column_stack(
+    rows = np.stack(
         [
             batch.version_row,
             batch.spatial_id,
@@ -75,12 +75,12 @@ def by_place(batch: RowBatch) -> Iterator[tuple[Key, Rows, Points]]:
     points = np.array(batch.position, dtype=np.float64, order='C')
     keys, codes = _codes(batch)
     if codes is None:
-        if len(rows):
+        if len(points):
             yield keys[0], rows, points
         return
     for code, key in enumerate(keys):
         here = np.flatnonzero(codes == code)
-        yield key, rows[here], points[here]
+        yield key, rows[:, here], points[here]
 
 
 def _codes(batch: RowBatch) -> tuple[list[Key], NDArray[np.intp] | None]:

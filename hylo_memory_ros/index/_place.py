@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 
 from hylo_memory_ros.index._block import Block
-from hylo_memory_ros.index._part import TO_SEQ, VALID_TO, VERSION, Index, Part, Points, Rows
+from hylo_memory_ros.index._part import TO_SEQ, VALID_TO, Index, Part, Points, Rows, present
 from hylo_memory_ros.index._rows import OPEN
 from hylo_memory_ros.index._run import Run, gather
 
@@ -167,9 +167,9 @@ def build_runs(
     rows: Rows, points: Points, cutoff_ns: int, planar: bool, stop: Callable[[], None]
 ) -> tuple[Run, ...]:
     """Build the live and the closed run of rows, each with its point; scrubbed rows are dropped."""
-    present = rows[:, VERSION] >= 0
-    live = present & (rows[:, TO_SEQ] == OPEN) & (rows[:, VALID_TO] > cutoff_ns)
-    picks = (True, np.flatnonzero(live)), (False, np.flatnonzero(present & ~live))
+    there = present(rows)
+    live = there & (rows[TO_SEQ] == OPEN) & (rows[VALID_TO] > cutoff_ns)
+    picks = (True, np.flatnonzero(live)), (False, np.flatnonzero(there & ~live))
     return tuple(Run.build(rows, points, pick, is_live, planar, stop) for is_live, pick in picks if len(pick))
 
 

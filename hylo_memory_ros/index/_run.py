@@ -9,11 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from hylo_memory_ros.index._part import SLICE, SPATIAL, VERSION, Ball, Index, Part, Points, Rows, Window
+from hylo_memory_ros.index._part import (
+    SLICE,
+    SPATIAL,
+    TO_SEQ,
+    VERSION,
+    Ball,
+    Index,
+    Part,
+    Points,
+    Rows,
+    Window,
+)
 
-__all__ = ['Run', 'expand', 'gather', 'take']
+__all__ = ['Run', 'expand', 'gather']
 
-_LEAF = 32
+_LEAF = 48
 _ROUGH_LEAF = 512
 _FIRST_K, _LAST_K = 32, 4096
 
@@ -33,16 +44,14 @@ class Run(Part):
         Whether to build the tree over x and y too.
     """
 
-    __slots__ = ('_order', '_planar', '_starts', '_tree', '_versions')
+    __slots__ = ('_order', '_planar', '_starts', '_tree')
 
     def __init__(self, rows: Rows, points: Points, starts: Index | None, live: bool, planar: bool) -> None:
         super().__init__(rows, points, live)
         self._starts = starts
         self._tree = _tree(points, _LEAF)
         self._planar: cKDTree | None = None
-        order = np.argsort(rows[:, VERSION])
-        self._versions: Rows = take(rows[:, VERSION], order)
-        self._order = order.astype(np.int32)
+        self._order = np.argsort(rows[VERSION])
         self.widen(rows)
         if planar:
             self.build_planar()
@@ -61,7 +70,7 @@ class Run(Part):
 
         Parameters
         ----------
-        rows : ndarray, shape (m, 6), int64
+        rows : ndarray, shape (6, m), int64
         points : ndarray, shape (m, 3), float64
         pick : ndarray of indices
             The rows to take.
@@ -69,7 +78,7 @@ class Run(Part):
         stop : callable
             Called between steps; raises to give up.
         """
-        by_spatial = take(pick, np.argsort(take(rows[:, SPATIAL], pick), kind='stable'))
+        by_spatial = take(pick, np.argsort(take(rows[SPATIAL], pick), kind='stable'))
         stop()
         starts = _group_starts(rows, points, by_spatial)
         firsts = take(by_spatial, starts[:-1])
@@ -79,11 +88,11 @@ class Run(Part):
         stop()
         placed = take(points, take(firsts, in_space))
         if len(firsts) == len(pick):
-            return cls(take(rows, take(firsts, in_space)), placed, None, live, planar)
+            return cls(take_rows(rows, take(firsts, in_space)), placed, None, live, planar)
         index, _ = expand(starts, in_space)
         counts = take(np.diff(starts), in_space)
         new_starts = np.concatenate((np.zeros(1, np.intp), np.cumsum(counts)))
-        return cls(take(rows, take(by_spatial, index)), placed, new_starts, live, planar)
+        return cls(take_rows(rows, take(by_spatial, index)), placed, new_starts, live, planar)
 
     def build_planar(self) -> None:
         """Build the tree over x and y, if it is not there."""
@@ -100,14 +109,13 @@ class Run(Part):
         if tree is None:
             found = self._scan(ball)
         else:
-            found = np.array(tree.query_ball_point(ball.center, ball.reach), np.intp)
+            found = np.array(tree.query_ball_point(ball.point, ball.reach_array), np.intp)
         return (found, found) if self._starts is None else expand(self._starts, found)
 
     def locate(self, version_rows: Rows) -> Index:
-        place = np.searchsorted(self._versions, version_rows)
-        place[place == len(self._versions)] = 0
-        index = self._order[place].astype(np.intp)
-        index[self.rows[index, VERSION] != version_rows] = -1
+        held = self.rows[VERSION]
+        index: Index = self._order.take(held.searchsorted(version_rows, sorter=self._order), mode='clip')
+        index[(held.take(index) != version_rows) | (self.rows[TO_SEQ].take(index) < 0)] = -1
         return index
 
     def spread(self, first: int, last: int) -> tuple[Index, Index]:
@@ -122,14 +130,14 @@ class Run(Part):
         points = np.unique(self.owners(index))
         if self._starts is not None:
             rows, owner = expand(self._starts, points)
-            points = np.setdiff1d(points, owner[self.rows[rows, VERSION] >= 0])
+            points = np.setdiff1d(points, owner[self.rows[TO_SEQ, rows] >= 0])
         self.points[points] = np.nan
 
     def nearest_beyond(self, ball: Ball, window: Window) -> tuple[float, int] | None:
         tree = self._planar if ball.planar else self._tree
         k = _FIRST_K
         while tree is not None and k < len(self.points) and k <= _LAST_K:
-            distances, found = (np.asarray(column) for column in tree.query(ball.center, k))
+            distances, found = (np.asarray(column) for column in tree.query(ball.point, k))
             found = found[found < len(self.points)]
             index, owner = (found, found) if self._starts is None else expand(self._starts, found)
             best = self.first_beyond(index, owner, ball, window)
@@ -139,10 +147,9 @@ class Run(Part):
         return super().nearest_beyond(ball, window)
 
     def _scan(self, ball: Ball) -> Index:
-        center = np.array(ball.center)
         pieces = []
         for first in range(0, len(self.points), SLICE):
-            away = np.abs(self.points[first : first + SLICE, : ball.axes] - center)
+            away = np.abs(self.points[first : first + SLICE, : ball.axes] - ball.point)
             pieces.append(np.flatnonzero((away <= ball.reach).all(axis=1)) + first)
         return np.concatenate(pieces)
 
@@ -165,17 +172,26 @@ def take(source: NDArray[_Scalar], index: Index) -> NDArray[_Scalar]:
     return out
 
 
+def take_rows(rows: Rows, index: Index) -> Rows:
+    """Take rows as `take` does, column by column."""
+    out = np.empty((len(rows), len(index)), rows.dtype)
+    for column, taken in zip(rows, out, strict=True):
+        for first in range(0, len(index), SLICE):
+            taken[first : first + SLICE] = column[index[first : first + SLICE]]
+    return out
+
+
 def gather(parts: Iterable[Part]) -> tuple[Rows, Points]:
     """Copy the rows of parts, each row with its point."""
     parts = tuple(parts)
     total = sum(map(len, parts))
-    rows, points = np.empty((total, 6), np.int64), np.empty((total, 3), np.float64)
+    rows, points = np.empty((6, total), np.int64), np.empty((total, 3), np.float64)
     last = 0
     for part in parts:
         for start in range(0, len(part.points), SLICE):
             index, owner = part.spread(start, min(start + SLICE, len(part.points)))
             first, last = last, last + len(index)
-            rows[first:last] = part.rows[index]
+            rows[:, first:last] = part.rows[:, index]
             points[first:last] = part.points[owner]
     return rows, points
 
@@ -187,7 +203,7 @@ def _tree(points: Points, leaf: int) -> cKDTree:
 
 def _group_starts(rows: Rows, points: Points, order: Index) -> Index:
     """Start a group wherever the spatial id, or against the rule the position, changes along the order."""
-    spatial = take(rows[:, SPATIAL], order)
+    spatial = take(rows[SPATIAL], order)
     change = spatial[1:] != spatial[:-1]
     same = np.flatnonzero(~change)
     moved = (take(points, order[same]) != take(points, order[same + 1])).any(axis=1)

@@ -27,7 +27,7 @@ from hylo_memory_ros.index._intake import Intake, Key
 from hylo_memory_ros.index._part import VERSION, Ball, Window
 from hylo_memory_ros.index._place import Place, build_runs
 from hylo_memory_ros.index._rows import OPEN, BelievedRow, Difference, RowBatch
-from hylo_memory_ros.index._search import ball, hits, matches, nearest_beyond, version_rows
+from hylo_memory_ros.index._search import hits, matches, nearest_beyond, version_rows
 
 __all__ = ['SpatialMirror']
 
@@ -192,8 +192,8 @@ class SpatialMirror:
             The first load is not complete.
         """
         window = self._window(at_ns, seq, tolerance_ns)
-        within = ball(center, radius_m, horizontal)
-        return hits(window.seq, matches(self._find(map_id, frame_id, within), within, window))
+        within = Ball(center, radius_m, horizontal)
+        return hits(window[2], matches(self._find(map_id, frame_id, within), within, window))
 
     def ids_within(
         self,
@@ -209,8 +209,8 @@ class SpatialMirror:
     ) -> NDArray[np.int64]:
         """Find the version rows of `within`, in no particular order."""
         window = self._window(at_ns, seq, tolerance_ns)
-        within = ball(center, radius_m, horizontal)
-        return version_rows(matches(self._find(map_id, frame_id, within), within, window))
+        within = Ball(center, radius_m, horizontal)
+        return version_rows(self._find(map_id, frame_id, within), within, window)
 
     def nearest_outside(
         self,
@@ -226,7 +226,7 @@ class SpatialMirror:
     ) -> Nearest | None:
         """Find the nearest matching row beyond the radius, at any distance."""
         window = self._window(at_ns, seq, tolerance_ns)
-        outside = ball(center, radius_m, horizontal)
+        outside = Ball(center, radius_m, horizontal)
         return nearest_beyond(self._find(map_id, frame_id, outside), outside, window)
 
     def excluded(
@@ -243,19 +243,19 @@ class SpatialMirror:
     ) -> Excluded:
         """Count what lies within the radius and was left out, by place or by time."""
         window = self._window(at_ns, seq, tolerance_ns)
-        within = ball(center, radius_m, horizontal)
+        within = Ball(center, radius_m, horizontal)
         keys = self._atlas.places
         maps = {m for m, f in keys if f == frame_id and map_id is not None} - {map_id}
         frames = {f for m, f in keys if map_id in (None, m)} - {frame_id}
         other_maps = [place for other in maps for place in self._find(other, frame_id, within)]
         other_frames = self._find(map_id, frames, within)
-        always = Window(-OPEN, OPEN, window.seq)
-        here = hits(window.seq, matches(self._find(map_id, frame_id, within), within, always))
-        late = here.valid_from_ns > window.high
-        over = ~late & (here.valid_to_ns <= window.low)
+        always = -OPEN, OPEN, window[2]
+        here = hits(window[2], matches(self._find(map_id, frame_id, within), within, always))
+        late = here.valid_from_ns > window[1]
+        over = ~late & (here.valid_to_ns <= window[0])
         return Excluded(
-            len(version_rows(matches(other_maps, within, window))),
-            len(version_rows(matches(other_frames, within, window))),
+            len(version_rows(other_maps, within, window)),
+            len(version_rows(other_frames, within, window)),
             here.version_rows[late],
             here.version_rows[over],
         )
@@ -315,7 +315,7 @@ class SpatialMirror:
         for key, rows, points in intake.places():
             known = self._atlas.places.get(key)
             planar = known is not None and known.planar
-            highest = max(highest, int(rows[:, VERSION].max(initial=0)))
+            highest = max(highest, int(rows[VERSION].max(initial=0)))
             runs = build_runs(rows, points, self._cutoff_ns(), planar, self._folding.check)
             places[key] = Place(runs, planar)
         atlas = Atlas(places, highest, intake.skipped)
@@ -335,16 +335,13 @@ class SpatialMirror:
         if seq is not None and seq < sequence:
             sequence = seq
         if at_ns is None:
-            return Window(-OPEN, OPEN, sequence)
-        return Window(at_ns, at_ns + tolerance_ns, sequence)
+            return -OPEN, OPEN, sequence
+        return at_ns, at_ns + tolerance_ns, sequence
 
     def _find(self, map_id: str | None, frame_id: str | Collection[str], within: Ball) -> Iterable[Place]:
         places = self._atlas.find(map_id, frame_id)
-        return self._planar(places) if within.planar else places
-
-    def _planar(self, places: Iterable[Place]) -> Iterable[Place]:
-        """Have trees over x and y built; until then a horizontal search goes through every point."""
-        if not all(place.planar for place in places):
+        if within.planar and not all(place.planar for place in places):
+            # Trees over x and y are built when first asked for; until then every point is gone through.
             for place in places:
                 place.planar = True
             self._folding.kick()

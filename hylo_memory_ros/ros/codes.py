@@ -103,6 +103,10 @@ def _problem(problem: Any, place: str) -> str:
     name = _path((place, *problem['loc']) if place else tuple(problem['loc']))
     text = str(problem['msg']).removeprefix('Value error, ')
     if problem['type'] == 'value_error':
+        # The model names its own field, which the path has named already.
+        own = {'name', 'text', str(problem['loc'][-1]) if problem['loc'] else ''}
+        first, _, rest = text.partition(': ')
+        text = rest if rest and first in own else text
         return f'{name}: {text}' if name else text
     return f'{name}: {problem["input"]!r:.100}: {text}'
 

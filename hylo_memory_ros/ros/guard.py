@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pydantic import ValidationError
+
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.ros.codes import described
@@ -72,9 +74,11 @@ class Guard:
     def _refusal(self, name: str, exc: Exception, response: Any) -> Any:
         self.refused[name] += 1
         code, message = described(exc)
-        if code == ErrorCode.INTERNAL:
+        if not isinstance(exc, HyloMemoryError | ValidationError):
             logger.error('~/%s failed', name, exc_info=exc)
-        elif isinstance(exc, HyloMemoryError):
+        elif code == ErrorCode.INTERNAL:
+            logger.error('~/%s failed: %s', name, message)
+        else:
             logger.debug('~/%s refused: %s', name, message)
         response.success, response.error_code, response.message = False, code, message
         return response

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import InvalidRequestError
@@ -93,6 +94,8 @@ class Writing:
     async def snapshot(self, request: Any, response: Any) -> Any:
         """Flush, and answer with the digest of what is believed and open."""
         path = checked_text(request.copy_path, 'copy_path')
+        if path and Path(path).exists():
+            raise InvalidRequestError(f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path')
         pending = await self._flushed(None, self.flush_timeout_s)
         return await self.writer.do(lambda: self._snapshot(path, pending, response))
 

@@ -1,0 +1,209 @@
+"""A node as its own process, and somebody who talks to it over DDS."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lifecycle_msgs.msg import State, Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from hylo_memory_ros.msg import MemoryFilter, MemoryItem
+from hylo_memory_ros.srv import Query, Write
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE = '/hylo_memory'
+DOMAINS = range(1, 102)
+
+
+@contextlib.contextmanager
+def held_domain() -> Iterator[int]:
+    """Hold a DDS domain that no other test on this machine has."""
+    folder = Path(tempfile.gettempdir()) / 'hylo_memory_ros_domains'
+    folder.mkdir(mode=0o777, exist_ok=True)
+    first = (os.getpid() * 7) % len(DOMAINS)
+    for domain in (*DOMAINS[first:], *DOMAINS[:first]):
+        with (folder / str(domain)).open('w') as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield domain
+            return
+    raise RuntimeError('every ROS domain is held by another test')
+
+
+class NodeProcess:
+    """The node, started by the script that users start; use with `with`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        domain: int,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        yaml_text: str | None = None,
+        name: str = 'node',
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        self.database = folder / 'memory.db'
+        values = {'database_path': str(self.database), **(parameters or {})}
+        text = yaml_text or yaml.safe_dump({'/**': {'ros__parameters': values}}, allow_unicode=True)
+        self.file = folder / f'{name}.yaml'
+        self.file.write_text(text)
+        self.log_file = folder / f'{name}.log'
+        with self.log_file.open('w') as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(ROOT / 'scripts' / 'memory_node'), '--ros-args', '--params-file', str(self.file)]
+                + list(arguments),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, 'ROS_DOMAIN_ID': str(domain), 'ROS_LOG_DIR': str(folder), 'PYTHONUNBUFFERED': '1'},
+            )
+
+    def __enter__(self) -> NodeProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(timeout=8)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def ended(self, number: int = signal.SIGINT, within_s: float = 5.0) -> int:
+        """Send a signal; return the exit code, which must come in time."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=within_s)
+
+    def wait_for_log(self, text: str, timeout_s: float = 20.0) -> None:
+        wait_until(lambda: text in self.log or not self.alive, timeout_s, f'{text!r} in the log')
+        assert text in self.log, self.log
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float, what: str = 'condition') -> Any:
+    """Wait for a condition without spinning; return what made it true."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f'no {what} within {timeout_s} s'
+        time.sleep(0.02)
+    return value
+
+
+class Talker:
+    """A client of the node, in the test's own process; use with `with`."""
+
+    def __init__(self, domain: int, name: str = 'talker', sim_time: bool = False) -> None:
+        self.context = Context()
+        self.context.init(domain_id=domain)
+        overrides = [Parameter('use_sim_time', value=True)] if sim_time else []
+        self.node = Node(name, context=self.context, parameter_overrides=overrides)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        self._clients: dict[str, Any] = {}
+
+    def __enter__(self) -> Talker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.shutdown(timeout_sec=0)
+        self.node.destroy_node()
+        self.context.try_shutdown()
+
+    def spin_until(self, condition: Callable[[], Any], timeout_s: float = 10.0, what: str = 'condition') -> Any:
+        """Spin until something is true; return what made it so."""
+        deadline = time.monotonic() + timeout_s
+        while not (value := condition()):
+            assert time.monotonic() < deadline, f'no {what} within {timeout_s} s'
+            self.executor.spin_once(timeout_sec=0.05)
+        return value
+
+    def spin_for(self, seconds: float) -> None:
+        """Let messages come in for a while."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.executor.spin_once(timeout_sec=0.02)
+
+    def client(self, kind: Any, name: str) -> Any:
+        client = self._clients.setdefault(name, None) or self.node.create_client(kind, name)
+        self._clients[name] = client
+        self.spin_until(client.service_is_ready, 15.0, f'service {name}')
+        return client
+
+    def call(self, srv: Any, name: str, request: Any = None, wait_s: float = 10.0, /, **fields: Any) -> Any:
+        """Call a service of the node (`query`) or any other (`/node/name`), and return its response."""
+        client = self.client(srv, name if name.startswith('/') else f'{NODE}/{name}')
+        future = client.call_async(request if request is not None else srv.Request(**fields))
+        self.spin_until(future.done, wait_s, f'answer of {name}')
+        return future.result()
+
+    def client_is_ready(self, name: str) -> bool:
+        """Whether a service of the node answers; for one that was called before."""
+        return bool(self._clients[f'{NODE}/{name}'].service_is_ready())
+
+    def change_state(self, transition: int, timeout_s: float = 20.0, node: str = NODE) -> bool:
+        request = ChangeState.Request(transition=Transition(id=transition))
+        return bool(self.call(ChangeState, f'{node}/change_state', request, timeout_s).success)
+
+    def state(self, node: str = NODE) -> int:
+        return int(self.call(GetState, f'{node}/get_state').current_state.id)
+
+    def activate(self) -> None:
+        """Configure and activate the node, and wait until its mirror is loaded."""
+        assert self.change_state(Transition.TRANSITION_CONFIGURE)
+        assert self.change_state(Transition.TRANSITION_ACTIVATE)
+        self.wait_active()
+
+    def wait_active(self) -> None:
+        self.spin_until(lambda: self.state() == State.PRIMARY_STATE_ACTIVE, 20.0, 'active node')
+        near = MemoryFilter()
+        near.near.header.frame_id = 'map'
+        self.spin_until(
+            lambda: self.call(Query, 'query', filter=near, k=0).error_code not in (400, 401), 20.0, 'loaded mirror'
+        )
+
+    def write(self, *items: MemoryItem, **fields: Any) -> Any:
+        return self.call(Write, 'write', items=list(items), **fields)
+
+    def query(self, k: int = 10, filter: MemoryFilter | None = None, **fields: Any) -> Any:
+        return self.call(Query, 'query', filter=filter or MemoryFilter(), k=k, **fields)
+
+
+def spatial(key: str = '', x: float = 0.0, y: float = 0.0, z: float = 0.0, frame: str = 'map', **fields: Any) -> Any:
+    """Return a SPATIAL item."""
+    msg = MemoryItem(kind=MemoryItem.SPATIAL, key=key, **fields)
+    msg.header.frame_id = frame
+    msg.pose.position.x, msg.pose.position.y, msg.pose.position.z = float(x), float(y), float(z)
+    return msg
+
+
+def near(frame: str, radius_m: float, x: float = 0.0, y: float = 0.0, **fields: Any) -> MemoryFilter:
+    """Return a filter for what is near a point."""
+    msg = MemoryFilter(radius_m=radius_m, **fields)
+    msg.near.header.frame_id = frame
+    msg.near.point.x, msg.near.point.y = float(x), float(y)
+    return msg

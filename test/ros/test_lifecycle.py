@@ -1,0 +1,260 @@
+"""Transitions: all of them, many times, under load, with what cannot be configured, and impossible ones."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from lifecycle_msgs.msg import State, Transition
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile
+from ros.harness import NODE, NodeProcess, Talker, spatial, wait_until
+from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
+
+from hylo_memory_ros.msg import ErrorCode
+from hylo_memory_ros.srv import Query, Write
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+T = Transition
+INPUT = {
+    'inputs': ['front'],
+    'input.front.topic': 'boxes',
+    'input.front.type': 'vision_msgs/msg/Detection3DArray',
+    'input.front.reliability': 'reliable',
+}
+
+
+def set_parameter(talker: Talker, name: str, value: Any) -> Any:
+    request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+    return talker.call(SetParameters, f'{NODE}/set_parameters', request).results[0]
+
+
+def detections(stamp_ns: int, count: int = 3) -> Detection3DArray:
+    array = Detection3DArray()
+    array.header.frame_id = 'map'
+    array.header.stamp.sec, array.header.stamp.nanosec = divmod(stamp_ns, 10**9)
+    for index in range(count):
+        result = ObjectHypothesisWithPose()
+        result.hypothesis.class_id, result.hypothesis.score = 'cup', 0.9
+        result.pose.pose.position.x = 1.0 + 5.0 * index
+        array.detections.append(Detection3D(header=array.header, results=[result]))
+    return array
+
+
+def test_every_transition_fifty_times_with_input_at_100_hz_and_writes_in_flight(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain, INPUT) as process, Talker(ros_domain) as talker:
+        publisher = talker.node.create_publisher(Detection3DArray, 'boxes', QoSProfile(depth=10))
+        clock = talker.node.get_clock()
+        talker.node.create_timer(0.01, lambda: publisher.publish(detections(clock.now().nanoseconds)))
+        in_flight: list[Any] = []
+
+        def send() -> None:
+            client = talker.node.create_client(Write, f'{NODE}/write') if not in_flight else in_flight[0][0]
+            if client.service_is_ready():
+                in_flight.append((client, client.call_async(Write.Request(items=[spatial('k', len(in_flight))]))))
+
+        talker.node.create_timer(0.02, send)
+        family = psutil.Process(process.process.pid)
+        measured = []
+        for cycle in range(50):
+            for transition in (T.TRANSITION_CONFIGURE, T.TRANSITION_ACTIVATE, T.TRANSITION_DEACTIVATE, T.TRANSITION_CLEANUP):
+                assert talker.change_state(transition), (cycle, transition, process.log)
+            if cycle in (9, 49):
+                services = talker.node.get_service_names_and_types_by_node('hylo_memory', '/')
+                measured.append((family.num_threads(), family.memory_info().rss, len(services), family.num_fds()))
+        answers = [future.result() for _, future in in_flight if future.done()]
+
+        assert process.alive
+        assert talker.state() == State.PRIMARY_STATE_UNCONFIGURED
+        assert {answer.error_code for answer in answers} <= {ErrorCode.OK, ErrorCode.NOT_ACTIVE}
+        (threads, rss, services, files), (threads_then, rss_then, services_then, files_then) = measured
+        assert threads_then <= threads + 1
+        assert services_then == services
+        assert files_then <= files + 4
+        assert rss_then - rss < 20_000_000
+        talker.activate()
+        assert talker.query().success
+        assert process.ended() == 0
+        assert 'Traceback' not in process.log, process.log
+
+
+def test_an_impossible_transition_is_answered_and_changes_nothing(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain) as process, Talker(ros_domain) as talker:
+        for transition in (T.TRANSITION_CLEANUP, T.TRANSITION_ACTIVATE, T.TRANSITION_DEACTIVATE, 99, 0):
+            assert not talker.change_state(transition)
+        assert talker.state() == State.PRIMARY_STATE_UNCONFIGURED
+        talker.activate()
+        assert not talker.change_state(T.TRANSITION_ACTIVATE)
+        assert not talker.change_state(T.TRANSITION_CONFIGURE)
+        assert talker.state() == State.PRIMARY_STATE_ACTIVE
+        assert talker.query().success
+        assert process.alive
+        assert 'Traceback' not in process.log
+
+
+def test_services_say_that_they_are_not_active(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain), Talker(ros_domain) as talker:
+        assert talker.change_state(T.TRANSITION_CONFIGURE)
+        answer = talker.write(spatial('a'))
+        assert (answer.success, answer.error_code) == (False, ErrorCode.NOT_ACTIVE)
+        assert talker.change_state(T.TRANSITION_ACTIVATE)
+        assert talker.write(spatial('a')).success
+        assert talker.change_state(T.TRANSITION_DEACTIVATE)
+        assert talker.query().error_code == ErrorCode.NOT_ACTIVE
+        assert talker.change_state(T.TRANSITION_ACTIVATE)
+        talker.wait_active()
+        assert talker.query().total == 1
+        assert talker.change_state(T.TRANSITION_DEACTIVATE)
+        assert talker.change_state(T.TRANSITION_CLEANUP)
+        talker.spin_until(lambda: not talker.client_is_ready('query'), 10.0, 'end of the services')
+
+
+def test_a_lifecycle_shutdown_ends_the_process_in_order(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        talker.write(spatial('a'))
+        assert talker.change_state(T.TRANSITION_ACTIVE_SHUTDOWN)
+        assert process.process.wait(timeout=5) == 0
+        assert 'Traceback' not in process.log
+        wal = Path(f'{process.database}-wal')
+        assert not wal.exists() or wal.stat().st_size == 0
+
+
+def test_memory_outlives_a_restart(ros_domain: int, tmp_path: Path) -> None:
+    for expected in (0, 1):
+        with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process, Talker(ros_domain) as talker:
+            talker.wait_active()
+            assert talker.query().total == expected, process.log
+            assert talker.write(spatial('a', 1.0)).success
+            assert process.ended() == 0
+
+
+@pytest.mark.parametrize('case', ['folder', 'empty', 'half', 'foreign', 'text'])
+def test_a_file_that_is_no_memory_fails_configure_and_stays_as_it_is(ros_domain: int, tmp_path: Path, case: str) -> None:
+    path = tmp_path / 'given'
+    if case == 'folder':
+        path.mkdir()
+    elif case == 'empty':
+        path.touch()
+    elif case == 'text':
+        path.write_text('not a database, but long enough to be one' * 100)
+    else:
+        with sqlite3.connect(path) as connection:
+            connection.execute('create table t (a)')
+        connection.close()
+        if case == 'half':
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    before = None if case == 'folder' else path.read_bytes()
+
+    with NodeProcess(tmp_path, ros_domain, {'database_path': str(path)}) as process, Talker(ros_domain) as talker:
+        assert not talker.change_state(T.TRANSITION_CONFIGURE)
+        assert str(path) in process.log, process.log
+        assert 'Traceback' not in process.log, process.log
+        assert (None if path.is_dir() else path.read_bytes()) == before
+        assert talker.state() == State.PRIMARY_STATE_UNCONFIGURED
+
+        assert set_parameter(talker, 'database_path', str(tmp_path / 'good.db')).successful
+        talker.activate()
+        assert talker.write(spatial('a')).success
+        assert not set_parameter(talker, 'database_path', 'x').successful
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason='root may write into any folder')
+def test_a_read_only_folder_fails_configure(ros_domain: int, tmp_path: Path) -> None:
+    folder = tmp_path / 'locked'
+    folder.mkdir(mode=0o555)
+    with NodeProcess(tmp_path, ros_domain, {'database_path': str(folder / 'm.db')}) as process, Talker(ros_domain) as talker:
+        assert not talker.change_state(T.TRANSITION_CONFIGURE)
+        assert str(folder) in process.log
+
+
+def test_a_folder_that_cannot_be_made_fails_configure(ros_domain: int, tmp_path: Path) -> None:
+    (tmp_path / 'file').touch()
+    path = tmp_path / 'file' / 'below' / 'm.db'
+    with NodeProcess(tmp_path, ros_domain, {'database_path': str(path)}) as process, Talker(ros_domain) as talker:
+        assert not talker.change_state(T.TRANSITION_CONFIGURE)
+        assert str(path) in process.log
+        assert 'Traceback' not in process.log
+
+
+def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(ros_domain: int, tmp_path: Path) -> None:
+    text = f"""
+/**:
+  ros__parameters:
+    database_path: {tmp_path / 'memory.db'}
+    tf_timeout_s: "0.5"
+    commit_interval_s: -0.1
+    flush_timeout_s: .nan
+    status_interval_s: .inf
+    reader_threads: 1.5
+    identity_scope: [0, 0]
+    markers_interval_s: 1
+"""
+    with NodeProcess(tmp_path, ros_domain, yaml_text=text) as process, Talker(ros_domain) as talker:
+        assert not talker.change_state(T.TRANSITION_CONFIGURE)
+        for said in (
+            "tf_timeout_s: '0.5' is not a number",
+            'commit_interval_s: -0.1 is not a number > 0',
+            'flush_timeout_s: nan is not a number',
+            'status_interval_s: inf is not a number',
+            'reader_threads: 1.5 is not an integer',
+            'identity_scope: [0, 0] is not a list of strings',
+        ):
+            assert said in process.log, process.log
+        assert 'markers_interval_s' not in process.log
+        assert 'Traceback' not in process.log
+        for name, value in {
+            'tf_timeout_s': 0.5, 'commit_interval_s': 1, 'flush_timeout_s': 5.0, 'status_interval_s': 0.2,
+            'reader_threads': 2, 'identity_scope': ['map_id'],
+        }.items():  # fmt: skip
+            assert set_parameter(talker, name, value).successful, name
+        talker.activate()
+
+
+def test_a_file_that_is_no_yaml_ends_the_process_with_a_sentence(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain, yaml_text='/**:\n  ros__parameters:\n    a: [0, 0.5]\n') as process:
+        assert process.process.wait(timeout=20) == 1
+        assert 'node.yaml' in process.log
+        assert 'Traceback' not in process.log
+
+
+@pytest.mark.parametrize('optional', [False, True])
+def test_an_input_whose_package_is_missing(ros_domain: int, tmp_path: Path, optional: bool) -> None:
+    parameters = {**INPUT, 'input.front.type': 'visin_msgs/msg/Detection3DArray', 'input.front.optional': optional}
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        # No reader knows it, so optional or not this cannot be meant.
+        assert not talker.change_state(T.TRANSITION_CONFIGURE)
+        assert "input.front.type: 'visin_msgs/msg/Detection3DArray'" in process.log
+
+
+def test_two_nodes_on_one_file_the_second_fails_and_names_the_first(ros_domain: int, tmp_path: Path) -> None:
+    second_arguments = ('-r', '__node:=second')
+    with (
+        NodeProcess(tmp_path, ros_domain) as first,
+        NodeProcess(tmp_path, ros_domain, name='second', arguments=second_arguments) as second,
+        Talker(ros_domain) as talker,
+    ):
+        talker.activate()
+        assert not talker.change_state(T.TRANSITION_CONFIGURE, node='/second')
+        assert str(first.process.pid) in second.log
+        assert str(first.database) in second.log
+        names = {name for name, _ in talker.node.get_service_names_and_types()}
+        assert '/second/query' not in names, 'a node that failed to configure must not answer'
+        assert talker.write(spatial('a')).success
+
+        first.process.kill()
+        first.process.wait()
+        # The lock of a killed node is stale, and is taken over.
+        assert talker.change_state(T.TRANSITION_CONFIGURE, node='/second')
+        assert talker.change_state(T.TRANSITION_ACTIVATE, node='/second')
+        wait_until(lambda: 'active' in second.log, 10.0)
+        assert talker.call(Query, '/second/query', Query.Request()).total == 1
+
+
+def test_foreign_parameters_do_no_harm(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain, {'database_pth': 'x'}) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        assert 'parameter database_pth is given, but there is none of this name' in process.log

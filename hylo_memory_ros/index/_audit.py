@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from hylo_memory_ros.index._ball import Points
 from hylo_memory_ros.index._intake import Key, by_place, is_sound
-from hylo_memory_ros.index._part import FROM_SEQ, TO_SEQ, VERSION, Index, Part, Points, Rows, present
+from hylo_memory_ros.index._part import FROM_SEQ, TO_SEQ, VERSION, Index, Part, Rows, present
 from hylo_memory_ros.index._rows import OPEN, Difference, RowBatch
 
 __all__ = ['Audit']

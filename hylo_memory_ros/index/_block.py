@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hylo_memory_ros.index._part import VERSION, Ball, Index, Part, Rows
+from hylo_memory_ros.index._ball import Ball
+from hylo_memory_ros.index._part import VERSION, Index, Part, Rows
 
 __all__ = ['Block']
 
@@ -41,7 +42,7 @@ class Block(Part):
         self._count = last
 
     def near(self, ball: Ball) -> tuple[Index, Index]:
-        away = self._xy[:, : self._count] - ball.column
+        away = self._xy[:, : self._count] - ball.point[:2, None]
         x, y = np.abs(away, out=away)
         index: Index = (np.maximum(x, y, out=x) <= ball.reach).nonzero()[0]
         return index, index

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.index._part import VERSION, Points, Rows
+from hylo_memory_ros.index._ball import Points
+from hylo_memory_ros.index._part import VERSION, Rows
 from hylo_memory_ros.index._rows import RowBatch
 
 __all__ = ['LARGEST', 'Intake', 'by_place', 'is_sound']

@@ -7,16 +7,10 @@ later than any reader asks for, or scrubs it for good.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import repeat
-from math import dist, inf, isfinite
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.index._ball import HAIR, Ball, Points
 from hylo_memory_ros.index._rows import OPEN
 
 __all__ = [
@@ -27,7 +21,6 @@ __all__ = [
     'VALID_FROM',
     'VALID_TO',
     'VERSION',
-    'Ball',
     'Part',
     'Window',
     'present',
@@ -36,7 +29,6 @@ __all__ = [
 VERSION, SPATIAL, VALID_FROM, VALID_TO, FROM_SEQ, TO_SEQ = range(6)
 
 Rows = NDArray[np.int64]
-Points = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 Window = tuple[int, int, int]
@@ -44,76 +36,13 @@ Window = tuple[int, int, int]
 
 # What a row is overwritten with: all but its number, for the numbers of a run are searched in their order.
 _SCRUBBED = np.array([[-1], [0], [0], [OPEN], [-1]])
-# scipy's arithmetic and math.dist differ by some units in the last place: pre-select a hair more, then
-# decide with math.dist alone.
-_RELATIVE, _ABSOLUTE = 1e-9, 1e-12
-_FEW = 32
 SLICE = 65_536
-
-
-# Of numpy 2; to einsum it is as 1 to 3 in the time for few points.
-_squares: Callable[[Points, Points], Any] = getattr(np, 'vecdot', partial(np.einsum, 'ij,ij->i'))
 
 
 def present(rows: Rows) -> NDArray[np.bool_]:
     """Tell which rows were not scrubbed."""
     there: NDArray[np.bool_] = rows[TO_SEQ] >= 0
     return there
-
-
-class Ball:
-    """A centre and a radius, in space or, when `planar`, over x and y only.
-
-    Raises
-    ------
-    InvalidRequestError
-        The radius is negative or not finite, or the centre is not three finite numbers.
-    """
-
-    __slots__ = ('axes', 'center', 'column', 'planar', 'point', 'radius', 'reach', 'reach_array')
-
-    def __init__(self, center: Sequence[float], radius: float, planar: bool) -> None:
-        if not 0.0 <= radius < inf:
-            raise InvalidRequestError(
-                f'radius_m must be finite and at least 0, not {radius}', radius_m=radius
-            )
-        if len(center) != 3 or not isfinite(sum(center)):
-            raise InvalidRequestError(f'center must be three finite numbers, not {center}', center=center)
-        self.planar = planar
-        self.axes = 2 if planar else 3
-        self.center = tuple(center[:2] if planar else center)
-        self.radius = radius
-        self.point = np.array(self.center)
-        self.column = self.point[:2, None]
-        self.reach = radius * (1.0 + _RELATIVE) + _ABSOLUTE
-        # Given as an array of no dimensions, a radius costs scipy 3 us less per call than as a float.
-        self.reach_array = np.array(self.reach)
-
-    def distances(self, points: Points) -> list[float]:
-        """Measure with `math.dist`, the one arbiter of what lies within."""
-        # dist wants tuples: made of columns they cost half of what rows turned to lists cost.
-        return list(map(dist, zip(*points.T[: self.axes].tolist(), strict=True), repeat(self.center)))
-
-    def rough(self, points: Points) -> Points:
-        """Measure many at once: exactly near the surface, elsewhere to some units in the last place."""
-        away = points[:, : self.axes] - self.point
-        rough: Points = np.sqrt(_squares(away, away))
-        edge = np.abs(rough - self.radius) <= self.radius * _RELATIVE + _ABSOLUTE
-        if edge.any():
-            rough[edge] = self.distances(points[edge])
-        return rough
-
-    def inside(self, points: Points) -> NDArray[np.bool_] | None:
-        """Tell which of at least one points lie within; None when all do."""
-        away = points[:, : self.axes] - self.point
-        squares = _squares(away, away)
-        # Clear of the surface there is nothing to decide, unless the squares are too small to be trusted.
-        if squares[squares.argmax()] <= (self.radius * (1.0 - _RELATIVE)) ** 2 and self.radius > _ABSOLUTE:
-            return None
-        if len(points) <= _FEW:
-            return np.array([distance <= self.radius for distance in self.distances(points)])
-        inside: NDArray[np.bool_] = self.rough(points) <= self.radius
-        return inside
 
 
 class Part:
@@ -269,7 +198,7 @@ class Part:
         least = rough.min(initial=np.inf)
         if least == np.inf:
             return None
-        first = np.flatnonzero(rough <= least * (1.0 + _RELATIVE))
+        first = np.flatnonzero(rough <= least * (1.0 + HAIR))
         exact = zip(ball.distances(points[first]), self.version_rows(index[first]).tolist(), strict=True)
         return min(pair for pair in exact if pair[0] > ball.radius)
 

@@ -14,8 +14,9 @@ from itertools import chain
 
 import numpy as np
 
+from hylo_memory_ros.index._ball import Points
 from hylo_memory_ros.index._block import Block
-from hylo_memory_ros.index._part import TO_SEQ, VALID_TO, Index, Part, Points, Rows, present
+from hylo_memory_ros.index._part import TO_SEQ, VALID_TO, Index, Part, Rows, present
 from hylo_memory_ros.index._rows import OPEN
 from hylo_memory_ros.index._run import Run, gather
 

@@ -9,18 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from hylo_memory_ros.index._part import (
-    SLICE,
-    SPATIAL,
-    TO_SEQ,
-    VERSION,
-    Ball,
-    Index,
-    Part,
-    Points,
-    Rows,
-    Window,
-)
+from hylo_memory_ros.index._ball import HAIR, Ball, Points
+from hylo_memory_ros.index._part import SLICE, SPATIAL, TO_SEQ, VERSION, Index, Part, Rows, Window
 
 __all__ = ['Run', 'expand', 'gather']
 
@@ -141,7 +131,7 @@ class Run(Part):
             found = found[found < len(self.points)]
             index, owner = (found, found) if self._starts is None else expand(self._starts, found)
             best = self.first_beyond(index, owner, ball, window)
-            if best is not None and best[0] * (1.0 + 1e-9) < distances[-1]:
+            if best is not None and best[0] * (1.0 + HAIR) < distances[-1]:
                 return best
             k *= 8
         return super().nearest_beyond(ball, window)

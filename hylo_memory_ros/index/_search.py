@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.index._answers import Hits, Nearest
-from hylo_memory_ros.index._part import VALID_FROM, VALID_TO, VERSION, Ball, Rows, Window
+from hylo_memory_ros.index._ball import Ball
+from hylo_memory_ros.index._part import VALID_FROM, VALID_TO, VERSION, Rows, Window
 from hylo_memory_ros.index._place import Place
 
 __all__ = ['hits', 'matches', 'nearest_beyond', 'version_rows']

@@ -22,9 +22,10 @@ from hylo_memory_ros.errors import InvalidRequestError, LoadingError
 from hylo_memory_ros.index._answers import Excluded, Hits, Nearest
 from hylo_memory_ros.index._atlas import Atlas, Change
 from hylo_memory_ros.index._audit import Audit
+from hylo_memory_ros.index._ball import Ball
 from hylo_memory_ros.index._folding import ClosingError, Folding
 from hylo_memory_ros.index._intake import Intake, Key
-from hylo_memory_ros.index._part import VERSION, Ball, Window
+from hylo_memory_ros.index._part import VERSION, Window
 from hylo_memory_ros.index._place import Place, build_runs
 from hylo_memory_ros.index._rows import OPEN, BelievedRow, Difference, RowBatch
 from hylo_memory_ros.index._search import hits, matches, nearest_beyond, version_rows
@@ -193,7 +194,7 @@ class SpatialMirror:
         """
         window = self._window(at_ns, seq, tolerance_ns)
         within = Ball(center, radius_m, horizontal)
-        return hits(window[2], matches(self._find(map_id, frame_id, within), within, window))
+        return hits(window[2], matches(self._find(map_id, frame_id, horizontal), within, window))
 
     def ids_within(
         self,
@@ -210,7 +211,7 @@ class SpatialMirror:
         """Find the version rows of `within`, in no particular order."""
         window = self._window(at_ns, seq, tolerance_ns)
         within = Ball(center, radius_m, horizontal)
-        return version_rows(self._find(map_id, frame_id, within), within, window)
+        return version_rows(self._find(map_id, frame_id, horizontal), within, window)
 
     def nearest_outside(
         self,
@@ -227,7 +228,7 @@ class SpatialMirror:
         """Find the nearest matching row beyond the radius, at any distance."""
         window = self._window(at_ns, seq, tolerance_ns)
         outside = Ball(center, radius_m, horizontal)
-        return nearest_beyond(self._find(map_id, frame_id, outside), outside, window)
+        return nearest_beyond(self._find(map_id, frame_id, horizontal), outside, window)
 
     def excluded(
         self,
@@ -247,10 +248,10 @@ class SpatialMirror:
         keys = self._atlas.places
         maps = {m for m, f in keys if f == frame_id and map_id is not None} - {map_id}
         frames = {f for m, f in keys if map_id in (None, m)} - {frame_id}
-        other_maps = [place for other in maps for place in self._find(other, frame_id, within)]
-        other_frames = self._find(map_id, frames, within)
+        other_maps = [place for other in maps for place in self._find(other, frame_id, horizontal)]
+        other_frames = self._find(map_id, frames, horizontal)
         always = -OPEN, OPEN, window[2]
-        here = hits(window[2], matches(self._find(map_id, frame_id, within), within, always))
+        here = hits(window[2], matches(self._find(map_id, frame_id, horizontal), within, always))
         late = here.valid_from_ns > window[1]
         over = ~late & (here.valid_to_ns <= window[0])
         return Excluded(
@@ -338,9 +339,9 @@ class SpatialMirror:
             return -OPEN, OPEN, sequence
         return at_ns, at_ns + tolerance_ns, sequence
 
-    def _find(self, map_id: str | None, frame_id: str | Collection[str], within: Ball) -> Iterable[Place]:
+    def _find(self, map_id: str | None, frame_id: str | Collection[str], horizontal: bool) -> Iterable[Place]:
         places = self._atlas.find(map_id, frame_id)
-        if within.planar and not all(place.planar for place in places):
+        if horizontal and not all(place.planar for place in places):
             # Trees over x and y are built when first asked for; until then every point is gone through.
             for place in places:
                 place.planar = True

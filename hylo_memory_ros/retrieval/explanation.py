@@ -39,7 +39,7 @@ class Explanation:
             counts['other_map'] = self._other_map()
         if query.time_range_ns is not None:
             counts['other_clock'] = self._other_clock()
-        return {reason: count for reason, count in counts.items() if count}
+        return {reason: count for reason, count in sorted(counts.items()) if count}
 
     def _near(self) -> dict[str, int]:
         asked, query = self._asked, self._asked.query

@@ -40,7 +40,7 @@ from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.store import Committed, SqliteStore, Store, WorkingMemory
 from hylo_memory_ros.store.asking import World
 from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.writing import check_items, resolved
+from hylo_memory_ros.store.writing import check_items, check_stamps, resolved
 
 __all__ = ['MemoryService']
 
@@ -240,13 +240,16 @@ class MemoryService:
         if not items:
             raise InvalidRequestError('items: there is none to write')
         ready = [self._maps.placed(item) for item in items]
-        check_items(ready, self.config)
         durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
+        now_ns = self._store.now_ns()
+        working = [resolved(item, now_ns) for item in ready if item.kind is MemoryKind.WORKING]
+        check_items(working, self.config)
+        check_stamps(working, self.config)
         with self._lock:
             self._refuse_closed()
             if not dry_run:
                 self._maps.remember(item.scope.get('map_id', '') for item in durables)
-            events: list[WriteEvent] = []
+            events: Sequence[WriteEvent] = ()
             sequence = self._store.sequence
             if durables or within is not None:
                 result, committed = self._store.write(
@@ -258,17 +261,13 @@ class MemoryService:
                     within=within,
                 )
                 self._follow(committed)
-                events, sequence = list(result.events), result.sequence
-            return WriteResult(self._with_working(ready, events, dry_run), sequence)
-
-    def _with_working(
-        self, items: Sequence[MemoryItem], events: list[WriteEvent], dry_run: bool
-    ) -> tuple[WriteEvent, ...]:
-        now_ns = self._store.now_ns()
-        for position, item in enumerate(items):
-            if item.kind is MemoryKind.WORKING:
-                events.insert(position, self._working.write(resolved(item, now_ns), dry_run=dry_run))
-        return tuple(events)
+                events, sequence = result.events, result.sequence
+            if len(events) != len(durables):
+                raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
+            kept = iter([self._working.write(item, dry_run=dry_run) for item in working])
+            stored = iter(events)
+            in_order = (next(kept if item.kind is MemoryKind.WORKING else stored) for item in ready)
+            return WriteResult(tuple(in_order), sequence)
 
     def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
         """Change side tables, such as statistics, in a transaction that takes no sequence."""

@@ -31,6 +31,8 @@ from hylo_memory_ros.errors import (
 __all__ = ['Database', 'insert_rows', 'translated']
 
 _READERS = 4
+# A node must be down within seconds, whoever still reads its file.
+_CHECKPOINT_WAIT_MS = 1000
 
 
 class Database:
@@ -66,6 +68,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         if self.path is None:
             return self._tuned(sqlite3.connect(':memory:', isolation_level=None, check_same_thread=False))
+        self._inode = _inode_of(self.path)
         return self._tuned(self._open('ro' if self.read_only else 'rw'))
 
     def _connect_reader(self) -> sqlite3.Connection:
@@ -118,9 +121,17 @@ class Database:
         if self.read_only:
             raise ReadOnlyError(f'database {self.path} was opened for reading', path=str(self.path))
         with self._lock, translated(self.path), self._writer.connect() as connection:
+            self._refuse_moved()
             self._set_durable(connection, durable)
             with connection.begin():
                 yield connection
+
+    def _refuse_moved(self) -> None:
+        # SQLite would go on writing to a file that was renamed or deleted under it, unseen by anybody.
+        if self.path is not None and _inode_of(self.path) != self._inode:
+            raise StoreError(
+                f'database {self.path} was moved or deleted while it was open', path=str(self.path)
+            )
 
     def _set_durable(self, connection: sa.Connection, durable: bool) -> None:
         if durable != self._durable:
@@ -154,11 +165,23 @@ class Database:
             self.close()
             yield
 
-    def checkpoint(self) -> None:
-        """Move every commit from the write-ahead log into the file, and cut the log to nothing."""
-        if self.path is not None and not self.read_only:
-            with self.exclusively() as raw:
-                raw.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()
+    def checkpoint(self) -> bool:
+        """Move every commit from the write-ahead log into the file, and cut the log to nothing.
+
+        Returns
+        -------
+        bool
+            False when somebody who still reads an older state kept it from that.
+        """
+        if self.path is None or self.read_only:
+            return False
+        with self.exclusively() as raw:
+            raw.execute(f'PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MS}')
+            try:
+                (busy, _, _) = raw.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()
+            finally:
+                raw.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
+        return not busy
 
     def close_readers(self) -> None:
         """Close the pool of readers, so that a checkpoint can reach the end of the log."""
@@ -169,6 +192,14 @@ class Database:
         self._reader.dispose()
         self._writer.dispose()
         self._durable = True
+
+
+def _inode_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _begin_immediate(connection: sa.Connection) -> None:

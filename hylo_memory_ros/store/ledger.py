@@ -249,9 +249,9 @@ def observations(connection: Connection) -> Iterator[ObservationRecord]:
     Memory is bounded: blocks are read one after the other. The keys are those of now, so what
     was given to a landmark that is gone was given to none.
     """
-    names = dict(connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).tuples().all())
-    keys = dict(connection.execute(select(landmark.c.number, landmark.c.key)).tuples().all())
-    streams = [_stream(connection, input_id, name, keys) for input_id, name in names.items()]
+    inputs = connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).all()
+    keys = {number: key for number, key in connection.execute(select(landmark.c.number, landmark.c.key))}
+    streams = [_stream(connection, input_id, name, keys) for input_id, name in inputs]
     yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))
 
 

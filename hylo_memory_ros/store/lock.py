@@ -47,8 +47,9 @@ class FileLock:
         except BaseException:
             os.close(self._file)
             raise
-        self._noted = False
-        self._write(wal=False)
+        # What a killed holder left in the log stays noted until a checkpoint has moved it.
+        self._noted = bool(self._read().get('wal'))
+        self._write(wal=self._noted)
 
     def _take(self, path: Path) -> None:
         try:

@@ -36,7 +36,14 @@ from hylo_memory_ros.store.removal import (
     retract_versions,
 )
 from hylo_memory_ros.store.transaction import Committed, Transaction, get_state, put_state
-from hylo_memory_ros.store.writing import answer_of_request, check_items, keep_answer, resolved, write_items
+from hylo_memory_ros.store.writing import (
+    answer_of_request,
+    check_items,
+    check_stamps,
+    keep_answer,
+    resolved,
+    write_items,
+)
 
 __all__ = ['SqliteStore']
 
@@ -220,6 +227,7 @@ class SqliteStore(SqliteReader):
             if request_id is not None and (known := answer_of_request(txn.connection, request_id)):
                 raise _AnsweredBeforeError(known)
             ready = [resolved(item, txn.recorded_at_ns) for item in items]
+            check_stamps(ready, self._config)
             result = write_items(txn, ready, self._config.identity_scope)
             if request_id is not None:
                 keep_answer(txn, request_id, result, self._config.request_retention)
@@ -328,12 +336,17 @@ class SqliteStore(SqliteReader):
 
     def close(self) -> None:
         """Close the store; safe to repeat."""
-        self._db.close_readers()
-        if self._file_lock is not None:
-            self._db.checkpoint()
-            self._file_lock.note_checkpoint()
-        self._db.close()
-        self._release()
+        try:
+            self._db.close_readers()
+            if self._db.checkpoint() and self._file_lock is not None:
+                self._file_lock.note_checkpoint()
+        except StoreError:
+            logger.warning(
+                '%s keeps its write-ahead log: the next opening reads it', self.path, exc_info=True
+            )
+        finally:
+            self._db.close()
+            self._release()
 
     def _release(self) -> None:
         if self._file_lock is not None:

@@ -20,7 +20,7 @@ from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.store.timelines import Evidence, Timelines
 from hylo_memory_ros.store.transaction import Transaction, chunks
 
-__all__ = ['answer_of_request', 'check_items', 'keep_answer', 'resolved', 'write_items']
+__all__ = ['answer_of_request', 'check_items', 'check_stamps', 'keep_answer', 'resolved', 'write_items']
 
 _INSERT_TEXT = 'INSERT INTO item_text (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
 
@@ -32,8 +32,6 @@ def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
     ------
     UnsupportedError
         For a skill.
-    ClockError
-        For a stamp before the first valid one.
     InvalidRequestError
         For everything else.
     """
@@ -45,6 +43,16 @@ def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
     for index, item in enumerate(items):
         if item.kind is MemoryKind.SKILL:
             raise UnsupportedError(f'items[{index}].kind: skill memory is not part of this version')
+
+
+def check_stamps(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
+    """Refuse resolved items with a stamp before the first valid one, naming every one.
+
+    Raises
+    ------
+    ClockError
+        Stamps are too early, or the service clock is, and was needed.
+    """
     least_ns = round(config.min_valid_stamp_s * 1e9)
     early = [problem for index, item in enumerate(items) for problem in _too_early(index, item, least_ns)]
     if early:

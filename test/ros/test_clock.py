@@ -1,0 +1,76 @@
+"""Time comes from the node's clock: none before /clock, and back it may go without harm."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rclpy.qos import QoSProfile
+from ros.harness import NodeProcess, Talker, near, spatial
+from ros.test_frames import transform
+from rosgraph_msgs.msg import Clock
+from tf2_msgs.msg import TFMessage
+
+from hylo_memory_ros.msg import ErrorCode, MemoryFilter
+from hylo_memory_ros.ros.servers import TYPES
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+
+
+def tick(talker: Talker, publisher: Any, sec: float) -> None:
+    msg = Clock()
+    msg.clock.sec, msg.clock.nanosec = divmod(round(sec * 10**9), 10**9)
+    publisher.publish(msg)
+    talker.spin_for(0.1)
+
+
+def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) -> None:
+    parameters = {'use_sim_time': True, 'tf_timeout_s': 0.3}
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        clock = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
+        tf = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=10))
+        talker.spin_until(lambda: clock.get_subscription_count() and tf.get_subscription_count())
+
+        early = talker.write(spatial('early'))
+        assert (early.success, early.error_code) == (False, ErrorCode.CLOCK)
+        assert 'clock is not started' in early.message
+        assert talker.query(k=0).sequence == 0
+
+        tick(talker, clock, 100.0)
+        written = talker.write(spatial('mug', 1.0))
+        assert written.success, written.message
+        item = talker.query(filter=MemoryFilter(keys=['mug'])).hits[0].item
+        assert (item.valid_from.sec, item.header.stamp.sec) == (100, 0)
+
+        for sec in (100, 101):
+            tf.publish(TFMessage(transforms=[transform('map', 'base_link', float(sec), x=float(sec))]))
+        tick(talker, clock, 101.0)
+        assert talker.query(filter=near('base_link', 1.0)).center_used.point.x == 101.0
+
+        # The bag starts again.
+        tick(talker, clock, 50.0)
+        process.wait_for_log('the clock jumped back by 51.000 s')
+        assert talker.query(filter=MemoryFilter(keys=['mug'])).total == 1
+        assert talker.query(filter=near('base_link', 1.0)).error_code == ErrorCode.FRAME_UNKNOWN
+        for sec in (50, 51):
+            tf.publish(TFMessage(transforms=[transform('map', 'base_link', float(sec), x=7.0)]))
+        tick(talker, clock, 51.0)
+        assert talker.query(filter=near('base_link', 1.0)).center_used.point.x == 7.0
+        assert list(talker.write(spatial('mug', 1.0)).outcomes) == ['SKIP_DUP']
+        for name, kind in TYPES.items():
+            assert talker.call(kind, name, kind.Request()).error_code != ErrorCode.INTERNAL, name
+        assert process.ended() == 0
+        assert 'Traceback' not in process.log
+
+
+def test_a_stamp_before_the_first_valid_one_is_refused(ros_domain: int, tmp_path: Path) -> None:
+    parameters = {'autostart': True, 'min_valid_stamp_s': 1577836800}
+    with NodeProcess(tmp_path, ros_domain, parameters), Talker(ros_domain) as talker:
+        talker.wait_active()
+        item = spatial('old')
+        item.header.stamp.sec = 1000
+
+        refused = talker.write(item)
+
+        assert refused.error_code == ErrorCode.CLOCK
+        assert 'min_valid_stamp' in refused.message or '1577836800' in refused.message

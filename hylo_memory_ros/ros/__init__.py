@@ -10,6 +10,7 @@ Nothing below this package imports rclpy, tf2 or a message.
 `items`            `MemoryItem` to and from its message
 `filters`          `MemoryFilter.msg` to `MemoryQuery`
 `answers`          hits, versions and events to messages, capped in size
+`blank`            messages made without their constructors
 `cdr`              `Detection3DArray` read from its bytes
 `executor`         the executor that only moves messages, and survives what it cannot read
 `workers`          one writer, a few readers; what coroutines await

@@ -12,6 +12,7 @@ from std_msgs.msg import Header
 
 from hylo_memory_ros.model import Change, Hit, Pose, Version
 from hylo_memory_ros.msg import MemoryEvent, MemoryHit, MemoryVersion
+from hylo_memory_ros.ros.blank import Blank
 from hylo_memory_ros.ros.fields import stamp_msg
 from hylo_memory_ros.ros.items import item_to_msg
 
@@ -26,6 +27,8 @@ __all__ = [
     'point_to_msg',
     'version_to_msg',
 ]
+
+blank_hit = Blank(MemoryHit)
 
 A = TypeVar('A')
 B = TypeVar('B')
@@ -47,18 +50,14 @@ def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> 
         Whether ``details_json`` is filled.
     """
     details, stats = hit.details, hit.stats
-    msg = MemoryHit(
-        item=item_to_msg(hit.item, include),
-        status=hit.status,
-        valid_to=stamp_msg(hit.valid_to_ns),
-        sequence=hit.sequence,
-        score=hit.score,
-        distance_m=math.nan if hit.distance_m is None else hit.distance_m,
-        existence=math.nan,
-        p_within=details.get('p_within', math.nan),
-        text_score=details.get('text', math.nan),
-        vector_score=details.get('vector', math.nan),
-    )
+    msg: MemoryHit = blank_hit()
+    msg.item, msg.status = item_to_msg(hit.item, include), hit.status
+    msg.valid_to, msg.sequence = stamp_msg(hit.valid_to_ns), hit.sequence
+    msg.score, msg.existence = hit.score, math.nan
+    msg.distance_m = math.nan if hit.distance_m is None else hit.distance_m
+    msg.p_within = details.get('p_within', math.nan)
+    msg.text_score = details.get('text', math.nan)
+    msg.vector_score = details.get('vector', math.nan)
     if stats is not None:
         msg.last_observed, msg.observations = stamp_msg(stats.last_observed_ns), stats.observations
         msg.existence = math.nan if stats.existence is None else stats.existence

@@ -14,6 +14,7 @@ from std_msgs.msg import Header
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, parse_object
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
+from hylo_memory_ros.ros.blank import Blank
 from hylo_memory_ros.ros.codes import told
 from hylo_memory_ros.ros.fields import checked_text, joined, pairs_of, scope_of, stamp_msg, stamp_ns, texts
 
@@ -23,6 +24,8 @@ PARTS = frozenset({'payload', 'embedding', 'evidence'})
 """Parts of an item that are sent only on request."""
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)
+
+blank_item, blank_header, blank_pose = Blank(ItemMsg), Blank(Header), Blank(PoseMsg)
 
 
 def item_from_msg(msg: Any, place: str) -> MemoryItem:
@@ -149,11 +152,14 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     include : collection of str
         Which of `PARTS` are filled.
     """
-    msg = ItemMsg(
-        id=item.id or "", kind=item.kind.value, key=item.key or "", label=item.label, content=item.content,
-        confidence=item.confidence, source=item.source, entities=list(item.entities),
-        object_ids=list(item.object_ids), valid_from=stamp_msg(item.valid_from_ns),
-    )  # fmt: skip
+    msg: ItemMsg = blank_item()
+    msg.id, msg.kind, msg.key = item.id or '', item.kind.value, item.key or ''
+    msg.label, msg.content, msg.source = item.label, item.content, item.source
+    msg.confidence, msg.valid_from = item.confidence, stamp_msg(item.valid_from_ns)
+    if item.entities:
+        msg.entities = list(item.entities)
+    if item.object_ids:
+        msg.object_ids = list(item.object_ids)
     if item.pose is not None:
         _put_pose(msg, item)
     if item.extent is not None:
@@ -170,7 +176,7 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
         msg.event_end = stamp_msg(item.event_time.end_ns)
     if 'payload' in include and item.payload:
         msg.payload_json = json.dumps(item.payload, ensure_ascii=False, allow_nan=False)
-    if 'evidence' in include:
+    if 'evidence' in include and item.evidence:
         msg.evidence = list(item.evidence)
     if 'embedding' in include and item.embeddings:
         msg.embedding_space, vector = min(item.embeddings.items())
@@ -182,8 +188,9 @@ def _put_pose(msg: ItemMsg, item: MemoryItem) -> None:
     pose = item.pose
     assert pose is not None
     x, y, z = pose.position
-    msg.header = Header(stamp=stamp_msg(pose.stamp_ns), frame_id=pose.frame_id)
-    msg.pose = PoseMsg(position=Point(x=x, y=y, z=z))
+    msg.header, msg.pose = blank_header(), blank_pose()
+    msg.header.stamp, msg.header.frame_id = stamp_msg(pose.stamp_ns), pose.frame_id
+    msg.pose.position = Point(x=x, y=y, z=z)
     if pose.orientation is not None:
         qx, qy, qz, qw = pose.orientation
         msg.pose.orientation = Quaternion(x=qx, y=qy, z=qz, w=qw)

@@ -2,11 +2,11 @@
 
 import pytest
 from geometry_msgs.msg import Pose
+from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 
 from hylo_memory_ros.msg import MemoryHit, MemoryItem
 from hylo_memory_ros.ros.blank import Blank
-from rclpy.serialization import serialize_message
 
 pytestmark = pytest.mark.ros
 

@@ -76,7 +76,7 @@ class Atlas:
             valid_to = OPEN if row.valid_to_ns is None else row.valid_to_ns
             to_seq = OPEN if row.to_seq is None else row.to_seq
             rows, points = groups.setdefault((row.map_id, row.frame_id), ([], []))
-            rows.append((row.version_row, row.spatial_id, row.valid_from_ns, valid_to, row.from_seq, to_seq))
+            rows.append((row.version_row, row.valid_from_ns, valid_to, row.spatial_id, row.from_seq, to_seq))
             points.append(point)
         for key, (rows, points) in groups.items():
             place = self.places.get(key)

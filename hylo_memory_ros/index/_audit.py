@@ -14,7 +14,7 @@ from hylo_memory_ros.index._rows import OPEN, Difference, RowBatch
 
 __all__ = ['Audit']
 
-_COLUMNS = ('version_row', 'spatial_id', 'valid_from_ns', 'valid_to_ns', 'from_seq', 'to_seq')
+_COLUMNS = ('version_row', 'valid_from_ns', 'valid_to_ns', 'spatial_id', 'from_seq', 'to_seq')
 
 
 class Audit:
@@ -62,7 +62,7 @@ class Audit:
             self._note(version_row, 'missing')
 
     def _compare_rows(self, part: Part, index: Index, rows: Rows, points: Points) -> None:
-        mine, mine_at = part.rows[:, index], part.points[part.owners(index)]
+        mine, mine_at = part.rows[:, index], part.points_of(index)
         differs = self._settled(mine) != self._settled(rows)
         moved = (mine_at != points).any(axis=1)
         for i in np.flatnonzero(differs.any(axis=0) | moved).tolist():

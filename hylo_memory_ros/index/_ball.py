@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from math import dist, inf, isfinite
 from typing import Any
@@ -24,7 +24,7 @@ _ABSOLUTE = 1e-12
 _FEW = 32
 
 # Of numpy 2; to einsum it is as 1 to 3 in the time for few points.
-_squares: Callable[[Points, Points], Any] = getattr(np, 'vecdot', partial(np.einsum, 'ij,ij->i'))
+_dot: Callable[[Points, Points], Any] = getattr(np, 'vecdot', partial(np.einsum, 'ij,ij->i'))
 
 
 class Ball:
@@ -36,33 +36,27 @@ class Ball:
         The radius is negative or not finite, or the centre is not three finite numbers.
     """
 
-    __slots__ = ('axes', 'center', 'planar', 'point', 'radius', 'reach', 'reach_array')
+    __slots__ = ('center', 'planar', 'point', 'radius', 'reach')
 
     def __init__(self, center: Sequence[float], radius: float, planar: bool) -> None:
-        if not 0.0 <= radius < inf:
-            raise InvalidRequestError(
-                f'radius_m must be finite and at least 0, not {radius}', radius_m=radius
-            )
         if len(center) != 3 or not isfinite(sum(center)):
             raise InvalidRequestError(f'center must be three finite numbers, not {center}', center=center)
         self.planar = planar
-        self.axes = 2 if planar else 3
-        self.center = tuple(center[:2] if planar else center)
-        self.radius = radius
+        self.center = tuple(center[:2]) if planar else tuple(center)
         self.point = np.array(self.center)
-        self.reach = radius * (1.0 + HAIR) + _ABSOLUTE
-        # Given as an array of no dimensions, a radius costs scipy 3 us less per call than as a float.
-        self.reach_array = np.array(self.reach)
+        self.radius = radius
+        self.reach = _reach(radius)
 
     def distances(self, points: Points) -> list[float]:
         """Measure with `math.dist`, the one arbiter of what lies within."""
         # dist wants tuples: made of columns they cost half of what rows turned to lists cost.
-        return list(map(dist, zip(*points.T[: self.axes].tolist(), strict=True), repeat(self.center)))
+        columns = points.T[: len(self.center)].tolist()
+        return list(map(dist, zip(*columns, strict=True), repeat(self.center)))
 
     def rough(self, points: Points) -> Points:
         """Measure many at once: exactly near the surface, elsewhere to some units in the last place."""
-        away = points[:, : self.axes] - self.point
-        rough: Points = np.sqrt(_squares(away, away))
+        away = points[:, : len(self.center)] - self.point
+        rough: Points = np.sqrt(_dot(away, away))
         edge = np.abs(rough - self.radius) <= self.radius * HAIR + _ABSOLUTE
         if edge.any():
             rough[edge] = self.distances(points[edge])
@@ -71,7 +65,7 @@ class Ball:
     def inside(self, points: Points) -> NDArray[np.bool_] | None:
         """Tell which of at least one points lie within; None when all do."""
         away = (points[:, :2] if self.planar else points) - self.point
-        squares = _squares(away, away)
+        squares = _dot(away, away)
         # Clear of the surface there is nothing to decide, unless the squares are too small to be trusted.
         if squares[squares.argmax()] <= (self.radius * (1.0 - HAIR)) ** 2 and self.radius > _ABSOLUTE:
             return None
@@ -79,3 +73,12 @@ class Ball:
             return np.array([distance <= self.radius for distance in self.distances(points)])
         inside: NDArray[np.bool_] = self.rough(points) <= self.radius
         return inside
+
+
+@lru_cache(maxsize=64)
+def _reach(radius: float) -> Points:
+    """Return the radius that pre-selects, made once for the few radii that a robot asks with."""
+    if not 0.0 <= radius < inf:
+        raise InvalidRequestError(f'radius_m must be finite and at least 0, not {radius}', radius_m=radius)
+    # An array of no dimensions: scipy takes 3 us less over it than over a float.
+    return np.array(radius * (1.0 + HAIR) + _ABSOLUTE)

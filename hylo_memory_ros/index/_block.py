@@ -41,17 +41,17 @@ class Block(Part):
         # Last: a reader must not see a row before it is whole.
         self._count = last
 
-    def near(self, ball: Ball) -> tuple[Index, Index]:
+    def near(self, ball: Ball) -> Index:
         away = self._xy[:, : self._count] - ball.point[:2, None]
         x, y = np.abs(away, out=away)
         index: Index = (np.maximum(x, y, out=x) <= ball.reach).nonzero()[0]
-        return index, index
+        return index
 
     def locate(self, version_rows: Rows) -> Index:
         slots = self._slots
         return np.array([slots.get(version_row, -1) for version_row in version_rows.tolist()], dtype=np.intp)
 
-    def spread(self, first: int, last: int) -> tuple[Index, Index]:
+    def spread(self, first: int, last: int) -> Index:
         return super().spread(first, min(last, self._count))
 
     def scrub(self, index: Index) -> None:

@@ -66,9 +66,9 @@ def by_place(batch: RowBatch) -> Iterator[tuple[Key, Rows, Points]]:
     rows = np.stack(
         [
             batch.version_row,
-            batch.spatial_id,
             batch.valid_from_ns,
             batch.valid_to_ns,
+            batch.spatial_id,
             batch.from_seq,
             batch.to_seq,
         ]

@@ -26,7 +26,9 @@ __all__ = [
     'present',
 ]
 
-VERSION, SPATIAL, VALID_FROM, VALID_TO, FROM_SEQ, TO_SEQ = range(6)
+VERSION, VALID_FROM, VALID_TO, SPATIAL, FROM_SEQ, TO_SEQ = range(6)
+# What a query hands back: the first columns.
+SHOWN = 3
 
 Rows = NDArray[np.int64]
 Index = NDArray[np.intp]
@@ -35,8 +37,9 @@ Window = tuple[int, int, int]
 """What times a query asks for, (low, high, seq): valid_from <= high, low < valid_to, believed at seq."""
 
 # What a row is overwritten with: all but its number, for the numbers of a run are searched in their order.
-_SCRUBBED = np.array([[-1], [0], [0], [OPEN], [-1]])
+_SCRUBBED = np.array([[0], [0], [-1], [OPEN], [-1]])
 SLICE = 65_536
+_NOWHERE = np.empty((0, 3))
 
 
 def present(rows: Rows) -> NDArray[np.bool_]:
@@ -70,6 +73,8 @@ class Part:
         'points',
         'rows',
         'scrubbed',
+        'since_at',
+        'since_seq',
     )
 
     def __init__(self, rows: Rows, points: Points, live: bool) -> None:
@@ -77,7 +82,8 @@ class Part:
         self.points = points
         self.live = live
         self.scrubbed = 0
-        # No row matches a query that asks at or after both of these.
+        # No row matches a query that asks at or after both of the last two, or before one of the first two.
+        self.since_at = self.since_seq = OPEN
         self.over_at = -OPEN
         self.over_seq = -1
         # Every row passes the test that its bound stands for.
@@ -87,22 +93,27 @@ class Part:
     def __len__(self) -> int:
         return int(self.rows.shape[1])
 
-    def near(self, ball: Ball) -> tuple[Index, Index]:
-        """Find candidates within the reach of the ball: indices of rows, and of the point of each."""
+    def near(self, ball: Ball) -> Index:
+        """Find the index of the candidates: every row within the reach of the ball, maybe some others."""
         raise NotImplementedError
 
     def locate(self, version_rows: Rows) -> Index:
         """Find the index of each version row; -1 for one that is not here."""
         raise NotImplementedError
 
-    def spread(self, first: int, last: int) -> tuple[Index, Index]:
-        """Index the rows that stand at the points ``first <= i < last``, and the point of each."""
-        index = np.arange(first, last)
-        return index, index
+    def spread(self, first: int, last: int) -> Index:
+        """Index the rows that stand at the points ``first <= i < last``."""
+        return np.arange(first, last)
 
-    def owners(self, index: Index) -> Index:
-        """Return the index of the point at which each of the rows stands."""
-        return index
+    def points_of(self, index: Index) -> Points:
+        """Return the point at which each of the rows stands."""
+        points: Points = self.points.take(index, axis=0)
+        return points
+
+    def may_match(self, window: Window) -> bool:
+        """Tell from the bounds whether any row can be in the window."""
+        low, high, seq = window
+        return (low < self.over_at or seq < self.over_seq) and high >= self.since_at and seq >= self.since_seq
 
     def version_rows(self, index: Index) -> Rows:
         """Return the version row of each of the rows."""
@@ -117,6 +128,8 @@ class Part:
             believed = ends == OPEN
             self.over_at = max(self.over_at, int(piece[VALID_TO].max(initial=-OPEN, where=believed)))
             self.over_seq = max(self.over_seq, int(ends.max(initial=-1, where=~believed)))
+            self.since_at = min(self.since_at, int(piece[VALID_FROM].min()))
+            self.since_seq = min(self.since_seq, int(piece[FROM_SEQ].min()))
             self._latest_from = max(self._latest_from, int(piece[VALID_FROM].max()))
             self._latest_seq = max(self._latest_seq, int(piece[FROM_SEQ].max()))
             self._earliest_to = min(self._earliest_to, int(piece[VALID_TO].min()))
@@ -136,63 +149,19 @@ class Part:
         self._earliest_end = -1
         self.rows[1:, index] = _SCRUBBED
 
-    def match(self, ball: Ball, window: Window) -> tuple[list[float], Rows] | None:
-        """Find the rows inside the ball and the window.
-
-        Returns
-        -------
-        (distances, rows) or None
-            Metres by `math.dist`, and copies of the rows, in no particular order.
-        """
-        index, points = self._found(ball, window)
-        return (ball.distances(points), self.rows.take(index, axis=1)) if len(index) else None
-
-    def match_ids(self, ball: Ball, window: Window) -> Rows | None:
-        """Find the version rows of `match`."""
-        index, _ = self._found(ball, window)
-        return self.version_rows(index) if len(index) else None
-
-    def _found(self, ball: Ball, window: Window) -> tuple[Index, Points]:
-        """Find the rows inside the ball and the window, and the point of each."""
-        index, owner = self._candidates(ball, window)
-        points = self.points.take(owner, axis=0)
-        if len(index):
-            inside = ball.inside(points)
-            if inside is not None:
-                return index[inside], points[inside]
-        return index, points
-
-    def _candidates(self, ball: Ball, window: Window) -> tuple[Index, Index]:
-        """Find the rows near the ball and in the window, and the point of each."""
-        index, owner = self.near(ball)
-        low, high, seq = window
-        if not len(index) or (
-            seq < self._earliest_end
-            and low < self._earliest_to
-            and high >= self._latest_from
-            and seq >= self._latest_seq
-        ):
-            return index, owner
-        keep = self._in_window(index, window)
-        if keep[keep.argmin()]:
-            return index, owner
-        return index[keep], owner[keep]
-
     def nearest_beyond(self, ball: Ball, window: Window) -> tuple[float, int] | None:
         """Find the (distance, version row) of the nearest matching row outside the ball."""
         best = None
         for first in range(0, len(self.points), SLICE):
-            found = self.first_beyond(*self.spread(first, min(first + SLICE, len(self.points))), ball, window)
+            found = self.first_beyond(self.spread(first, min(first + SLICE, len(self.points))), ball, window)
             if found is not None and (best is None or found < best):
                 best = found
         return best
 
-    def first_beyond(
-        self, index: Index, owner: Index, ball: Ball, window: Window
-    ) -> tuple[float, int] | None:
+    def first_beyond(self, index: Index, ball: Ball, window: Window) -> tuple[float, int] | None:
         """Choose from candidates the nearest matching row outside the ball."""
-        keep = self._in_window(index, window)
-        index, points = index[keep], self.points.take(owner[keep], axis=0)
+        index = index[self._in_window(index, window)]
+        points = self.points_of(index)
         rough = ball.rough(points)
         rough[~(rough > ball.radius)] = np.inf
         least = rough.min(initial=np.inf)
@@ -201,6 +170,27 @@ class Part:
         first = np.flatnonzero(rough <= least * (1.0 + HAIR))
         exact = zip(ball.distances(points[first]), self.version_rows(index[first]).tolist(), strict=True)
         return min(pair for pair in exact if pair[0] > ball.radius)
+
+    def match(self, ball: Ball, window: Window) -> tuple[Index, Points]:
+        """Find the index of the rows inside the ball and the window, and the point of each."""
+        index = self.near(ball)
+        if not len(index):
+            return index, _NOWHERE
+        low, high, seq = window
+        if (
+            seq >= self._earliest_end
+            or low >= self._earliest_to
+            or high < self._latest_from
+            or seq < self._latest_seq
+        ):
+            keep = self._in_window(index, window)
+            if not keep[keep.argmin()]:
+                index = index[keep]
+                if not len(index):
+                    return index, _NOWHERE
+        points = self.points_of(index)
+        inside = ball.inside(points)
+        return (index, points) if inside is None else (index[inside], points[inside])
 
     def _in_window(self, index: Index, window: Window) -> NDArray[np.bool_]:
         """Test rows against the window, leaving out the tests that the bounds say all pass."""

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from hylo_memory_ros.index._ball import HAIR, Ball, Points
-from hylo_memory_ros.index._part import SLICE, SPATIAL, TO_SEQ, VERSION, Index, Part, Rows, Window
+from hylo_memory_ros.index._part import SLICE, TO_SEQ, VERSION, Index, Part, Rows, Window
 
 __all__ = ['Run', 'expand', 'gather']
 
 _LEAF = 48
 _ROUGH_LEAF = 512
 _FIRST_K, _LAST_K = 32, 4096
+# Odd, large and unrelated; products wrap round.
+_MIX = np.array([-7046029254386353131, -4417276706812531889, 1609587929392839161])
 
 _Scalar = TypeVar('_Scalar', bound=np.generic)
 
@@ -28,17 +30,18 @@ class Run(Part):
     ----------
     rows, points : ndarray
     starts : ndarray, shape (n + 1,), or None
-        Rows ``starts[i]:starts[i + 1]`` stand at point i; None when row i alone stands at point i.
+        Rows ``starts[i]:starts[i + 1]`` stand at point i; None when row i, and no other, stands at point i.
     live : bool
     planar : bool
         Whether to build the tree over x and y too.
     """
 
-    __slots__ = ('_order', '_planar', '_starts', '_tree')
+    __slots__ = ('_order', '_owner', '_planar', '_starts', '_tree')
 
     def __init__(self, rows: Rows, points: Points, starts: Index | None, live: bool, planar: bool) -> None:
         super().__init__(rows, points, live)
         self._starts = starts
+        self._owner = None if starts is None else _owners(starts)
         self._tree = _tree(points, _LEAF)
         self._planar: cKDTree | None = None
         self._order = np.argsort(rows[VERSION])
@@ -56,7 +59,10 @@ class Run(Part):
         planar: bool = False,
         stop: Callable[[], None] = lambda: None,
     ) -> Run:
-        """Arrange rows, each with its point, so that one point stands for all rows that share it.
+        """Arrange rows, each with its point.
+
+        Closed rows share points, so that a spot with a long history is one point of the tree. Live rows do
+        not: few would, and to look for the rows of a point costs a query more than the test of a few points.
 
         Parameters
         ----------
@@ -68,21 +74,20 @@ class Run(Part):
         stop : callable
             Called between steps; raises to give up.
         """
-        by_spatial = take(pick, np.argsort(take(rows[SPATIAL], pick), kind='stable'))
+        if live:
+            pick = take(pick, _in_space(take(points, pick)))
+            stop()
+            return cls(take_rows(rows, pick), take(points, pick), None, live, planar)
+        pick = take(pick, np.argsort(_keys(points, pick), kind='stable'))
         stop()
-        starts = _group_starts(rows, points, by_spatial)
-        firsts = take(by_spatial, starts[:-1])
-        # Points that are near in space are near in memory: a query touches fewer pages, and the tree
-        # proper is built in half the time.
-        in_space = _tree(take(points, firsts), _ROUGH_LEAF).indices
+        starts = _group_starts(points, pick)
+        firsts = take(pick, starts[:-1])
+        order = _in_space(take(points, firsts))
         stop()
-        placed = take(points, take(firsts, in_space))
-        if len(firsts) == len(pick):
-            return cls(take_rows(rows, take(firsts, in_space)), placed, None, live, planar)
-        index, _ = expand(starts, in_space)
-        counts = take(np.diff(starts), in_space)
+        counts = take(np.diff(starts), order)
+        index = take(pick, expand(starts, order))
         new_starts = np.concatenate((np.zeros(1, np.intp), np.cumsum(counts)))
-        return cls(take_rows(rows, take(by_spatial, index)), placed, new_starts, live, planar)
+        return cls(take_rows(rows, index), take(points, take(firsts, order)), new_starts, live, planar)
 
     def build_planar(self) -> None:
         """Build the tree over x and y, if it is not there."""
@@ -94,13 +99,13 @@ class Run(Part):
         """Whether the tree over x and y is there."""
         return self._planar is not None
 
-    def near(self, ball: Ball) -> tuple[Index, Index]:
+    def near(self, ball: Ball) -> Index:
         tree = self._planar if ball.planar else self._tree
         if tree is None:
             found = self._scan(ball)
         else:
-            found = np.array(tree.query_ball_point(ball.point, ball.reach_array), np.intp)
-        return (found, found) if self._starts is None else expand(self._starts, found)
+            found = np.array(tree.query_ball_point(ball.point, ball.reach), np.intp)
+        return found if self._starts is None else expand(self._starts, found)
 
     def locate(self, version_rows: Rows) -> Index:
         held = self.rows[VERSION]
@@ -108,20 +113,23 @@ class Run(Part):
         index[(held.take(index) != version_rows) | (self.rows[TO_SEQ].take(index) < 0)] = -1
         return index
 
-    def spread(self, first: int, last: int) -> tuple[Index, Index]:
-        points = np.arange(first, last)
-        return (points, points) if self._starts is None else expand(self._starts, points)
+    def spread(self, first: int, last: int) -> Index:
+        if self._starts is None:
+            return np.arange(first, last)
+        return np.arange(self._starts[first], self._starts[last])
 
-    def owners(self, index: Index) -> Index:
-        return index if self._starts is None else np.searchsorted(self._starts, index, side='right') - 1
+    def points_of(self, index: Index) -> Points:
+        points: Points = self.points.take(index if self._owner is None else self._owner.take(index), axis=0)
+        return points
 
     def scrub(self, index: Index) -> None:
         super().scrub(index)
-        points = np.unique(self.owners(index))
-        if self._starts is not None:
-            rows, owner = expand(self._starts, points)
-            points = np.setdiff1d(points, owner[self.rows[TO_SEQ, rows] >= 0])
-        self.points[points] = np.nan
+        if self._owner is None or self._starts is None:
+            self.points[index] = np.nan
+            return
+        for point in np.unique(self._owner[index]).tolist():
+            if (self.rows[TO_SEQ, self._starts[point] : self._starts[point + 1]] < 0).all():
+                self.points[point] = np.nan
 
     def nearest_beyond(self, ball: Ball, window: Window) -> tuple[float, int] | None:
         tree = self._planar if ball.planar else self._tree
@@ -129,8 +137,8 @@ class Run(Part):
         while tree is not None and k < len(self.points) and k <= _LAST_K:
             distances, found = (np.asarray(column) for column in tree.query(ball.point, k))
             found = found[found < len(self.points)]
-            index, owner = (found, found) if self._starts is None else expand(self._starts, found)
-            best = self.first_beyond(index, owner, ball, window)
+            index = found if self._starts is None else expand(self._starts, found)
+            best = self.first_beyond(index, ball, window)
             if best is not None and best[0] * (1.0 + HAIR) < distances[-1]:
                 return best
             k *= 8
@@ -139,19 +147,19 @@ class Run(Part):
     def _scan(self, ball: Ball) -> Index:
         pieces = []
         for first in range(0, len(self.points), SLICE):
-            away = np.abs(self.points[first : first + SLICE, : ball.axes] - ball.point)
+            away = np.abs(self.points[first : first + SLICE, : len(ball.center)] - ball.point)
             pieces.append(np.flatnonzero((away <= ball.reach).all(axis=1)) + first)
         return np.concatenate(pieces)
 
 
-def expand(starts: Index, points: Index) -> tuple[Index, Index]:
-    """Index the rows that stand at each of the points, and the point of each row."""
-    first = starts[points]
-    counts = starts[points + 1] - first
-    ends = np.cumsum(counts)
+def expand(starts: Index, points: Index) -> Index:
+    """Index the rows that stand at each of the points."""
+    first = starts.take(points)
+    counts = starts.take(points + 1) - first
+    ends = counts.cumsum()
     total = int(ends[-1]) if len(ends) else 0
-    index = np.arange(total) + np.repeat(first - ends + counts, counts)
-    return index, np.repeat(points, counts)
+    index: Index = np.arange(total) + (first - ends + counts).repeat(counts)
+    return index
 
 
 def take(source: NDArray[_Scalar], index: Index) -> NDArray[_Scalar]:
@@ -179,10 +187,10 @@ def gather(parts: Iterable[Part]) -> tuple[Rows, Points]:
     last = 0
     for part in parts:
         for start in range(0, len(part.points), SLICE):
-            index, owner = part.spread(start, min(start + SLICE, len(part.points)))
+            index = part.spread(start, min(start + SLICE, len(part.points)))
             first, last = last, last + len(index)
             rows[:, first:last] = part.rows[:, index]
-            points[first:last] = part.points[owner]
+            points[first:last] = part.points_of(index)
     return rows, points
 
 
@@ -191,11 +199,35 @@ def _tree(points: Points, leaf: int) -> cKDTree:
     return cKDTree(points, leafsize=leaf, balanced_tree=False, compact_nodes=False)
 
 
-def _group_starts(rows: Rows, points: Points, order: Index) -> Index:
-    """Start a group wherever the spatial id, or against the rule the position, changes along the order."""
-    spatial = take(rows[SPATIAL], order)
-    change = spatial[1:] != spatial[:-1]
-    same = np.flatnonzero(~change)
-    moved = (take(points, order[same]) != take(points, order[same + 1])).any(axis=1)
-    change[same[moved]] = True
-    return np.concatenate((np.zeros(1, np.intp), np.flatnonzero(change) + 1, np.array([len(order)])))
+def _in_space(points: Points) -> Index:
+    """Order points so that those near in space are near in the order.
+
+    A query then touches fewer pages of memory, and the tree proper is built in half the time.
+    """
+    order: Index = _tree(points, _ROUGH_LEAF).indices
+    return order
+
+
+def _keys(points: Points, pick: Index) -> Rows:
+    """Give equal points equal numbers; hardly any others share one."""
+    bits = take(points, pick).view(np.int64)
+    keys: Rows = bits[:, 0] * _MIX[0] + bits[:, 1] * _MIX[1] + bits[:, 2] * _MIX[2]
+    return keys
+
+
+def _group_starts(points: Points, order: Index) -> Index:
+    """Start a group wherever the position changes along the order."""
+    starts = [np.zeros(1, np.intp)]
+    for first in range(1, len(order), SLICE):
+        piece = points[order[first - 1 : first + SLICE]]
+        starts.append(np.flatnonzero((piece[1:] != piece[:-1]).any(axis=1)) + first)
+    return np.concatenate((*starts, np.array([len(order)])))
+
+
+def _owners(starts: Index) -> NDArray[np.int32]:
+    """Give each row the index of the point at which it stands."""
+    owners = np.empty(starts[-1], np.int32)
+    for first in range(0, len(starts) - 1, SLICE):
+        piece = starts[first : first + SLICE + 1]
+        owners[piece[0] : piece[-1]] = np.arange(first, first + len(piece) - 1).repeat(np.diff(piece))
+    return owners

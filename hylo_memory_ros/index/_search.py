@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.index._answers import Hits, Nearest
 from hylo_memory_ros.index._ball import Ball
-from hylo_memory_ros.index._part import VALID_FROM, VALID_TO, VERSION, Rows, Window
+from hylo_memory_ros.index._part import SHOWN, VALID_FROM, VALID_TO, VERSION, Rows, Window
 from hylo_memory_ros.index._place import Place
 
 __all__ = ['hits', 'matches', 'nearest_beyond', 'version_rows']
@@ -18,28 +18,26 @@ Match = tuple[list[float], Rows]
 
 
 def matches(places: Iterable[Place], within: Ball, window: Window) -> list[Match]:
-    """Find distances and rows, part by part, in no particular order."""
+    """Find distances and rows (their first `SHOWN` columns), part by part, in no particular order."""
     found = []
-    low, _, seq = window
     for place in places:
         for part in place.parts:
-            if low < part.over_at or seq < part.over_seq:
-                match = part.match(within, window)
-                if match is not None:
-                    found.append(match)
+            if part.may_match(window):
+                index, points = part.match(within, window)
+                if len(index):
+                    found.append((within.distances(points), part.rows[:SHOWN].take(index, axis=1)))
     return found
 
 
 def version_rows(places: Iterable[Place], within: Ball, window: Window) -> NDArray[np.int64]:
     """Find version rows, in no particular order."""
-    found = []
-    low, _, seq = window
+    found: list[NDArray[np.int64]] = []
     for place in places:
         for part in place.parts:
-            if low < part.over_at or seq < part.over_seq:
-                match = part.match_ids(within, window)
-                if match is not None:
-                    found.append(match)
+            if part.may_match(window):
+                index, _ = part.match(within, window)
+                if len(index):
+                    found.append(part.rows[VERSION].take(index))
     if len(found) == 1:
         return found[0]
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -53,7 +51,7 @@ def hits(sequence: int, found: Sequence[Match]) -> Hits:
         distances = np.concatenate([distances for distances, _ in found])
         rows = np.concatenate([rows for _, rows in found], axis=1)
     else:
-        distances, rows = np.empty(0), np.empty((6, 0), np.int64)
+        distances, rows = np.empty(0), np.empty((SHOWN, 0), np.int64)
     order = np.lexsort((rows[VERSION], distances))
     rows = rows.take(order, axis=1)
     return Hits(sequence, rows[VERSION], distances.take(order), rows[VALID_FROM], rows[VALID_TO])
@@ -62,10 +60,9 @@ def hits(sequence: int, found: Sequence[Match]) -> Hits:
 def nearest_beyond(places: Iterable[Place], outside: Ball, window: Window) -> Nearest | None:
     """Find the nearest matching row outside the ball."""
     best = None
-    low, _, seq = window
     for place in places:
         for part in place.parts:
-            if low < part.over_at or seq < part.over_seq:
+            if part.may_match(window):
                 found = part.nearest_beyond(outside, window)
                 if found is not None and (best is None or found < best):
                     best = found

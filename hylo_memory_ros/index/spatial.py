@@ -50,6 +50,7 @@ class SpatialMirror:
         self._cutoff_ns = now_ns or (lambda: _FOREVER)
         self._atlas = Atlas()
         self._sequence = 0
+        self._loaded = False
         self._ready = threading.Event()
         self._lock = threading.RLock()
         self._loading = threading.Lock()
@@ -66,7 +67,7 @@ class SpatialMirror:
     @property
     def ready(self) -> bool:
         """Whether the first load is complete."""
-        return self._ready.is_set()
+        return self._loaded
 
     @property
     def skipped(self) -> int:
@@ -327,10 +328,11 @@ class SpatialMirror:
             self._meanwhile = None
             self._atlas = atlas
             self._sequence = max(self._sequence, sequence)
+            self._loaded = True
             self._ready.set()
 
     def _window(self, at_ns: int | None, seq: int | None, tolerance_ns: int) -> Window:
-        if not self._ready.is_set():
+        if not self._loaded:
             raise LoadingError('the spatial mirror is still loading')
         sequence = self._sequence
         if seq is not None and seq < sequence:

@@ -301,7 +301,7 @@ def test_verify_names_what_is_missing_what_is_extra_and_what_differs(mirror: Spa
     found = {d.version_row: (d.kind, d.fields) for d in mirror.verify([RowBatch.from_rows(wrong)], 2)}
     assert found == {
         1: ('differs', ('position',)),
-        2: ('differs', ('spatial_id', 'valid_to_ns')),
+        2: ('differs', ('valid_to_ns', 'spatial_id')),
         3: ('differs', ('place',)),
         4: ('extra', ()),
         6000: ('missing', ()),

@@ -1,0 +1,100 @@
+"""Points in time as a person types and reads them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+from hylo_memory_ros.model import MAX_STAMP_NS
+
+__all__ = ['instant_ns', 'instant_text']
+
+_NS_PER_S = 10**9
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FORMS = (
+    'seconds (1553575413.25), integer nanoseconds (1553575413250000000ns), '
+    'or ISO 8601 with an offset (2019-03-26T04:43:33.25Z)'
+)
+_NANOSECONDS = re.compile(r'[+-]?[0-9]{1,30}ns')
+_SECONDS = re.compile(r'[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?', re.IGNORECASE)
+_ISO = re.compile(
+    r'(?P<day>\d{4}-\d{2}-\d{2})[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)'
+    r'(?:[.,](?P<fraction>\d{1,9}))?(?P<offset>Z|[+-]\d{2}:?\d{2})?',
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def instant_ns(text: str) -> int:
+    """Return a point in time, exactly.
+
+    Parameters
+    ----------
+    text : str
+        Seconds, integer nanoseconds with the suffix ``ns``, or ISO 8601 with an offset.
+
+    Returns
+    -------
+    int
+        Nanoseconds since the epoch of the memory's clock.
+
+    Raises
+    ------
+    ValueError
+        With the value and the rule: it is none of these, has no offset, or lies outside
+        1970 to 2038-01-19.
+
+    Examples
+    --------
+    >>> instant_ns('1.5'), instant_ns('17ns'), instant_ns('1970-01-01T01:00:02.5+01:00')
+    (1500000000, 17, 2500000000)
+    >>> instant_ns('2026-01-02T03:00')
+    Traceback (most recent call last):
+    ...
+    ValueError: '2026-01-02T03:00' has no offset, so it is no point in time: add Z, or one such as +01:00
+    """
+    stamp_ns = _parsed(text.strip(), text)
+    if not 0 <= stamp_ns <= MAX_STAMP_NS:
+        raise ValueError(f'{text!r} lies outside 1970-01-01 to {instant_text(MAX_STAMP_NS)}')
+    return stamp_ns
+
+
+def _parsed(bare: str, text: str) -> int:
+    if _NANOSECONDS.fullmatch(bare):
+        return int(bare.removesuffix('ns'))
+    if iso := _ISO.fullmatch(bare):
+        return _from_iso(iso, text)
+    if _SECONDS.fullmatch(bare):
+        seconds = Decimal(bare)
+        # An exponent of a million would be computed for long; no stamp has more than ten digits.
+        if abs(seconds.adjusted()) < 30:
+            return round(seconds * _NS_PER_S)
+    raise ValueError(f'{text!r} is no point in time: {_FORMS}')
+
+
+def _from_iso(iso: re.Match[str], text: str) -> int:
+    offset = iso['offset']
+    if offset is None:
+        raise ValueError(f'{text!r} has no offset, so it is no point in time: add Z, or one such as +01:00')
+    offset = '+00:00' if offset in 'Zz' else f'{offset[:3]}:{offset[-2:]}'
+    try:
+        whole = datetime.fromisoformat(f'{iso["day"]}T{iso["clock"]}{offset}')
+    except ValueError as exc:
+        raise ValueError(f'{text!r} is no point in time: {exc}') from exc
+    return (whole - _EPOCH) // timedelta(seconds=1) * _NS_PER_S + int((iso['fraction'] or '0').ljust(9, '0'))
+
+
+def instant_text(stamp_ns: int | None, missing: str = '') -> str:
+    """Return a point in time in ISO 8601, UTC, without trailing zeros; `instant_ns` reads it.
+
+    Examples
+    --------
+    >>> instant_text(1_000_000_001_250_000_000)
+    '2001-09-09T01:46:41.25Z'
+    """
+    if stamp_ns is None:
+        return missing
+    seconds, rest = divmod(stamp_ns, _NS_PER_S)
+    whole = (_EPOCH + timedelta(seconds=seconds)).strftime('%Y-%m-%dT%H:%M:%S')
+    fraction = f'.{rest:09d}'.rstrip('0').rstrip('.')
+    return f'{whole}{fraction}Z'

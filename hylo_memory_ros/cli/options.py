@@ -1,0 +1,135 @@
+"""The options that commands share, each with its help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hylo_memory_ros.cli.instant import instant_ns
+from hylo_memory_ros.model import MemoryQuery, Pose
+
+__all__ = [
+    'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame', 'Invalidated', 'Keys', 'KnownAt', 'KnownSeq',
+    'Labels', 'Limit', 'MapId', 'MemoryFile', 'Most', 'Radius', 'centre_of', 'question',
+]  # fmt: skip
+
+_TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
+
+
+def _option(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make of a parser that raises `ValueError` one whose refusals name the option."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as exc:
+            raise typer.BadParameter(str(exc)) from exc
+
+    return parsed
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'{text!r} is no number') from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'{text!r} is no whole number') from None
+
+
+_INSTANT: dict[str, Any] = {'parser': _option(instant_ns), 'metavar': 'TIME'}
+_NUMBER: dict[str, Any] = {'parser': _option(_number)}
+_WHOLE: dict[str, Any] = {'parser': _option(_whole), 'metavar': 'N'}
+
+MemoryFile = Annotated[Path, typer.Argument(metavar='FILE', help='The memory file.', show_default=False)]
+AsJson = Annotated[bool, typer.Option('--json', help='Print one JSON object a line.')]
+Center = Annotated[
+    tuple[str, str, str] | None,
+    typer.Option('--near', metavar='X Y Z', help='Centre in metres; with --radius.'),
+]
+Radius = Annotated[
+    float | None,
+    typer.Option(
+        '--radius', metavar='M', help='Metres around --near; the boundary belongs to it.', **_NUMBER
+    ),
+]
+Frame = Annotated[str, typer.Option('--frame', help='Frame of --near.')]
+MapId = Annotated[str | None, typer.Option('--map', help='Search this map only; every map otherwise.')]
+Labels = Annotated[list[str] | None, typer.Option('--label', help='Class of the thing; may be repeated.')]
+Keys = Annotated[list[str] | None, typer.Option('--key', help='Key; may be repeated.')]
+AsOf = Annotated[
+    int | None,
+    typer.Option(
+        '--as-of',
+        help=f'What was true then: {_TIMES}. Otherwise at the newest record of the file.',
+        **_INSTANT,
+    ),
+]
+KnownAt = Annotated[
+    int | None, typer.Option('--known-at', help=f'What was believed then: {_TIMES}.', **_INSTANT)
+]
+KnownSeq = Annotated[
+    int | None, typer.Option('--known-seq', help='What was believed after this sequence.', **_WHOLE)
+]
+Invalidated = Annotated[
+    bool,
+    typer.Option('--include-invalidated', help='Whenever it was true: one hit a version, with its status.'),
+]
+
+
+Confidence = Annotated[
+    float | None, typer.Option('--min-confidence', metavar='C', help='Least confidence, 0 to 1.', **_NUMBER)
+]
+Most = Annotated[int, typer.Option('-k', help='Most hits; 0: counts only.', **_WHOLE)]
+Limit = Annotated[int, typer.Option('--limit', help='Most lines to print.', **_WHOLE)]
+After = Annotated[int, typer.Option('--after', help='Begin behind this sequence.', **_WHOLE)]
+
+
+def centre_of(near: tuple[str, str, str]) -> tuple[float, float, float]:
+    """Return the numbers of ``--near``.
+
+    Raises
+    ------
+    typer.BadParameter
+        One is no number.
+    """
+    try:
+        x, y, z = map(_number, near)
+    except ValueError as exc:
+        raise typer.BadParameter(f'--near: {exc}') from exc
+    return x, y, z
+
+
+def question(
+    near: tuple[str, str, str] | None,
+    radius_m: float | None,
+    frame_id: str,
+    map_id: str | None,
+    **fields: Any,
+) -> MemoryQuery:
+    """Return the question that options ask; what is None or empty is not asked.
+
+    Raises
+    ------
+    typer.BadParameter
+        A centre without a radius, or a radius without a centre.
+    pydantic.ValidationError
+        A value breaks a rule.
+    """
+    if (near is None) != (radius_m is None):
+        missing, given = ('--radius', '--near') if radius_m is None else ('--near', '--radius')
+        raise typer.BadParameter(f'{given} has no meaning without {missing}: give both, or neither')
+    if near is not None:
+        fields['near'] = (Pose(frame_id=frame_id, position=centre_of(near)), radius_m)
+    if map_id is not None:
+        fields['scope'] = {'map_id': map_id}
+    fields['any_map'] = map_id is None
+    return MemoryQuery(**{name: value for name, value in fields.items() if value not in (None, [])})

@@ -1,0 +1,158 @@
+"""Answers as tables, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hylo_memory_ros.cli.instant import instant_text
+from hylo_memory_ros.model import Change, Hit, Pose, QueryResult, Version
+
+__all__ = ['changes_table', 'console', 'facts_table', 'hits_table', 'summary_text', 'versions_table']
+
+Columns = Mapping[str, Sequence[str | Text]]
+
+_WIDTH_OF_A_PIPE = 240
+_LONGEST = 60
+
+
+def console() -> Console:
+    """Return where tables are printed: as wide as the terminal, or wide enough for a pipe."""
+    screen = Console(highlight=False)
+    if not screen.is_terminal:
+        screen.width = _WIDTH_OF_A_PIPE
+    return screen
+
+
+def shown(text: str, longest: int = _LONGEST) -> Text:
+    """Return stored text that is safe on a terminal: nothing in it acts, and it ends in time."""
+    if len(text) > longest:
+        text = f'{text[: longest - 1]}…'
+    return Text(
+        ''.join(char if char.isprintable() else char.encode('unicode_escape').decode() for char in text)
+    )
+
+
+def place_text(pose: Pose | None) -> str:
+    """Return a position and its frame, to the centimetre.
+
+    Examples
+    --------
+    >>> place_text(Pose(frame_id='map', position=(1.0, -2.005, 0.0)))
+    '1.00 -2.00 0.00 map'
+    """
+    if pose is None:
+        return ''
+    return ' '.join([*(f'{part:.2f}' for part in pose.position), pose.frame_id])
+
+
+def sigma_text(pose: Pose | None) -> str:
+    """Return the largest standard deviation of a position along an axis, metres."""
+    if pose is None or pose.covariance is None:
+        return ''
+    return f'{math.sqrt(max(pose.covariance[0], pose.covariance[7], pose.covariance[14])):.2f}'
+
+
+def hits_table(hits: Sequence[Hit]) -> Table:
+    """Return the hits of a query; columns that would be empty are left out."""
+    columns: Columns = {
+        'm': [f'{hit.distance_m:.2f}' if hit.distance_m is not None else '' for hit in hits],
+        'score': [f'{hit.score:.3f}' if hit.details else '' for hit in hits],
+        'kind': [hit.item.kind.value for hit in hits],
+        'key': [shown(hit.item.key or '') for hit in hits],
+        'label': [shown(hit.item.label) for hit in hits],
+        'content': [shown(hit.item.content) if hit.item.content != hit.item.label else '' for hit in hits],
+        'x y z frame': [shown(place_text(hit.item.pose)) for hit in hits],
+        '± m': [sigma_text(hit.item.pose) for hit in hits],
+        'map': [shown(hit.item.scope.get('map_id', '')) for hit in hits],
+        'seen': [str(hit.stats.observations) if hit.stats else '' for hit in hits],
+        'since': [instant_text(hit.item.valid_from_ns) for hit in hits],
+        'until': [instant_text(hit.valid_to_ns) for hit in hits],
+        'status': [hit.status if hit.status != 'current' else '' for hit in hits],
+        'id': [shown(hit.item.id or '') for hit in hits],
+    }
+    return _table(columns, right={'m', 'score', '± m', 'seen'})
+
+
+def versions_table(versions: Sequence[Version]) -> Table:
+    """Return a history: what was true when, and when that was believed."""
+    columns: Columns = {
+        'since': [instant_text(version.valid_from_ns) for version in versions],
+        'until': [
+            f'{instant_text(version.valid_to_ns)}{" (forgotten)" if version.forgotten else ""}'
+            for version in versions
+        ],
+        'believed': [
+            f'{version.from_seq}..{"" if version.to_seq is None else version.to_seq}' for version in versions
+        ],
+        'recorded': [instant_text(version.recorded_at_ns) for version in versions],
+        'superseded': [instant_text(version.superseded_at_ns) for version in versions],
+        'by': [version.superseded_cause or '' for version in versions],
+        'content': [shown(version.item.content) for version in versions],
+        'x y z frame': [shown(place_text(version.item.pose)) for version in versions],
+        'id': [shown(version.item.id or '') for version in versions],
+    }
+    return _table(columns, right=set())
+
+
+def changes_table(changes: Sequence[Change]) -> Table:
+    """Return a piece of the feed, one line a transaction."""
+    columns: Columns = {
+        'sequence': [str(change.sequence) for change in changes],
+        'recorded': [instant_text(change.recorded_at_ns) for change in changes],
+        'op': [change.op for change in changes],
+        'items': [str(len(change.ids)) for change in changes],
+        'outcomes': [_tally(change.outcomes) for change in changes],
+        'keys': [shown(', '.join(filter(None, change.keys))) for change in changes],
+        'actor': [shown(change.actor) for change in changes],
+    }
+    return _table(columns, right={'sequence', 'items'})
+
+
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """Return names and values, one pair a line."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style='bold')
+    table.add_column(overflow='fold')
+    for name, value in facts.items():
+        table.add_row(name, shown(value, 10_000))
+    return table
+
+
+def summary_text(result: QueryResult, asked_radius_m: float | None) -> str:
+    """Return, in a sentence or two, how much matched and what was left out and why."""
+    least = 'at least ' if result.total_is_lower_bound else ''
+    words = [f'{len(result)} of {least}{result.total}']
+    if result.center_used is not None and asked_radius_m is not None:
+        words.append(f'within {asked_radius_m:g} m of {place_text(result.center_used)}')
+    words.append(f'as of {instant_text(result.as_of_ns)}, believed at sequence {result.sequence}')
+    text = ', '.join(words)
+    left_out = [f'{count} {reason.replace("_", " ")}' for reason, count in result.excluded.items()]
+    if result.nearest_excluded_m is not None:
+        left_out.append(f'the nearest outside is at {result.nearest_excluded_m:.2f} m')
+    if result.purged:
+        left_out.append(f'{result.purged} purged since')
+    if left_out:
+        text += f'\nleft out: {", ".join(left_out)}'
+    if result.cursor:
+        text += f'\ngo on with --cursor {result.cursor}'
+    return text
+
+
+def _tally(outcomes: Iterable[str]) -> str:
+    names = list(outcomes)
+    return ' '.join(f'{names.count(name)} {name}' for name in dict.fromkeys(names))
+
+
+def _table(columns: Columns, right: set[str]) -> Table:
+    filled = {name: cells for name, cells in columns.items() if any(map(len, cells))}
+    table = Table(box=None, header_style='bold', pad_edge=False)
+    for name in filled:
+        table.add_column(name, justify='right' if name in right else 'left', overflow='fold')
+    for cells in zip(*filled.values(), strict=True):
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,54 @@
+"""What the memory made of the drive: its landmarks, and how well detections were told apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from demo.drive import Drive
+from demo.score import Score, pairwise_score
+from hylo_memory_ros.cli.drawing import places_in
+from hylo_memory_ros.cli.map_picture import Place
+from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.model import MAX_K, MemoryQuery
+from hylo_memory_ros.store.landmark import landmark
+from hylo_memory_ros.store.ledger import observations
+
+__all__ = ['Outcome', 'outcome_of']
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Read from the memory file while the node has it."""
+
+    score: Score
+    """Of the ledger against the true trees."""
+    landmarks: int
+    """That the association holds, tentative ones included."""
+    confirmed: int
+    """Those that were written."""
+    places: list[Place]
+    """All of them, to be drawn."""
+
+
+def outcome_of(drive: Drive, database: Path) -> Outcome:
+    """Read the live memory file of a node, without its lock, and score it."""
+    with opened(database) as memory:
+        given = memory.side_read(_given)
+        tentative = memory.side_read(_tentative)
+        confirmed = list(places_in(memory, MemoryQuery(labels=('tree',), any_map=True, k=MAX_K), 'map'))
+    score = pairwise_score([given.get(name) for name in drive.detection_names()], drive.trees.tolist())
+    return Outcome(score, len(confirmed) + len(tentative), len(confirmed), [*confirmed, *tentative])
+
+
+def _given(connection: sa.Connection) -> dict[tuple[int, int], str | None]:
+    """Return the landmark that each detection, by stamp and index, was given to."""
+    return {(record.stamp_ns, record.detection): record.landmark for record in observations(connection)}
+
+
+def _tentative(connection: sa.Connection) -> list[Place]:
+    where = landmark.c.written_ns.is_(None)
+    rows = connection.execute(sa.select(landmark.c.x, landmark.c.y, landmark.c.label).where(where))
+    return [Place(x, y, label, tentative=True) for x, y, label in rows]

@@ -1,0 +1,68 @@
+"""The whole job, over DDS, on the beginning of the drive: the same bag gives the same memory."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy', reason='ROS is not installed')
+pytest.importorskip('rosbags', reason='rosbags is not installed')
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = 900
+pytestmark = pytest.mark.ros
+
+
+def demo(out: Path, *arguments: str) -> tuple[dict[str, Any], str]:
+    command = [sys.executable, '-m', 'demo', '--rows', str(ROWS), '--out', str(out), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    *report, last = done.stdout.splitlines()
+    return json.loads(last), '\n'.join(report)
+
+
+@pytest.mark.timeout(240)
+def test_a_looped_replay_gives_the_same_memory_as_one(tmp_path: Path) -> None:
+    once, report = demo(tmp_path)
+    assert once['complete'] is True
+    assert once['pairwise_f1'] >= 0.99
+    assert once['landmarks'] >= once['confirmed'] > 0
+    assert once['snapshot'].startswith('sha256:')
+    assert 'now, as known half-way' in report
+    assert (tmp_path / 'map.png').read_bytes().startswith(b'\x89PNG')
+    twice, _ = demo(tmp_path, '--loops', '2')
+    assert {**twice, 'seconds': 0} == {**once, 'seconds': 0}
+
+
+def test_a_node_that_does_not_start_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
+    parameters = tmp_path / 'params.yaml'
+    parameters.write_text('hylo_memory: [this is no parameter file')
+    code = (
+        'import pathlib, sys, demo.node_process as node; '
+        f'node._PARAMETERS = pathlib.Path({str(parameters)!r}); '
+        f'from demo.__main__ import main; sys.exit(main(["--rows", "50", "--out", {str(tmp_path)!r}]))'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 1
+    assert 'the node ended' in done.stderr
+    assert 'ROS does not start' in done.stderr
+    assert done.stdout == ''
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    import fcntl
+
+    with (tmp_path / '.lock').open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [sys.executable, '-m', 'demo', '--out', str(tmp_path)],
+            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env={**os.environ},
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert str(tmp_path) in done.stderr

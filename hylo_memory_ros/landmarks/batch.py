@@ -41,25 +41,22 @@ class Batch:
     """Number of the next new landmark."""
     watermark_ns: int
     """Where it ends."""
+    seen: int
+    """The newest transaction whose removals it takes account of."""
 
     def __bool__(self) -> bool:
         return bool(self.items or self.counts or self.entries or self.books)
 
 
-def store_batch(connection: Connection, batch: Batch, seen: int) -> int:
+def store_batch(connection: Connection, batch: Batch) -> int:
     """Store the side tables of a batch; return the bytes used for assignments.
-
-    Parameters
-    ----------
-    seen : int
-        The newest transaction whose removals the batch takes account of.
 
     Raises
     ------
     OvertakenError
-        If something was taken away since then: nothing may be stored on top of that.
+        If something was taken away that it does not know of: nothing may be stored on top of that.
     """
-    if removals_since(connection, seen).happened:
+    if removals_since(connection, batch.seen).happened:
         raise OvertakenError
     for name, (dropped, late) in batch.counts.items():
         save_counts(connection, name, dropped, late)

@@ -49,8 +49,11 @@ class RunningMean:
             Row of the landmark of every detection of the scan, each at most once.
         """
         taken = rows[places]
+        if not len(taken):
+            return ()
         self._restart_moved(scan, places, taken, book)
         self._fuse(scan, places, taken, book)
+        self._count(scan.stamp_ns, taken, book)
         book.place(taken)
         return [self._written(scan, row, book) for row in taken[self._is_news(taken, book)].tolist()]
 
@@ -63,26 +66,25 @@ class RunningMean:
 
     @staticmethod
     def _fuse(scan: Scan, places: Rows, rows: Rows, book: LandmarkBook) -> None:
-        state, stamp_ns = book.state, scan.stamp_ns
-        n = state['n'][rows]
-        begins, first = rows[n == 0], rows[state['observations'][rows] == 0]
-        state['since_ns'][begins] = stamp_ns
-        state['first_ns'][first] = stamp_ns
-        state['last_ns'][rows] = stamp_ns
-        state['n'][rows] += 1
-        state['observations'][rows] += 1
-        before = n.astype(np.float64)[:, None]
-        after = before + 1.0
-        for name, given in (('mean', scan.positions), ('score', scan.scores[:, None])):
-            old = state[name][rows].reshape(len(rows), -1)
-            # The first one is taken as it is: whatever stood there belongs to an older estimate.
-            fused = np.where(before == 0.0, given[places], old + (given[places] - old) / after)
-            state[name][rows] = fused.reshape(state[name][rows].shape)
+        state = book.state
+        n = state['n'][rows].astype(np.float64)
+        for name, given in (('mean', scan.positions), ('score', scan.scores)):
+            state[name][rows] = _mean(state[name][rows], given[places], n)
+        before, after = n[:, None], n[:, None] + 1.0
         old = state['covariance'][rows]
         state['covariance'][rows] = (before * before * old + scan.covariances[places]) / (after * after)
         old, size = state['extent'][rows], scan.extents[places]
-        mixed = np.where(np.isnan(old) | (before == 0.0), size, old + (size - old) / after)
+        mixed = np.where(np.isnan(old), size, _mean(old, size, n))
         state['extent'][rows] = np.where(np.isnan(size), old, mixed)
+
+    @staticmethod
+    def _count(stamp_ns: int, rows: Rows, book: LandmarkBook) -> None:
+        state = book.state
+        state['since_ns'][rows[state['n'][rows] == 0]] = stamp_ns
+        state['first_ns'][rows[state['observations'][rows] == 0]] = stamp_ns
+        state['last_ns'][rows] = stamp_ns
+        state['n'][rows] += 1
+        state['observations'][rows] += 1
 
     def _is_news(self, rows: Rows, book: LandmarkBook) -> NDArray[np.bool_]:
         settings, state = self._settings, book.state
@@ -111,6 +113,13 @@ class RunningMean:
         floor = self._settings.sigma_floor_m**2
         xx, xy, xz, yy, yz, zz = fused.covariance
         return fused._replace(covariance=(max(xx, floor), xy, xz, max(yy, floor), yz, max(zz, floor)))
+
+
+def _mean(old: Array, given: Array, n: Array) -> Array:
+    """Return the mean of one more than `n`; the first one is taken as it is."""
+    count = n.reshape(-1, *(1,) * (given.ndim - 1))
+    mean: Array = np.where(count == 0.0, given, old + (given - old) / (count + 1.0))
+    return mean
 
 
 def _length(steps: Array) -> Array:

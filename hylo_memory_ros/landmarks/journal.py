@@ -1,7 +1,8 @@
 """What perception holds between two commits, and the way to the memory and back.
 
-Threads: `record`, `holds` and `book` are called under the lock of the pipeline, which is given
-here; `commit` takes it only to take out and to acknowledge, not while the database writes.
+Threads: `record`, `holds`, `book` and `notice_removals` are called under the lock of the pipeline,
+which is given here; `commit` takes it only to take out and to acknowledge, not while the
+database writes.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 # Pruning leaves this share of the limit free, so that it is not needed at every commit.
 _SLACK = 16
+# Other writers get their turn between two of these.
+_ITEMS_PER_WRITE = 1000
 
 
 class Journal:
@@ -155,7 +158,7 @@ class Journal:
         """Store what is due in one transaction; return how many items were written."""
         with self._commit_lock:
             while True:
-                self._notice_removals()
+                self.notice_removals()
                 with self._lock:
                     batch = self._take(watermark_ns, force)
                 if not batch:
@@ -183,6 +186,7 @@ class Journal:
             counts=counts,
             next_number=self._numbering.following,
             watermark_ns=watermark_ns,
+            seen=self._seen,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:
@@ -198,17 +202,22 @@ class Journal:
             self._memory.set_complete(False)
 
         def within(connection: Connection, _sequence: int = 0) -> None:
-            self._gained = store_batch(connection, batch, self._seen)
+            self._gained = store_batch(connection, batch)
             self._freed, self._oldest_ns = self._prune(connection, batch, self._gained)
 
-        if batch.items:
-            try:
-                self._memory.write(batch.items, durable=False, within=within)
-            except (InvalidRequestError, ClockError) as exc:
-                self._sort_out(batch.items, exc)
-                raise OvertakenError from exc
-        else:
+        if not batch.items:
             self._memory.side_write(within)
+            return
+        try:
+            # Items may be ahead of the state they follow from: made again, they are duplicates.
+            *early, last = range(0, len(batch.items), _ITEMS_PER_WRITE)
+            for start in early:
+                self._memory.write(batch.items[start : start + _ITEMS_PER_WRITE], durable=False)
+            self._memory.write(batch.items[last:], durable=False, within=within)
+        except (InvalidRequestError, ClockError) as exc:
+            if not self._sort_out(batch.items, exc):
+                raise
+            raise OvertakenError from exc
 
     def _prune(self, connection: Connection, batch: Batch, gained: int) -> tuple[int, int | None]:
         settings = self._settings
@@ -221,14 +230,16 @@ class Journal:
         freed = prune_assignments(connection, before_ns, max(0, total - limit))
         return freed, assignment_span(connection)[1]
 
-    def _sort_out(self, items: Sequence[MemoryItem], refusal: HyloMemoryError) -> None:
+    def _sort_out(self, items: Sequence[MemoryItem], refusal: HyloMemoryError) -> bool:
         """Drop the items that the memory will never take, so that the others can be stored."""
-        _log.error('the memory refuses a landmark: %s', refusal)
-        for item in items:
-            if not self._would_take(item):
-                with self._lock:
-                    self._items = [one for one in self._items if one is not item]
-                    self._counts[item.source.partition('/')[2]].refuse('item_refused')
+        refused = [item for item in items if not self._would_take(item)]
+        if refused:
+            _log.error('the memory refuses %d landmarks: %s', len(refused), refusal)
+        with self._lock:
+            for item in refused:
+                self._counts[item.source.partition('/')[2]].refuse('item_refused')
+            self._items = [one for one in self._items if not any(one is item for item in refused)]
+        return bool(refused)
 
     def _would_take(self, item: MemoryItem) -> bool:
         try:
@@ -244,7 +255,8 @@ class Journal:
 
     def _acknowledge(self, batch: Batch) -> None:
         with self._lock:
-            del self._items[: len(batch.items)]
+            stored_ids = set(map(id, batch.items))
+            self._items = [item for item in self._items if id(item) not in stored_ids]
             for name, entries in batch.entries.items():
                 self._consumed[name].stored(len(entries))
             for name, stored in batch.counts.items():
@@ -254,17 +266,20 @@ class Journal:
             self._assigned_bytes += self._gained - self._freed
             self._assigned_since_ns = self._oldest_ns if self._oldest_ns is not None else batch.watermark_ns
 
-    def _notice_removals(self) -> None:
+    def notice_removals(self) -> None:
         """Take account of what was forgotten, retracted or purged since the last look."""
+        if self._memory.sequence == self._seen:
+            return
         removed: dict[str, tuple[list[Removed], set[int] | None]] = {}
         maps = tuple(self._books)
+        seen: list[int] = []
 
         def read(connection: Connection) -> None:
             happened, keys = removals_since(connection, self._seen)
             for map_id in maps if happened else ():
                 left = numbers_of(connection, map_id) if keys is None else None
                 removed[map_id] = removed_landmarks(connection, map_id, keys), left
-            self._seen = latest_sequence(connection)
+            seen.append(latest_sequence(connection))
 
         self._memory.side_write(read)
         with self._lock:
@@ -272,6 +287,7 @@ class Journal:
                 self._take_away(self._books[map_id], gone)
                 if left is not None:
                     self._books[map_id].keep_only(left)
+            self._seen = max(self._seen, *seen)
 
     def _take_away(self, book: LandmarkBook, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:

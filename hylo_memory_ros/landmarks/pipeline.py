@@ -148,7 +148,7 @@ class LandmarkPipeline:
         return self._journal.holds(message.input, message.stamp_ns, message.digest)
 
     def _admit(self, message: Message, counts: InputCounts) -> Offer:
-        if self._journal.uncommitted >= self._settings.uncommitted_max:
+        if self._journal.uncommitted + len(self._backlog) >= self._settings.uncommitted_max:
             counts.drop('not_committed')
             return 'dropped'
         self._backlog.push(message)
@@ -268,18 +268,24 @@ class LandmarkPipeline:
         return self._transforms.lookup(target, frame_id, stamp_ns)
 
     def _advance(self) -> int:
-        for lost in self._backlog.resolve():
-            self._drop(lost, 'transform_too_old')
+        self._resolve()
         done = 0
         while (first := self._backlog.first()) and first.message.stamp_ns <= self._watermark.value_ns:
             if first.transform is not None:
                 self._consume(first, first.transform)
                 done += 1
+            elif first.refusal is None:
+                # Not asked for yet: one of its frame waited before it.
+                self._resolve()
             elif self._is_over(first):
                 self._drop(first, _reason(first.refusal))
             else:
                 break
         return done
+
+    def _resolve(self) -> None:
+        for lost in self._backlog.resolve():
+            self._drop(lost, 'transform_too_old')
 
     def _is_over(self, waiting: Waiting) -> bool:
         """Return whether a message has waited long enough for its transform, by stamps."""
@@ -298,6 +304,7 @@ class LandmarkPipeline:
         message = waiting.message
         self._backlog.take(waiting)
         self._never_known.discard(message.frame_id)
+        self._journal.notice_removals()
         scan = self._screens[message.input].scan(message, global_from_sensor)
         outcome = self._association.observe(scan, self._book)
         entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)

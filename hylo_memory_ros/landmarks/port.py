@@ -21,6 +21,11 @@ class MemoryPort(Protocol):
         ...
 
     @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
+        ...
+
+    @property
     def complete(self) -> bool:
         """Whether everything that was observed is in it."""
         ...

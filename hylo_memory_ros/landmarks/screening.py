@@ -7,7 +7,7 @@ reason                  rule
 ``no_pose``             the position is exactly zero: a detector without calibration
 ``below_score``         the score is under the input's least
 ``out_of_range``        nearer or further than the input's limits
-``out_of_bounds``       further than 1e9 m from the origin of the global frame
+``out_of_bounds``       further than 1e9 m from the origin of its or the global frame
 ``no_label``            no class, or one that the input's label map leaves out
 ``bad_label``           a class of which no key can be made
 ``bad_instance``        an instance name that is no key
@@ -64,16 +64,18 @@ class Screen:
         given = message.detections
         size = len(given)
         scores = np.ones(size) if given.scores is None else given.scores
-        positions = global_from_sensor.positions(np.nan_to_num(given.positions))
+        # Comparisons with NaN are false.
+        bounded = np.where(np.abs(given.positions) <= MAX_COORDINATE_M, given.positions, 0.0)
+        positions = global_from_sensor.positions(bounded)
         labels, reasons = self._label_columns(given.labels)
-        kept = self._keep_measured(given.positions, scores, positions)
+        kept = self._keep_measured(given.positions, scores)
+        kept = self._keep_near(kept, bounded, positions)
         for reason in ('no_label', 'bad_label'):
             kept = self._without(kept, np.array([found == reason for found in reasons], dtype=bool), reason)
         kept, instances = self._keep_instances(kept, given.instances)
         rows = np.flatnonzero(kept)
         extents = np.full((size, 3), np.nan) if given.extents is None else given.extents
-        # Comparisons with NaN are false.
-        sized = ((extents >= 0.0) & (extents < np.inf)).all(axis=1) & (extents > 0.0).any(axis=1)
+        sized = ((extents >= 0.0) & (extents <= MAX_COORDINATE_M)).all(axis=1) & (extents > 0.0).any(axis=1)
         return Scan(
             input=message.input,
             stamp_ns=message.stamp_ns,
@@ -90,13 +92,17 @@ class Screen:
             scores=np.clip(scores, 0.0, 1.0)[rows],
         )
 
-    def _keep_measured(self, given: Array, scores: Array, positions: Array) -> Flags:
-        settings = self._settings
+    def _keep_measured(self, given: Array, scores: Array) -> Flags:
         kept = np.ones(len(given), dtype=bool)
         kept = self._without(kept, ~(np.isfinite(given).all(axis=1) & np.isfinite(scores)), 'not_finite')
         kept = self._without(kept, (given == 0.0).all(axis=1), 'no_pose')
-        kept = self._without(kept, scores < settings.min_score, 'below_score')
-        x, y, z = np.nan_to_num(given).T
+        kept = self._without(kept, scores < self._settings.min_score, 'below_score')
+        far_m = np.abs(given).max(axis=1, initial=0.0)
+        return self._without(kept, far_m > MAX_COORDINATE_M, 'out_of_bounds')
+
+    def _keep_near(self, kept: Flags, given: Array, positions: Array) -> Flags:
+        settings = self._settings
+        x, y, z = given.T
         range_m = np.sqrt(x * x + y * y + z * z)
         outside = (range_m < settings.min_range_m) | (range_m > settings.max_range_m)
         kept = self._without(kept, outside, 'out_of_range')
@@ -163,7 +169,7 @@ def _sound_key(name: str) -> str | None:
 
 def _is_covariance(matrices: Array) -> Flags:
     """Return which are finite, symmetric, and have no negative variance or correlation beyond 1."""
-    finite = np.isfinite(matrices).all(axis=(1, 2))
+    finite = (np.abs(matrices) <= MAX_COORDINATE_M**2).all(axis=(1, 2))
     sound = np.where(np.reshape(finite, (-1, 1, 1)), matrices, 0.0)
     variances = np.diagonal(sound, axis1=1, axis2=2)
     size = np.abs(sound).max(axis=(1, 2))[:, None, None]

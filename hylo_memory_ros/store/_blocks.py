@@ -65,7 +65,8 @@ def unpack_assignments(data: bytes) -> list[list[int]]:
     split = 4 * messages
     counts = _from_planes(planes[:split], '<u4').astype(np.int64)
     numbers = _from_planes(planes[split:], '<u4')
-    return [part.tolist() for part in np.split(numbers, np.cumsum(counts)[:-1])]
+    ends = np.cumsum(counts)
+    return [numbers[end - count : end].tolist() for end, count in zip(ends, counts, strict=True)]
 
 
 def _planes(values: NDArray[np.unsignedinteger]) -> bytes:

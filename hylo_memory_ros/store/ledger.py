@@ -250,7 +250,8 @@ def observations(connection: Connection) -> Iterator[ObservationRecord]:
     was given to a landmark that is gone was given to none.
     """
     inputs = connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).all()
-    keys = {number: key for number, key in connection.execute(select(landmark.c.number, landmark.c.key))}
+    named = connection.execute(select(landmark.c.number, landmark.c.key))
+    keys = {row.number: row.key for row in named}
     streams = [_stream(connection, input_id, name, keys) for input_id, name in inputs]
     yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))
 

@@ -45,7 +45,9 @@ def name_problems() -> list[str]:
     found = []
     for path in documents():
         text, where = path.read_text(), path.relative_to(ROOT)
-        named = set(re.findall(r'~/([a-z_]+)', text)) | set(re.findall(r'/hylo_memory/([a-z_]+)', text))
+        named = set(re.findall(r'~/([a-z_]+)(?![\w/-])', text)) | set(
+            re.findall(r'(?<!ros)/hylo_memory/([a-z_]+)', text)
+        )
         found += [
             f'{where}: no service or topic ~/{name}' for name in sorted(named - services - actions - TOPICS)
         ]

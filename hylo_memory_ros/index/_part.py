@@ -7,6 +7,8 @@ later than any reader asks for, or scrubs it for good.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -124,16 +126,25 @@ class Part:
         """Let the bounds take in more rows."""
         for start in range(0, rows.shape[1], SLICE):
             piece = rows[:, start : start + SLICE]
-            ends = piece[TO_SEQ]
-            believed = ends == OPEN
-            self.over_at = max(self.over_at, int(piece[VALID_TO].max(initial=-OPEN, where=believed)))
-            self.over_seq = max(self.over_seq, int(ends.max(initial=-1, where=~believed)))
-            self.since_at = min(self.since_at, int(piece[VALID_FROM].min()))
-            self.since_seq = min(self.since_seq, int(piece[FROM_SEQ].min()))
-            self._latest_from = max(self._latest_from, int(piece[VALID_FROM].max()))
-            self._latest_seq = max(self._latest_seq, int(piece[FROM_SEQ].max()))
-            self._earliest_to = min(self._earliest_to, int(piece[VALID_TO].min()))
-            self._earliest_end = min(self._earliest_end, int(ends.min()))
+            believed = piece[TO_SEQ] == OPEN
+            last_end = int(piece[TO_SEQ].max(initial=-1, where=~believed))
+            last_to = int(piece[VALID_TO].max(initial=-OPEN, where=believed))
+            self._widen(piece.min(axis=1).tolist(), piece.max(axis=1).tolist(), last_to, last_end)
+
+    def widen_by(self, row: Sequence[int]) -> None:
+        """Let the bounds take in one row, in a tenth of the time that its array would take."""
+        believed = row[TO_SEQ] == OPEN
+        self._widen(row, row, row[VALID_TO] if believed else -OPEN, -1 if believed else row[TO_SEQ])
+
+    def _widen(self, least: Sequence[int], most: Sequence[int], last_to: int, last_end: int) -> None:
+        self.since_at = min(self.since_at, least[VALID_FROM])
+        self.since_seq = min(self.since_seq, least[FROM_SEQ])
+        self.over_at = max(self.over_at, last_to)
+        self.over_seq = max(self.over_seq, last_end)
+        self._latest_from = max(self._latest_from, most[VALID_FROM])
+        self._latest_seq = max(self._latest_seq, most[FROM_SEQ])
+        self._earliest_to = min(self._earliest_to, least[VALID_TO])
+        self._earliest_end = min(self._earliest_end, least[TO_SEQ])
 
     def end(self, index: Index, sequence: int) -> int:
         """End the belief in rows that are still believed; return how many."""

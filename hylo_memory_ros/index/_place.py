@@ -148,11 +148,16 @@ class Place:
 
 def _end(parts: Iterable[Part], version_rows: Rows, sequence: int) -> int:
     """End the belief in rows of the parts; return in how many of the live ones."""
-    dead = 0
+    dead, left = 0, len(version_rows)
     for part in parts:
+        if not left:
+            break
         index = part.locate(version_rows)
-        ended = part.end(index[index >= 0], sequence)
-        dead += ended if part.live else 0
+        index = index[index >= 0]
+        if len(index):
+            left -= len(index)
+            ended = part.end(index, sequence)
+            dead += ended if part.live else 0
     return dead
 
 

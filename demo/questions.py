@@ -45,5 +45,5 @@ def questions(client: MemoryClient, drive: Drive) -> Iterator[Answer]:
         return
     nearest = now.here.hits[0].item
     client.call('forget', filter=MemoryFilter(ids=[nearest.id]), reason='demonstration', actor='demo')
-    yield ask(f'now, without {nearest.key}')
+    yield ask('now, the nearest forgotten')
     yield ask('half-way, as of then', as_of=half)

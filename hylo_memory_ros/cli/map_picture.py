@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 # Radius, in standard deviations, of the ellipse that holds a place in the plane with 95 %.
 _SIGMAS_95 = math.sqrt(-2.0 * math.log(0.05))
 _INK, _FAINT, _HERE, _PATH = '#2b2f33', '#9aa3a8', '#d9480f', ('#d6e2ee', '#1f5d99')
-_VISIBLE = 0.025
+_VISIBLE = 0.03
 _MOST_DISTANCES = 40
 _FACTORS = (50, 20, 10, 5, 2)
 _PALETTE = ('#2f855a', '#2b6cb0', '#b7791f', '#9b2c6f', '#5a67d8', '#c05621', '#2c7a7b', '#744210')
@@ -111,7 +111,9 @@ class MapPicture:
         else:
             whole, around = figure.subplots(1, 2, width_ratios=(1.3, 1.0))
             self._draw_around(around, self.circle)
-        shown = self._draw_panel(whole, self.places, dot=9.0)
+        x, y = _columns(self.places)
+        size_m = max(max(x) - min(x), max(y) - min(y)) if x else 0.0
+        shown = self._draw_panel(whole, self.places, _factor(self.places, size_m), dot=9.0)
         whole.margins(0.04)
         whole.set_title(shown, fontsize=9.5, color=_INK)
         self._draw_legend(whole)
@@ -123,7 +125,7 @@ class MapPicture:
             for place in self.places
             if max(abs(place.x_m - circle.x_m), abs(place.y_m - circle.y_m)) <= reach
         ]
-        shown = self._draw_panel(axes, near, dot=14.0)
+        shown = self._draw_panel(axes, near, _factor(near, 2.0 * reach), dot=14.0)
         axes.set_xlim(circle.x_m - reach, circle.x_m + reach)
         axes.set_ylim(circle.y_m - reach, circle.y_m + reach)
         axes.set_title(f'within {circle.radius_m:g} m of here; {shown}', fontsize=9.5, color=_HERE)
@@ -139,7 +141,7 @@ class MapPicture:
                     color=_INK,
                 )
 
-    def _draw_panel(self, axes: Axes, places: Sequence[Place], dot: float) -> str:
+    def _draw_panel(self, axes: Axes, places: Sequence[Place], factor: int, dot: float) -> str:
         """Draw some of the places and everything else; return how large ellipses are."""
         axes.set_aspect('equal')
         axes.set_anchor('N')
@@ -150,11 +152,10 @@ class MapPicture:
         axes.tick_params(colors=_INK, labelsize=8, length=0)
         for spine in axes.spines.values():
             spine.set_color('#cfd6da')
-        factor = _factor(places)
         self._draw_path(axes)
         self._draw_places(axes, places, dot, factor)
         self._draw_circle(axes)
-        return '95 % ellipses to scale' if factor == 1 else f'95 % ellipses, {factor} times enlarged'
+        return '95 % ellipses to scale' if factor == 1 else f'95 % ellipses, enlarged {factor} times'
 
     def _draw_path(self, axes: Axes) -> None:
         if self.path is None or len(self.path) < 2:
@@ -230,13 +231,11 @@ def _columns(places: Sequence[Place]) -> tuple[list[float], list[float]]:
     return [place.x_m for place in places], [place.y_m for place in places]
 
 
-def _factor(places: Sequence[Place]) -> int:
-    """Return by how much ellipses must be enlarged to be seen; 1: not at all."""
+def _factor(places: Sequence[Place], size_m: float) -> int:
+    """Return by how much ellipses must be enlarged to be seen in a panel; 1: not at all."""
     spreads = [max(place.covariance[0], place.covariance[2]) for place in places if place.covariance]
     if not spreads:
         return 1
-    x, y = _columns(places)
-    size_m = max(max(x) - min(x), max(y) - min(y))
     large_m = _SIGMAS_95 * math.sqrt(sorted(spreads)[int(0.9 * (len(spreads) - 1))])
     return next((factor for factor in _FACTORS if factor * large_m <= _VISIBLE * size_m), 1)
 

@@ -34,12 +34,21 @@ class Outcome:
 
 
 def outcome_of(drive: Drive, database: Path) -> Outcome:
-    """Read the live memory file of a node, without its lock, and score it."""
+    """Read the live memory file of a node, without its lock, and score it.
+
+    Raises
+    ------
+    RuntimeError
+        The ledger lacks detections that were replayed.
+    """
     with opened(database) as memory:
         given = memory.side_read(_given)
         tentative = memory.side_read(_tentative)
         confirmed = list(places_in(memory, MemoryQuery(labels=('tree',), any_map=True, k=MAX_K), 'map'))
-    score = pairwise_score([given.get(name) for name in drive.detection_names()], drive.trees.tolist())
+    names = drive.detection_names()
+    if missing := len(names) - len(given.keys() & set(names)):
+        raise RuntimeError(f'{missing} of {len(names)} detections are not in the ledger')
+    score = pairwise_score([given[name] for name in names], drive.trees.tolist())
     return Outcome(score, len(confirmed) + len(tentative), len(confirmed), [*confirmed, *tentative])
 
 

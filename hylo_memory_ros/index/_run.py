@@ -85,7 +85,8 @@ class Run(Part):
         order = _in_space(take(points, firsts))
         stop()
         counts = take(np.diff(starts), order)
-        index = take(pick, expand(starts, order))
+        slices = (order[first : first + SLICE] for first in range(0, len(order), SLICE))
+        index = np.concatenate([take(pick, expand(starts, piece)) for piece in slices])
         new_starts = np.concatenate((np.zeros(1, np.intp), np.cumsum(counts)))
         return cls(take_rows(rows, index), take(points, take(firsts, order)), new_starts, live, planar)
 

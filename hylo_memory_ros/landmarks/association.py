@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from hylo_memory_ros.landmarks.book import NEVER, LandmarkBook
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.columns import NEVER
 from hylo_memory_ros.landmarks.fusion import RunningMean
 from hylo_memory_ros.landmarks.landmark import KEY_DIGITS, landmark_key
 from hylo_memory_ros.landmarks.scan import Scan

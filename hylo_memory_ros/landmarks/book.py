@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hylo_memory_ros.landmarks.columns import COLUMNS, NEVER, fresh, stored_row, unpacked
 from hylo_memory_ros.landmarks.grid import CellGrid
 from hylo_memory_ros.landmarks.landmark import Fused
 
-__all__ = ['NEVER', 'Changes', 'LandmarkBook', 'Numbering']
+__all__ = ['Changes', 'LandmarkBook', 'Numbering']
 
-NEVER = -1
-"""In a column of stamps: it has not happened."""
-
-_COUNTS = ('number', 'observations', 'n', 'first_ns', 'since_ns', 'last_ns')
-_COLUMNS = np.dtype(
-    [
-        *((name, 'i8') for name in _COUNTS),
-        ('mean', 'f8', 3),
-        ('covariance', 'f8', 6),
-        ('extent', 'f8', 3),
-        ('score', 'f8'),
-        ('written_ns', 'i8'),
-        ('written', 'f8', 3),
-        ('forgotten_ns', 'i8'),
-        ('cell', 'i8'),
-        ('has_instance', '?'),
-        ('live', '?'),
-        ('placed', '?'),
-        ('dirty', '?'),
-        ('saved', '?'),
-    ]
-)
 _FIRST_CAPACITY = 64
 # Leaving in batches pays for one sort in many departures.
 _BATCHES = 16
@@ -90,8 +69,8 @@ class LandmarkBook:
         Largest radius by which landmarks will be looked for, metres.
     numbering : Numbering
         Where new landmarks get their numbers.
-    stored : iterable of mapping
-        Rows as they were saved.
+    stored : mapping
+        What was saved, column by column.
     """
 
     def __init__(
@@ -99,13 +78,12 @@ class LandmarkBook:
         map_id: str,
         gate_m: float,
         numbering: Numbering | None = None,
-        stored: Iterable[Mapping[str, Any]] = (),
+        stored: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         self.map_id = map_id
         self._numbering = numbering or Numbering()
-        self.state = np.zeros(_FIRST_CAPACITY, _COLUMNS)
-        """One row per landmark: counts, stamps (ns), mean (m), covariance (m^2, xx xy xz yy yz zz),
-        extent (m), score, and the place and the time that were last written."""
+        self.state = np.zeros(_FIRST_CAPACITY, COLUMNS)
+        """One row of `COLUMNS` per landmark."""
         self.keys: list[str] = []
         """Key of each row."""
         self.labels: list[str] = []
@@ -116,7 +94,8 @@ class LandmarkBook:
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
         self._deleted: set[int] = set()
-        self._load(stored)
+        if stored:
+            self._load(stored)
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -152,15 +131,12 @@ class LandmarkBook:
 
     def add(self, key: str, label: str, *, has_instance: bool = False) -> int:
         """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
-        return self._add(self._numbering.take(), key, label, has_instance)
-
-    def _add(self, number: int, key: str, label: str, has_instance: bool) -> int:
         row = self._free.pop() if self._free else self._new_row()
         self.keys[row], self.labels[row] = key, label
         self._row_of[key] = row
-        fresh = _fresh()
-        fresh['number'], fresh['has_instance'], fresh['live'] = number, has_instance, True
-        self.state[row] = fresh
+        state = fresh()
+        state['number'], state['has_instance'] = self._numbering.take(), has_instance
+        self.state[row] = state
         return row
 
     def place(self, rows: Rows) -> None:
@@ -172,7 +148,7 @@ class LandmarkBook:
         for row, cell in zip(rows[changed].tolist(), cells[changed].tolist(), strict=True):
             if not state['has_instance'][row]:
                 self._unplace(row)
-                self._grids.setdefault(self.labels[row], CellGrid(self._gate_m)).add(cell, row)
+                self._grid(self.labels[row]).add(cell, row)
             state['cell'][row], state['placed'][row] = cell, True
 
     def remove(self, row: int) -> None:
@@ -189,10 +165,10 @@ class LandmarkBook:
 
     def revive(self, row: int) -> None:
         """Begin again with a landmark that was forgotten, under the name that its input gives it."""
-        fresh = _fresh()
-        for name in ('number', 'has_instance', 'live', 'placed', 'cell', 'saved'):
-            fresh[name] = self.state[row][name]
-        self.state[row] = fresh
+        state = fresh()
+        for name in ('number', 'has_instance', 'placed', 'cell', 'saved'):
+            state[name] = self.state[row][name]
+        self.state[row] = state
 
     def trim_tentative(self, most: int) -> None:
         """Let go the tentative landmarks beyond a number, those not seen for longest first."""
@@ -220,7 +196,10 @@ class LandmarkBook:
         """Return what changed since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
-        saved = [self._stored(row) for row in dirty.tolist()]
+        saved = [
+            stored_row(self.state[row], self.map_id, self.keys[row], self.labels[row])
+            for row in dirty.tolist()
+        ]
         self.state['dirty'] = False
         self.state['saved'][dirty] = True
         deleted, self._deleted = self._deleted, set()
@@ -237,10 +216,11 @@ class LandmarkBook:
 
     def keep_only(self, numbers: Collection[int]) -> None:
         """Let go the landmarks that were saved before and have no stored row any more."""
-        for row in list(self._row_of.values()):
-            if self.state['saved'][row] and int(self.state['number'][row]) not in numbers:
-                self._unplace(row)
-                self._drop(row)
+        state = self.state
+        stored = np.isin(state['number'], np.fromiter(numbers, np.int64, len(numbers)))
+        for row in np.flatnonzero(state['live'] & state['saved'] & ~stored).tolist():
+            self._unplace(row)
+            self._drop(row)
 
     def _new_row(self) -> int:
         row = len(self.keys)
@@ -253,8 +233,14 @@ class LandmarkBook:
     def _drop(self, row: int) -> None:
         del self._row_of[self.keys[row]]
         self.keys[row] = self.labels[row] = ''
-        self.state[row] = np.zeros((), _COLUMNS)
+        self.state[row] = np.zeros((), COLUMNS)
         self._free.append(row)
+
+    def _grid(self, label: str) -> CellGrid:
+        grid = self._grids.get(label)
+        if grid is None:
+            grid = self._grids[label] = CellGrid(self._gate_m)
+        return grid
 
     def _unplace(self, row: int) -> None:
         state = self.state[row]
@@ -265,51 +251,11 @@ class LandmarkBook:
             if not grid:
                 del self._grids[label]
 
-    def _stored(self, row: int) -> dict[str, Any]:
-        state = self.state[row]
-        written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
-        x, y, z = state['mean'].tolist()
-        estimate = (*state['covariance'], *state['extent'], state['score'])
-        return {
-            **{name: int(state[name]) for name in _COUNTS},
-            'map_id': self.map_id,
-            'key': self.keys[row],
-            'label': self.labels[row],
-            'has_instance': bool(state['has_instance']),
-            'x': x,
-            'y': y,
-            'z': z,
-            'estimate': np.array(estimate, dtype='<f8').tobytes(),
-            'written_ns': None if written_ns == NEVER else written_ns,
-            'written': None if written_ns == NEVER else state['written'].astype('<f8').tobytes(),
-            'forgotten_ns': None if forgotten_ns == NEVER else forgotten_ns,
-        }
-
-    def _load(self, stored: Iterable[Mapping[str, Any]]) -> None:
-        rows = []
-        for values in stored:
-            row = self._add(values['number'], values['key'], values['label'], values['has_instance'])
-            rows.append(row)
-            state = self.state[row]
-            for name in _COUNTS:
-                state[name] = values[name]
-            state['mean'] = values['x'], values['y'], values['z']
-            estimate = np.frombuffer(values['estimate'], dtype='<f8')
-            state['covariance'], state['extent'], state['score'] = estimate[:6], estimate[6:9], estimate[9]
-            if values['written_ns'] is not None:
-                state['written_ns'] = values['written_ns']
-                state['written'] = np.frombuffer(values['written'], dtype='<f8')
-            if values['forgotten_ns'] is not None:
-                state['forgotten_ns'] = values['forgotten_ns']
-        if rows:
-            self.place(np.array(rows, dtype=np.int64))
-            self.state['dirty'] = False
-            self.state['saved'] = self.state['live']
-
-
-def _fresh() -> NDArray[np.void]:
-    """Return the state of a landmark that was never seen."""
-    fresh = np.zeros((), _COLUMNS)
-    fresh['written_ns'] = fresh['forgotten_ns'] = NEVER
-    fresh['extent'] = fresh['written'] = np.nan
-    return fresh
+    def _load(self, stored: Mapping[str, Sequence[Any]]) -> None:
+        self.keys, self.labels = list(stored['key']), list(stored['label'])
+        self._row_of = {key: row for row, key in enumerate(self.keys)}
+        states = unpacked(stored)
+        spare = max(_FIRST_CAPACITY - len(states), 0)
+        self.state = np.concatenate([states, np.zeros(spare, COLUMNS)])
+        self.place(np.arange(len(states)))
+        self.state['dirty'] = False

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.landmarks.book import NEVER, LandmarkBook
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.columns import NEVER
 from hylo_memory_ros.landmarks.landmark import Fused, item_of
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import LandmarkSettings

@@ -18,12 +18,11 @@ from sqlalchemy import (
     Float,
     Integer,
     LargeBinary,
+    Select,
     Table,
     Text,
     UniqueConstraint,
-    and_,
     delete,
-    exists,
     func,
     select,
 )
@@ -99,11 +98,12 @@ class Removed(NamedTuple):
     """When it was forgotten, service clock; None: purged, nothing may be left of it."""
 
 
-def load_landmarks(connection: Connection, map_id: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a map, in the order of their numbers."""
+def load_landmarks(connection: Connection, map_id: str) -> dict[str, Sequence[Any]]:
+    """Return all landmarks of a map, column by column, in the order of their numbers."""
     query = select(landmark).where(landmark.c.map_id == map_id).order_by(landmark.c.number)
-    for row in connection.execute(query).mappings():
-        yield dict(row)
+    rows = connection.execute(query).all()
+    columns = zip(*rows, strict=True) if rows else ((),) * len(landmark.c)
+    return {column.name: values for column, values in zip(landmark.c, columns, strict=True)}
 
 
 def next_number(connection: Connection) -> int:
@@ -204,37 +204,55 @@ def removed_landmarks(
     keys : collection of str, optional
         Look only at these; None: at all of the map.
     """
-    query = _removed_query(map_id)
-    if keys is None:
-        return [Removed(*row) for row in connection.execute(query)]
-    return [
-        Removed(*row)
-        for chunk in _chunks(sorted(keys))
-        for row in connection.execute(query.where(landmark.c.key.in_(chunk)))
-    ]
-
-
-def _removed_query(map_id: str) -> Any:
-    # The map is a property of the assertion: the identity's digest hides its scope.
-    same_place = and_(assertion.c.identity_id == identity.c.identity_id, assertion.c.map_id == map_id)
-    named = select(identity.c.identity_id).where(
-        identity.c.key == landmark.c.key, identity.c.kind == 'spatial', exists().where(same_place)
-    )
-    is_open = exists().where(
-        version.c.identity_id.in_(named), version.c.to_seq.is_(None), version.c.valid_to_ns.is_(None)
-    )
-    forgotten_ns = (
-        select(func.max(forgetting.c.forgotten_at_ns))
-        .where(forgetting.c.identity_id.in_(named))
-        .scalar_subquery()
-    )
-    retracted_ns = select(func.max(txn.c.recorded_at_ns)).where(named.exists()).scalar_subquery()
-    return select(landmark.c.key, func.coalesce(forgotten_ns, retracted_ns)).where(
+    query = select(landmark.c.key).where(
         landmark.c.map_id == map_id,
         landmark.c.written_ns.is_not(None),
         landmark.c.forgotten_ns.is_(None),
-        ~is_open,
+        ~_open_item(map_id).exists(),
     )
+    if keys is None:
+        found = list(connection.scalars(query))
+    else:
+        found = [
+            key
+            for chunk in _chunks(sorted(keys))
+            for key in connection.scalars(query.where(landmark.c.key.in_(chunk)))
+        ]
+    return [Removed(key, _removed_at(connection, map_id, key)) for key in found]
+
+
+def _open_item(map_id: str) -> Select[int]:
+    return (
+        select(version.c.version_row)
+        .join(identity, identity.c.identity_id == version.c.identity_id)
+        .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
+        .where(
+            identity.c.key == landmark.c.key,
+            identity.c.kind == 'spatial',
+            assertion.c.map_id == map_id,
+            version.c.to_seq.is_(None),
+            version.c.valid_to_ns.is_(None),
+        )
+        .correlate(landmark)
+    )
+
+
+def _removed_at(connection: Connection, map_id: str, key: str) -> int | None:
+    # The map is a property of the assertions: an identity is known by a digest of its scope.
+    named = (
+        select(assertion.c.identity_id)
+        .join(identity, identity.c.identity_id == assertion.c.identity_id)
+        .where(identity.c.key == key, identity.c.kind == 'spatial', assertion.c.map_id == map_id)
+    )
+    identities = set(connection.scalars(named))
+    if not identities:
+        return None
+    stamp = forgetting.c.forgotten_at_ns
+    forgotten_ns = connection.scalar(select(func.max(stamp)).where(forgetting.c.identity_id.in_(identities)))
+    if forgotten_ns is not None:
+        return int(forgotten_ns)
+    # Retracted: what is known now is as old as the newest transaction at most.
+    return int(connection.scalar(select(func.max(txn.c.recorded_at_ns))) or 0)
 
 
 def _by_map(identities: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

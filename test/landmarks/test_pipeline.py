@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -492,3 +493,45 @@ class TestCommits:
             pipeline.close()
             first = recorded(memory)[0].stamp_ns
             assert START_NS + 75 * NS < first <= START_NS + 80 * NS
+
+
+def test_threads_may_do_as_they_like(tmp_path: Path) -> None:
+    """Messages, commits, questions, and an operator who forgets: all at once, nothing lost or stuck."""
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def forever(act: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                while not done.is_set():
+                    act()
+            except BaseException as exc:
+                failures.append(exc)
+                raise
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    with open_memory(tmp_path / 'memory.db', clock=lambda: START_NS) as memory:
+        pipeline = a_pipeline(memory, some_settings(confirm_n=1, statistics_interval_s=0.0))
+        threads = [
+            forever(lambda: pipeline.commit(force=True)),
+            forever(pipeline.status),
+            forever(lambda: memory.forget(MemoryQuery(labels=['mug']))),
+            forever(lambda: landmarks_of(memory)),
+        ]
+        for at in range(300):
+            pipeline.offer(a_message(at / 10, [CUP, (at, 5, 0)], ['cup', 'mug']))
+            pipeline.poll()
+        done.set()
+        for thread in threads:
+            thread.join(30)
+        assert not failures
+        pipeline.close()
+        assert the_input(pipeline).consumed == 300
+        assert len(recorded(memory)) == 600
+        assert memory.verify().ok
+        (cup,) = landmarks_of(memory, labels=['cup'])
+        rows = {row[2]: row for row in landmark_rows(memory)}
+        assert rows[cup.item.key][5] == 300

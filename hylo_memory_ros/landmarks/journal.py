@@ -198,9 +198,6 @@ class Journal:
         return waited or 2 * self.uncommitted > self._settings.uncommitted_max
 
     def _store(self, batch: Batch) -> None:
-        if batch.counts and self._memory.complete:
-            self._memory.set_complete(False)
-
         def within(connection: Connection, _sequence: int = 0) -> None:
             self._gained = store_batch(connection, batch)
             self._freed, self._oldest_ns = self._prune(connection, batch, self._gained)

@@ -25,15 +25,6 @@ class MemoryPort(Protocol):
         """Number of the newest transaction."""
         ...
 
-    @property
-    def complete(self) -> bool:
-        """Whether everything that was observed is in it."""
-        ...
-
-    def set_complete(self, complete: bool) -> None:
-        """Store whether everything that was observed is in it."""
-        ...
-
     def write(
         self,
         items: Sequence[MemoryItem],

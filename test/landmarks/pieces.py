@@ -25,7 +25,6 @@ from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.ledger import ObservationRecord, observations
-from hylo_memory_ros.store.transaction import get_state, put_state
 
 NS = 1_000_000_000
 START_NS = 1_000 * NS
@@ -106,33 +105,22 @@ def two_cameras(**fields: Any) -> LandmarkSettings:
     return some_settings(an_input('front'), an_input('rear'), **fields)
 
 
-class Memory(MemoryService):
-    """A memory that keeps whether it is complete."""
-
-    @property
-    def complete(self) -> bool:
-        found: list[bytes] = []
-        self.side_write(lambda connection: found.append(get_state(connection, 'complete', b'yes')))
-        return found == [b'yes']
-
-    def set_complete(self, complete: bool) -> None:
-        value = b'yes' if complete else b'no'
-        self.side_write(lambda connection: put_state(connection, 'complete', value))
-
-
-def open_memory(path: Path | None = None, **fields: Any) -> Memory:
+def open_memory(path: Path | None = None, **fields: Any) -> MemoryService:
     """Open a memory whose clock stands after every stamp of these tests."""
     url = None if path is None else f'sqlite:///{path}'
-    memory = Memory.open(url, clock=fields.pop('clock', lambda: 2_000 * NS), **fields)
-    assert isinstance(memory, Memory)
-    return memory
+    return MemoryService.open(url, clock=fields.pop('clock', lambda: 2_000 * NS), **fields)
 
 
 def a_pipeline(
-    memory: Memory, settings: LandmarkSettings | None = None, source: Standing | None = None
+    memory: MemoryService, settings: LandmarkSettings | None = None, source: Standing | None = None
 ) -> LandmarkPipeline:
     """Return a pipeline in the map ``hall``."""
     return LandmarkPipeline(memory, source or Standing(), settings or some_settings(), map_id='hall')
+
+
+def is_complete(memory: MemoryService) -> bool:
+    """Return whether nothing was dropped or late."""
+    return bool(memory.manifest()['complete'])
 
 
 def feed(pipeline: LandmarkPipeline, messages: Iterable[Message], commit_every: int = 0) -> list[str]:

@@ -11,12 +11,12 @@ import pytest
 from landmarks.pieces import (
     NS,
     START_NS,
-    Memory,
     Standing,
     a_message,
     a_pipeline,
     an_input,
     feed,
+    is_complete,
     landmark_rows,
     landmarks_of,
     open_memory,
@@ -66,7 +66,7 @@ def test_a_cup_becomes_one_item_with_statistics() -> None:
         (stats,) = found[0].values()
         assert (stats.observations, stats.last_observed_ns) == (41, START_NS + 5 * NS)
         assert (pipeline.status().landmarks, pipeline.status().confirmed) == (1, 1)
-        assert memory.complete
+        assert is_complete(memory)
 
 
 def test_an_unknown_input_is_refused_by_name() -> None:
@@ -101,7 +101,7 @@ def test_a_message_that_breaks_a_rule_is_counted_and_not_remembered(
         assert the_input(pipeline).refused == {reason: 1, 'malformed': 2}
         assert pipeline.status().watermark_ns == 0
         assert not recorded(memory)
-        assert memory.complete
+        assert is_complete(memory)
 
 
 def test_a_clock_that_has_not_started_refuses_nothing() -> None:
@@ -156,7 +156,7 @@ class TestWaiting:
             robot.known_until_ns = None
             pipeline.close()
             assert (the_input(pipeline).pending, the_input(pipeline).consumed) == (0, 21)
-            assert memory.complete
+            assert is_complete(memory)
 
     def test_one_lookup_for_a_message_however_often_it_is_polled(self) -> None:
         robot = Standing()
@@ -176,7 +176,7 @@ class TestWaiting:
             feed(pipeline, [a_message(3.55, [CUP])])
             assert the_input(pipeline).lost == {'transform_too_new': 6}
             pipeline.commit()
-            assert not memory.complete
+            assert not is_complete(memory)
 
     @pytest.mark.parametrize(
         ('refusal', 'reason'),
@@ -224,20 +224,20 @@ class TestWaiting:
             assert the_input(pipeline).pending == 10
             assert the_input(pipeline).lost == {'overload': 14}
             pipeline.commit()
-            assert not memory.complete
+            assert not is_complete(memory)
 
     def test_what_still_waits_at_the_end_may_come_again(self, tmp_path: Path) -> None:
         with open_memory(tmp_path / 'memory.db') as memory:
             pipeline = a_pipeline(memory, source=Standing(known_until_ns=START_NS + 2 * NS))
             feed(pipeline, cups(1, 3))
             pipeline.close()
-            assert memory.complete
+            assert is_complete(memory)
         with open_memory(tmp_path / 'memory.db') as memory:
             pipeline = a_pipeline(memory)
             outcomes = feed(pipeline, cups(1, 3))
             assert (outcomes.count('repeated'), outcomes.count('pending')) == (11, 10)
             pipeline.close()
-            assert memory.complete
+            assert is_complete(memory)
 
 
 class TestClocksAndMaps:
@@ -380,7 +380,7 @@ def scrub_one(connection: Connection, key: str) -> None:
     assert scrub(connection, [('hall', key)]) == 1
 
 
-class Refusing(Memory):
+class Refusing(MemoryService):
     """A memory whose disk is full now and then."""
 
     full = False
@@ -417,7 +417,7 @@ class TestCommits:
             assert landmark_rows(memory) == landmark_rows(other)
             assert recorded(memory) == recorded(other)
             assert memory.snapshot() == other.snapshot()
-            assert memory.complete
+            assert is_complete(memory)
 
     def test_it_is_bounded_while_nothing_can_be_stored(self) -> None:
         with open_memory() as memory:
@@ -426,7 +426,7 @@ class TestCommits:
             assert pipeline.status().uncommitted == 20
             assert the_input(pipeline).lost == {'not_committed': 21}
             pipeline.commit()
-            assert not memory.complete
+            assert not is_complete(memory)
             assert pipeline.offer(a_message(6.0, [CUP])) == 'pending'
 
     def test_statistics_wait_for_stamps_and_items_do_not(self) -> None:

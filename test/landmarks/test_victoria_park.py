@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from landmarks.pieces import an_input, feed, open_memory, recorded, some_settings
+from landmarks.pieces import an_input, feed, is_complete, open_memory, recorded, some_settings
 
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks import Detections, LandmarkPipeline, Message, digest32
@@ -71,7 +71,7 @@ def test_each_tree_becomes_one_landmark() -> None:
         pipeline.close()
         ledger = recorded(memory)
         status = pipeline.status()
-        assert memory.complete
+        assert is_complete(memory)
     truth = [tree for stamp_ns in sorted(seen) for tree, _, _ in seen[stamp_ns]]
     found = [record.landmark or f'none {place}' for place, record in enumerate(ledger)]
     assert len(truth) == len(found) == 3640

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import repeat
 from math import dist, inf, isfinite
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,8 @@ HAIR = 1e-9
 _ABSOLUTE = 1e-12
 _FEW = 32
 
-# Of numpy 2; to einsum it is as 1 to 3 in the time for few points.
-_dot: Callable[[Points, Points], Any] = getattr(np, 'vecdot', partial(np.einsum, 'ij,ij->i'))
+# Their product with a row of squares is its sum, in half the time of any other call of numpy.
+_ONES = np.ones(2), np.ones(3)
 
 
 class Ball:
@@ -42,7 +41,7 @@ class Ball:
         if len(center) != 3 or not isfinite(sum(center)):
             raise InvalidRequestError(f'center must be three finite numbers, not {center}', center=center)
         self.planar = planar
-        self.center = tuple(center[:2]) if planar else tuple(center)
+        self.center = tuple(center[:2] if planar else center)
         self.point = np.array(self.center)
         self.radius = radius
         self.reach_m, self.reach = _reach(radius)
@@ -55,8 +54,7 @@ class Ball:
 
     def rough(self, points: Points) -> Points:
         """Measure many at once: exactly near the surface, elsewhere to some units in the last place."""
-        away = points[:, : len(self.center)] - self.point
-        rough: Points = np.sqrt(_dot(away, away))
+        rough: Points = np.sqrt(self._squares(points))
         edge = np.abs(rough - self.radius) <= self.radius * HAIR + _ABSOLUTE
         if edge.any():
             rough[edge] = self.distances(points[edge])
@@ -64,8 +62,7 @@ class Ball:
 
     def inside(self, points: Points) -> NDArray[np.bool_] | None:
         """Tell which of at least one points lie within; None when all do."""
-        away = (points[:, :2] if self.planar else points) - self.point
-        squares = _dot(away, away)
+        squares = self._squares(points)
         # Clear of the surface there is nothing to decide, unless the squares are too small to be trusted.
         if squares[squares.argmax()] <= (self.radius * (1.0 - HAIR)) ** 2 and self.radius > _ABSOLUTE:
             return None
@@ -73,6 +70,12 @@ class Ball:
             return np.array([distance <= self.radius for distance in self.distances(points)])
         inside: NDArray[np.bool_] = self.rough(points) <= self.radius
         return inside
+
+    def _squares(self, points: Points) -> Points:
+        away = (points[:, :2] if self.planar else points) - self.point
+        away *= away
+        squares: Points = away.dot(_ONES[not self.planar])
+        return squares
 
 
 @lru_cache(maxsize=64)

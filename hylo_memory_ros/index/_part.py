@@ -41,7 +41,7 @@ Window = tuple[int, int, int]
 # What a row is overwritten with: all but its number, for the numbers of a run are searched in their order.
 _SCRUBBED = np.array([[0], [0], [-1], [OPEN], [-1]])
 SLICE = 65_536
-_NOWHERE = np.empty((0, 3))
+_NO_INDEX, _NOWHERE = np.empty(0, np.intp), np.empty((0, 3))
 
 
 def present(rows: Rows) -> NDArray[np.bool_]:
@@ -184,24 +184,28 @@ class Part:
 
     def match(self, ball: Ball, window: Window) -> tuple[Index, Points]:
         """Find the index of the rows inside the ball and the window, and the point of each."""
+        if not self.may_match(window):
+            return _NO_INDEX, _NOWHERE
         index = self.near(ball)
-        if not len(index):
-            return index, _NOWHERE
-        low, high, seq = window
-        if (
-            seq >= self._earliest_end
-            or low >= self._earliest_to
-            or high < self._latest_from
-            or seq < self._latest_seq
-        ):
+        if len(index) and not self._all_match(window):
             keep = self._in_window(index, window)
             if not keep[keep.argmin()]:
                 index = index[keep]
-                if not len(index):
-                    return index, _NOWHERE
+        if not len(index):
+            return index, _NOWHERE
         points = self.points_of(index)
         inside = ball.inside(points)
         return (index, points) if inside is None else (index[inside], points[inside])
+
+    def _all_match(self, window: Window) -> bool:
+        """Tell from the bounds whether every row is in the window."""
+        low, high, seq = window
+        return (
+            seq < self._earliest_end
+            and low < self._earliest_to
+            and high >= self._latest_from
+            and seq >= self._latest_seq
+        )
 
     def _in_window(self, index: Index, window: Window) -> NDArray[np.bool_]:
         """Test rows against the window, leaving out the tests that the bounds say all pass."""

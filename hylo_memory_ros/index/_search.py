@@ -22,10 +22,9 @@ def matches(places: Iterable[Place], within: Ball, window: Window) -> list[Match
     found = []
     for place in places:
         for part in place.parts:
-            if part.may_match(window):
-                index, points = part.match(within, window)
-                if len(index):
-                    found.append((within.distances(points), part.rows[:SHOWN].take(index, axis=1)))
+            index, points = part.match(within, window)
+            if len(index):
+                found.append((within.distances(points), part.rows[:SHOWN].take(index, axis=1)))
     return found
 
 
@@ -34,10 +33,9 @@ def version_rows(places: Iterable[Place], within: Ball, window: Window) -> NDArr
     found: list[NDArray[np.int64]] = []
     for place in places:
         for part in place.parts:
-            if part.may_match(window):
-                index, _ = part.match(within, window)
-                if len(index):
-                    found.append(part.rows[VERSION].take(index))
+            index, _ = part.match(within, window)
+            if len(index):
+                found.append(part.rows[VERSION].take(index))
     if len(found) == 1:
         return found[0]
     return np.concatenate(found) if found else np.empty(0, np.int64)
@@ -62,8 +60,7 @@ def nearest_beyond(places: Iterable[Place], outside: Ball, window: Window) -> Ne
     best = None
     for place in places:
         for part in place.parts:
-            if part.may_match(window):
-                found = part.nearest_beyond(outside, window)
-                if found is not None and (best is None or found < best):
-                    best = found
+            found = part.nearest_beyond(outside, window) if part.may_match(window) else None
+            if found is not None and (best is None or found < best):
+                best = found
     return None if best is None else Nearest(best[1], best[0])

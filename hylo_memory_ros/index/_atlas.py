@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hylo_memory_ros.index._intake import LARGEST, Key
+from hylo_memory_ros.index._ball import LARGEST
+from hylo_memory_ros.index._intake import Key
 from hylo_memory_ros.index._place import Place
 from hylo_memory_ros.index._rows import OPEN, BelievedRow
 

@@ -56,7 +56,7 @@ class Block(Part):
         self._put_in_order(first, [x for x, _, _ in points])
 
     def near(self, ball: Ball) -> Index:
-        order, reach = self._order, ball.reach_m
+        order, reach = self._order, ball.reach
         x, y = ball.center[:2]
         if order is not None:
             first, last = bisect_left(order[0], x - reach), bisect_right(order[0], x + reach)

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.index._ball import Points
+from hylo_memory_ros.index._ball import LARGEST, Points
 from hylo_memory_ros.index._part import VERSION, Rows
 from hylo_memory_ros.index._rows import RowBatch
 
-__all__ = ['LARGEST', 'Intake', 'by_place', 'is_sound']
+__all__ = ['Intake', 'by_place', 'is_sound']
 
 Key = tuple[str, str]
-
-LARGEST = 1e100
-"""Metres; beyond it a square overflows, so such a coordinate counts as not finite."""
 
 
 class Intake:

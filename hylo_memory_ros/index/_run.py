@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from hylo_memory_ros.index._ball import HAIR, Ball, Points
 from hylo_memory_ros.index._part import SLICE, TO_SEQ, VERSION, Index, Part, Rows, Window
+from hylo_memory_ros.index._probe import near
 
 __all__ = ['Run', 'expand', 'gather']
 
@@ -102,10 +103,7 @@ class Run(Part):
 
     def near(self, ball: Ball) -> Index:
         tree = self._planar if ball.planar else self._tree
-        if tree is None:
-            found = self._scan(ball)
-        else:
-            found = np.array(tree.query_ball_point(ball.point, ball.reach), np.intp)
+        found = self._scan(ball) if tree is None else np.array(near(tree, ball), np.intp)
         return found if self._starts is None else expand(self._starts, found)
 
     def locate(self, version_rows: Rows) -> Index:

@@ -89,6 +89,11 @@ class Detections:
 class Message:
     """One message of an input, as it was received.
 
+    Raises
+    ------
+    InvalidRequestError
+        If the digest has more than 32 bits.
+
     Examples
     --------
     >>> Message('trees', 10**9, 'base_link', 7, Detections(('tree',), np.array([(1.0, 2.0, 0.0)]))).order
@@ -105,6 +110,13 @@ class Message:
     """`digest32` of the message; with input and stamp it tells a message that comes again."""
     detections: Detections
     """What it reports; an empty array is a message too."""
+
+    def __post_init__(self) -> None:
+        # Whoever read them with numpy has integers that a database does not take.
+        object.__setattr__(self, 'stamp_ns', int(self.stamp_ns))
+        object.__setattr__(self, 'digest', int(self.digest))
+        if not 0 <= self.digest < 2**32:
+            raise InvalidRequestError(f'digest: {self.digest} does not fit into 32 bits', digest=self.digest)
 
     @property
     def order(self) -> tuple[int, str, int]:

@@ -46,6 +46,10 @@ _REASONS: tuple[tuple[type[FrameError], str], ...] = (
 )
 
 
+# Frame names come from outside; what is remembered of them must not grow without end.
+_FRAMES_KEPT = 256
+
+
 class LandmarkPipeline:
     """Orders observations, associates them with landmarks, and writes what changed.
 
@@ -296,7 +300,7 @@ class LandmarkPipeline:
             return True
         age_ns = self._watermark.furthest_ns - message.stamp_ns
         over = age_ns > self._settings.pending_max_age_s * 1e9
-        if over and never_known:
+        if over and never_known and len(self._never_known) < _FRAMES_KEPT:
             self._never_known.add(message.frame_id)
         return over
 

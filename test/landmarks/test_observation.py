@@ -8,7 +8,7 @@ from landmarks.pieces import DETECTIONS, a_message, an_input, some_settings
 from pydantic import ValidationError
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.landmarks import Detections, InputSettings, digest32
+from hylo_memory_ros.landmarks import Detections, InputSettings, Message, digest32
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,14 @@ def test_labels() -> None:
     assert an_input(label='mug').label_of('cup') == 'mug'
     mapped = an_input(labels={'41': 'cup', '0': ''})
     assert [mapped.label_of(name) for name in ('41', '0', '7')] == ['cup', '', '']
+
+
+@pytest.mark.parametrize('digest', [-1, 2**32])
+def test_a_digest_of_more_bits_is_refused(digest: int) -> None:
+    with pytest.raises(InvalidRequestError, match='32 bits'):
+        Message('camera', 1, 'map', digest, Detections([], np.empty((0, 3))))
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    message = Message('camera', np.int64(5), 'map', np.uint32(7), Detections([], np.empty((0, 3))))  # type: ignore[arg-type]
+    assert [type(part) for part in message.order] == [int, str, int]

@@ -2,26 +2,24 @@
 
 Nothing below this package imports rclpy, tf2 or a message.
 
-=================  ===================================================================
-`settings`         what can be configured, typed
-`parameters`       the same as ROS parameters, declared once
-`qos`              named quality-of-service profiles
-`codes`            errors to ``error_code``, the only place
-`items`            `MemoryItem` to and from its message
-`filters`          `MemoryFilter.msg` to `MemoryQuery`
-`answers`          hits, versions and events to messages, capped in size
-`blank`            messages made without their constructors
-`cdr`              `Detection3DArray` read from its bytes
-`executor`         the executor that only moves messages, and survives what it cannot read
-`workers`          one writer, a few readers; what coroutines await
-`placement`        poses into the global frame
-`transforms`       where transforms come from
-`guard`            the outermost guard of every service
-`servers`          the services
-`maintenance`      the action
-`inputs`           perception subscribers
-`events`, `status`, `markers`  what is published
-`session`          what configure opens and cleanup closes
-`node`, `main`     the lifecycle node and its process
-=================  ===================================================================
+======================================  ==============================================================
+`settings`                              what can be configured, typed
+`entries`, `parameters`                 the same as ROS parameters, declared once
+`qos`                                   named quality-of-service profiles
+`codes`                                 errors to ``error_code``, the only place
+`fields`, `items`, `filters`            what messages mean in the model
+`answers`, `blank`, `paging`            hits, versions and events as messages, capped in size
+`cdr`                                   perception messages read from their bytes
+`executor`                              moves messages, and survives what it cannot read
+`answering`                             handlers that go on in the thread that has their result
+`workers`                               one writer, a few readers
+`guard`, `servers`                      every request is answered, whatever happens
+`reading`, `writing`, `maintenance`     the handlers
+`transforms`, `placement`               poses into the global frame
+`inputs`, `perception`                  subscribers, and the pipeline that they feed
+`events`, `status`, `markers`           what is published
+`bond`, `log_bridge`                    what a lifecycle manager and the ROS log expect
+`session`                               what configure opens and cleanup closes
+`node`, `process`, `main`               the lifecycle node and its process
+======================================  ==============================================================
 """

@@ -146,16 +146,16 @@ def fitting(
 def bytes_of_hit(msg: Any) -> int:
     """Return about how many bytes a hit takes in a reply, never less."""
     item = msg.item
-    return (
-        FIXED_BYTES
-        + bytes_of_texts(
-            (item.id, item.key, item.label, item.content, item.source, item.map_id, item.payload_json,
-             item.extra_json, item.embedding_space, item.header.frame_id, msg.details_json),
-            item.scope, item.entities, item.object_ids, item.links, item.evidence,
-        )
-        + 8 * len(item.covariance)
-        + 4 * len(item.embedding)
-    )  # fmt: skip
+    size = FIXED_BYTES + 8 * len(item.covariance) + 4 * len(item.embedding)
+    for text in (
+        item.id, item.key, item.label, item.content, item.source, item.map_id, item.payload_json,
+        item.extra_json, item.embedding_space, item.header.frame_id, msg.details_json,
+    ):  # fmt: skip
+        size += len(text) if text.isascii() else len(text.encode('utf-8'))
+    for texts in (item.scope, item.entities, item.object_ids, item.links, item.evidence):
+        if texts:
+            size += bytes_of_texts(texts)
+    return size
 
 
 def bytes_of_version(msg: Any) -> int:

@@ -9,9 +9,19 @@ from builtin_interfaces.msg import Time
 
 from hylo_memory_ros.errors import InvalidRequestError
 
-__all__ = ['checked_text', 'joined', 'pairs_of', 'scope_of', 'stamp_msg', 'stamp_ns', 'texts']
+__all__ = [
+    'checked_sequence',
+    'checked_text',
+    'joined',
+    'pairs_of',
+    'scope_of',
+    'stamp_msg',
+    'stamp_ns',
+    'texts',
+]
 
 NS_PER_S = 1_000_000_000
+MAX_SEQUENCE = 2**63 - 1
 REPLACEMENT = '\N{REPLACEMENT CHARACTER}'
 
 
@@ -59,6 +69,19 @@ def checked_text(text: str, field: str) -> str:
         except UnicodeEncodeError as exc:
             raise InvalidRequestError(f'{field}: {text[:80]!r} holds a lone surrogate', field=field) from exc
     return text
+
+
+def checked_sequence(value: int, field: str) -> int:
+    """Return a sequence as received, unless no store can have come to it.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is 2^63 or more.
+    """
+    if value > MAX_SEQUENCE:
+        raise InvalidRequestError(f'{field}: {value} is no sequence: at most {MAX_SEQUENCE}', field=field)
+    return value
 
 
 def texts(values: Iterable[str], field: str) -> tuple[str, ...]:

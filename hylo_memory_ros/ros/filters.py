@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
 from hylo_memory_ros.model import MemoryQuery, parse_object
 from hylo_memory_ros.ros.codes import told
-from hylo_memory_ros.ros.fields import checked_text, pairs_of, scope_of, stamp_ns, texts
+from hylo_memory_ros.ros.fields import checked_sequence, checked_text, pairs_of, scope_of, stamp_ns, texts
 
 __all__ = ['OPTIONS', 'query_from_msg']
 
@@ -48,7 +48,7 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
         'horizontal': msg.horizontal,
         'as_of_ns': stamp_ns(msg.as_of, 'filter.as_of'),
         'known_at_ns': stamp_ns(msg.known_at, 'filter.known_at'),
-        'known_seq': msg.known_seq or None,
+        'known_seq': checked_sequence(msg.known_seq, 'filter.known_seq') or None,
         'include_invalidated': msg.include_invalidated,
         'include_stale': msg.include_stale,
         'min_confidence': msg.min_confidence or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,14 +18,14 @@ __all__ = ['Guard', 'Handler']
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Any, Any], Awaitable[Any]]
+Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 """Takes a request and an empty response, and returns the response to send."""
 
 
 class Guard:
     """Lets requests through while the node is active, and turns every refusal into an answer.
 
-    Only the executor's thread calls `wrapped`'s coroutines; counts may be read from any thread.
+    A request comes in in the executor's thread and may end in another.
     """
 
     def __init__(self) -> None:
@@ -34,14 +34,14 @@ class Guard:
         """Whether the node is active."""
         self.running = 0
         """Requests that are being answered."""
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when the last of them was."""
         self.calls: Counter[str] = Counter()
         """Requests received, by service."""
         self.refused: Counter[str] = Counter()
         """Requests refused, by service."""
 
-    def wrapped(
-        self, name: str, response_type: Any, handler: Handler
-    ) -> Callable[[Any, Any], Awaitable[Any]]:
+    def wrapped(self, name: str, response_type: Any, handler: Handler) -> Handler:
         """Return a handler that never raises.
 
         Parameters
@@ -55,8 +55,6 @@ class Guard:
         """
 
         async def guarded(request: Any, response: Any) -> Any:
-            self.running += 1
-            self.calls[name] += 1
             try:
                 if not self.open:
                     raise NotActiveError('the node is not active: activate it first')
@@ -66,13 +64,26 @@ class Guard:
             else:
                 response.success, response.error_code = True, int(ErrorCode.OK)
                 return response
-            finally:
-                self.running -= 1
 
         return guarded
 
+    def entered(self, name: str) -> None:
+        """Count a request that came in."""
+        with self._lock:
+            self.running += 1
+            self.calls[name] += 1
+
+    def left(self) -> None:
+        """Count a request whose answer was sent, or could not be."""
+        with self._lock:
+            self.running -= 1
+            idle = not self.running
+        if idle:
+            self.on_idle()
+
     def _refusal(self, name: str, exc: Exception, response: Any) -> Any:
-        self.refused[name] += 1
+        with self._lock:
+            self.refused[name] += 1
         code, message = described(exc)
         if not isinstance(exc, HyloMemoryError | ValidationError):
             logger.error('~/%s failed', name, exc_info=exc)

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ['RosLogHandler', 'bridged']
+__all__ = ['UNTHROTTLED', 'RosLogHandler', 'bridged']
 
 NAME = 'hylo_memory_ros'
+UNTHROTTLED = 'unthrottled'
+"""Name of the `extra` of a record that answers somebody, and so is never held back."""
 
 
 class RosLogHandler(logging.Handler):
@@ -39,7 +41,8 @@ class RosLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a record on, unless one of the same place went out a moment ago."""
         try:
-            held_back = self._held_back(record) if record.levelno >= logging.WARNING else 0
+            throttled = record.levelno >= logging.WARNING and not hasattr(record, UNTHROTTLED)
+            held_back = self._held_back(record) if throttled else 0
             if held_back is None:
                 return
             text = self.format(record)

@@ -13,6 +13,7 @@ from rclpy.node import Node
 
 from hylo_memory_ros.action import Maintain
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
+from hylo_memory_ros.ros.answering import awaited_in_executor
 from hylo_memory_ros.ros.fields import checked_text
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.perception import Perception
@@ -88,7 +89,9 @@ class Maintenance:
         return result
 
 
-def maintain_server(node: Node, guard: Guard, group: CallbackGroup, perform: Any) -> ActionServer:
+def maintain_server(
+    node: Node, guard: Guard, group: CallbackGroup, perform: Any, wake: Callable[[], None]
+) -> ActionServer:
     """Return the action server; a refusal is an aborted goal, whose result says why.
 
     Parameters
@@ -101,6 +104,8 @@ def maintain_server(node: Node, guard: Guard, group: CallbackGroup, perform: Any
         A reentrant one.
     perform : callable
         Takes a goal, something to tell progress to, and a result to fill.
+    wake : callable
+        Wakes the executor.
     """
 
     async def execute(handle: Any) -> Any:
@@ -110,8 +115,13 @@ def maintain_server(node: Node, guard: Guard, group: CallbackGroup, perform: Any
         async def run(goal: Any, result: Any) -> Any:
             return await perform(goal, tell, result)
 
-        result = await guard.wrapped('maintain', Maintain.Result, run)(handle.request, Maintain.Result())
-        (handle.succeed if result.success else handle.abort)()
-        return result
+        guard.entered('maintain')
+        try:
+            answer = guard.wrapped('maintain', Maintain.Result, run)(handle.request, Maintain.Result())
+            result = await awaited_in_executor(answer, wake)
+            (handle.succeed if result.success else handle.abort)()
+            return result
+        finally:
+            guard.left()
 
     return ActionServer(node, Maintain, '~/maintain', execute, callback_group=group)

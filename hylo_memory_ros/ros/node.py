@@ -15,7 +15,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from hylo_memory_ros.errors import ConfigurationError, HyloMemoryError
 from hylo_memory_ros.ros.bond import Bond
 from hylo_memory_ros.ros.guard import Guard
-from hylo_memory_ros.ros.log_bridge import bridged
+from hylo_memory_ros.ros.log_bridge import UNTHROTTLED, bridged
 from hylo_memory_ros.ros.parameters import Parameters
 from hylo_memory_ros.ros.servers import Servers
 from hylo_memory_ros.ros.session import Session
@@ -25,6 +25,7 @@ __all__ = ['MemoryNode']
 
 logger = logging.getLogger(__name__)
 
+ANSWER = {UNTHROTTLED: True}
 Transition = Callable[[Any], None]
 
 
@@ -37,11 +38,11 @@ def guarded(transition: Transition) -> Callable[[Any, LifecycleState], Transitio
         try:
             transition(self)
         except HyloMemoryError as exc:
-            logger.error('%s failed: %s', name, exc)  # noqa: TRY400 - its message says it all
+            logger.error('%s failed: %s', name, exc, extra=ANSWER)  # noqa: TRY400 - its message says it all
             logger.debug('%s failed', name, exc_info=exc)
             return TransitionCallbackReturn.FAILURE
         except Exception:
-            logger.exception('%s failed', name)
+            logger.exception('%s failed', name, extra=ANSWER)
             return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 

@@ -1,13 +1,13 @@
 """What only reads: `~/query`, `~/history`, `~/changes`.
 
-Handlers are coroutines of the executor; what takes time runs in a reader's thread.
+Handlers are coroutines; what takes time runs in a reader's thread.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.model import MemoryQuery, QueryResult
+from hylo_memory_ros.ros.answering import Settled
 from hylo_memory_ros.ros.answers import (
     bytes_of_event,
     bytes_of_hit,
@@ -26,12 +27,12 @@ from hylo_memory_ros.ros.answers import (
     point_to_msg,
     version_to_msg,
 )
-from hylo_memory_ros.ros.fields import checked_text
+from hylo_memory_ros.ros.fields import checked_sequence, checked_text
 from hylo_memory_ros.ros.filters import query_from_msg
 from hylo_memory_ros.ros.items import PARTS
 from hylo_memory_ros.ros.paging import cursor_of, cursor_read
 from hylo_memory_ros.ros.placement import Placement
-from hylo_memory_ros.ros.workers import Lane, Settled
+from hylo_memory_ros.ros.workers import Lane
 
 __all__ = ['Reading']
 
@@ -49,8 +50,6 @@ class Reading:
     """Threads that answer."""
     placement: Placement
     """Brings centres into the global frame."""
-    wake: Callable[[], None]
-    """Wakes the executor."""
     reply_limit: int
     """Size to which a reply is cut, bytes."""
 
@@ -59,7 +58,7 @@ class Reading:
         answer = await self.readers.do(lambda: self._query(request, response, None))
         if isinstance(answer, Future):
             centre = answer
-            await Settled((centre,), self.wake)
+            await Settled((centre,))
             answer = await self.readers.do(lambda: self._query(request, response, centre))
         return answer
 
@@ -149,7 +148,8 @@ class Reading:
 
     def _changes(self, request: Any, response: Any) -> Any:
         epoch = checked_text(request.epoch, 'epoch') or self.memory.epoch
-        result = self.memory.changes((epoch, request.after_sequence), limit=request.limit or PAGE)
+        after = checked_sequence(request.after_sequence, 'after_sequence')
+        result = self.memory.changes((epoch, after), limit=request.limit or PAGE)
         response.events, _ = fitting(
             result.changes,
             lambda change: event_to_msg(change, result.epoch),

@@ -7,7 +7,7 @@ ones over, so that there are never two of one name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -17,7 +17,8 @@ from rclpy.service_introspection import ServiceIntrospectionState
 
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.guard import Guard
+from hylo_memory_ros.ros.answering import awaited_in_executor, drive
+from hylo_memory_ros.ros.guard import Guard, Handler
 from hylo_memory_ros.ros.maintenance import maintain_server
 from hylo_memory_ros.srv import (
     Changes,
@@ -73,6 +74,7 @@ class Servers:
         self._action: Any = None
         # Handlers await; in another group the first would keep all others waiting.
         self._group = ReentrantCallbackGroup()
+        guard.on_idle = self._on_idle
 
     def offer(self, handlers: Mapping[str, Any], introspection: str) -> None:
         """Answer requests with these handlers from now on.
@@ -87,7 +89,7 @@ class Servers:
         self._handlers = handlers
         if not self._services:
             self._services = [self._made(name, kind) for name, kind in TYPES.items()]
-            self._action = maintain_server(self._node, self._guard, self._group, self._maintain)
+            self._action = maintain_server(self._node, self._guard, self._group, self._maintain, self._wake)
         for service in self._services:
             service.configure_introspection(self._clock(), qos.INTROSPECTION, INTROSPECTION[introspection])
 
@@ -107,6 +109,10 @@ class Servers:
         if not self._handlers:
             self._destroy()
 
+    def _on_idle(self) -> None:
+        if self._services and not self._handlers:
+            self._wake()
+
     def _destroy(self) -> None:
         services, self._services = self._services, []
         for service in services:
@@ -119,10 +125,17 @@ class Servers:
         async def handle(request: Any, response: Any) -> Any:
             return await self._handler(name)(request, response)
 
-        callback = self._guard.wrapped(name, kind.Response, handle)
+        callback = deferred(
+            self._guard, name, kind.Response, self._guard.wrapped(name, kind.Response, handle), self._wake
+        )
         return self._node.create_service(
             kind, f'~/{name}', callback, qos_profile=qos.SERVICE, callback_group=self._group
         )
+
+    def _wake(self) -> None:
+        executor = self._node.executor
+        if executor is not None:
+            executor.wake()
 
     async def _maintain(self, goal: Any, tell: Any, result: Any) -> Any:
         return await self._handler('maintain')(goal, tell, result)
@@ -135,6 +148,36 @@ class Servers:
 
     def _clock(self) -> Clock:
         return self._node.get_clock()
+
+
+def deferred(
+    guard: Guard, name: str, response_type: Any, handler: Handler, wake: Callable[[], None]
+) -> Callable[[Any, Any], Awaitable[Any]]:
+    """Return a service callback that answers later.
+
+    `MessageExecutor` calls its ``begin``, and the thread that has the answer sends it. Any other
+    executor awaits it.
+    """
+
+    async def callback(request: Any, response: Any) -> Any:
+        guard.entered(name)
+        try:
+            return await awaited_in_executor(handler(request, response), wake)
+        finally:
+            guard.left()
+
+    def begin(service: Any, request: Any, header: Any) -> None:
+        def send(response: Any) -> None:
+            try:
+                service.send_response(response, header)
+            finally:
+                guard.left()
+
+        guard.entered(name)
+        drive(handler(request, response_type()), send)
+
+    callback.begin = begin  # type: ignore[attr-defined]
+    return callback
 
 
 class _Until:

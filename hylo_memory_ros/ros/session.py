@@ -123,11 +123,11 @@ class Session:
 
     def handlers(self) -> Mapping[str, Any]:
         """Return what answers each service, and the action."""
-        config, wake = self._config, self._wake
-        reading = Reading(self.memory, self._readers, self._placement, wake, config.reply_limit_bytes)
+        config = self._config
+        reading = Reading(self.memory, self._readers, self._placement, config.reply_limit_bytes)
         writing = Writing(
             self.memory, self._writer, self._readers, self._placement, self.perception, self._pending,
-            self._transforms, self.now_ns, wake, config.reply_limit_bytes, config.flush_timeout_s,
+            self._transforms, self.now_ns, config.reply_limit_bytes, config.flush_timeout_s,
         )  # fmt: skip
         maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
         return {
@@ -217,7 +217,7 @@ class Session:
         return values, warnings, errors
 
     def _lane(self, name: str, threads: int) -> Lane:
-        lane = Lane(name, threads, self._config.queue_limit, self._wake)
+        lane = Lane(name, threads, self._config.queue_limit)
         self._undo.append(lambda: self._ended(name, lane))
         return lane
 
@@ -230,11 +230,6 @@ class Session:
             period_s, callback, callback_group=self._group, clock=Clock(clock_type=ClockType.STEADY_TIME)
         )
         self._undo.append(lambda: self._node.destroy_timer(timer))
-
-    def _wake(self) -> None:
-        executor = self._node.executor
-        if executor is not None:
-            executor.wake()
 
     def _tick(self) -> None:
         self._pending.expire()

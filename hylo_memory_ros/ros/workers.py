@@ -1,8 +1,7 @@
-"""One writer, a few readers, and what a coroutine of the executor awaits.
+"""One writer, a few readers.
 
-Who may touch what: anybody may submit; a job runs in one thread of its lane; the executor's
-thread only awaits. Threads are daemons, so that a file check that takes minutes cannot hold up
-the end of the process.
+Who may touch what: anybody may submit; a job runs in one thread of its lane. Threads are daemons,
+so that a file check that takes minutes cannot hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -10,52 +9,17 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from hylo_memory_ros.errors import NotActiveError, StoreBusyError
+from hylo_memory_ros.ros.answering import Awaited
 
-__all__ = ['Awaited', 'Lane', 'Settled']
+__all__ = ['Lane']
 
 T = TypeVar('T')
 logger = logging.getLogger(__name__)
-
-
-class Settled:
-    """What a coroutine of rclpy's executor may await: that futures are done, well or not.
-
-    Parameters
-    ----------
-    futures : iterable of concurrent.futures.Future
-        Completed by any thread.
-    wake : callable
-        Wakes the executor; without it the coroutine goes on at the next event only.
-    """
-
-    __slots__ = ('_futures',)
-
-    def __init__(self, futures: Iterable[Future[Any]], wake: Callable[[], None]) -> None:
-        self._futures = tuple(futures)
-        for future in self._futures:
-            future.add_done_callback(lambda _: wake())
-
-    def __await__(self) -> Generator[None, None, None]:
-        while not all(future.done() for future in self._futures):
-            yield
-
-
-class Awaited(Generic[T]):
-    """The same for the result of one future, or its exception."""
-
-    __slots__ = ('_future', '_settled')
-
-    def __init__(self, future: Future[T], wake: Callable[[], None]) -> None:
-        self._future, self._settled = future, Settled((future,), wake)
-
-    def __await__(self) -> Generator[None, None, T]:
-        yield from self._settled.__await__()
-        return self._future.result()
 
 
 class Lane:
@@ -69,12 +33,10 @@ class Lane:
         How many; one keeps the order.
     limit : int
         Jobs that may wait.
-    wake : callable
-        Wakes the executor.
     """
 
-    def __init__(self, name: str, threads: int, limit: int, wake: Callable[[], None]) -> None:
-        self._name, self._limit, self._wake = name, limit, wake
+    def __init__(self, name: str, threads: int, limit: int) -> None:
+        self._name, self._limit = name, limit
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
@@ -113,8 +75,8 @@ class Lane:
         return future
 
     def do(self, job: Callable[[], T]) -> Awaited[T]:
-        """Queue a job whose result a coroutine awaits; raises as `submit`."""
-        return Awaited(self.submit(job), self._wake)
+        """Queue a job whose result a handler awaits; raises as `submit`."""
+        return Awaited(self.submit(job))
 
     def close(self, timeout_s: float) -> bool:
         """End the threads; jobs that still wait are refused. Return whether all ended in time."""

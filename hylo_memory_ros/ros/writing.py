@@ -1,6 +1,6 @@
 """What writes: `~/write`, `~/forget`, `~/retract`, `~/purge`, `~/set_map`, `~/flush`, `~/snapshot`.
 
-Handlers are coroutines of the executor; everything that touches the memory runs in the one
+Handlers are coroutines; everything that touches the memory runs in the one
 writer's thread, in the order in which it got there.
 """
 
@@ -18,13 +18,14 @@ from typing import Any
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import PendingQueue, Transform, TransformSource
 from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.ros.answering import Settled
 from hylo_memory_ros.ros.answers import bytes_of_texts, fitting
 from hylo_memory_ros.ros.fields import checked_text, stamp_msg, stamp_ns
 from hylo_memory_ros.ros.filters import query_from_msg
 from hylo_memory_ros.ros.items import item_from_msg
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Draft, Placement
-from hylo_memory_ros.ros.workers import Lane, Settled
+from hylo_memory_ros.ros.workers import Lane
 
 __all__ = ['Writing']
 
@@ -51,8 +52,6 @@ class Writing:
     """Cleared when the map is switched."""
     clock: Callable[[], int]
     """The node's clock, nanoseconds; 0 while it has not started."""
-    wake: Callable[[], None]
-    """Wakes the executor."""
     reply_limit: int
     """Size to which a reply is cut, bytes."""
     flush_timeout_s: float
@@ -63,7 +62,7 @@ class Writing:
         answer = await self.writer.do(lambda: self._write(request, response))
         if isinstance(answer, list):
             drafts = answer
-            await Settled((draft.future for draft in drafts if draft.future is not None), self.wake)
+            await Settled(draft.future for draft in drafts if draft.future is not None)
             answer = await self.writer.do(lambda: self._store(request, response, drafts))
         return answer
 
@@ -95,7 +94,9 @@ class Writing:
         """Flush, and answer with the digest of what is believed and open."""
         path = checked_text(request.copy_path, 'copy_path')
         if path and Path(path).exists():
-            raise InvalidRequestError(f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path')
+            raise InvalidRequestError(
+                f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path'
+            )
         pending = await self._flushed(None, self.flush_timeout_s)
         return await self.writer.do(lambda: self._snapshot(path, pending, response))
 
@@ -125,7 +126,7 @@ class Writing:
         answer = await self.writer.do(lambda: self._removed(request, response, operation, None))
         if isinstance(answer, Future):
             centre = answer
-            await Settled((centre,), self.wake)
+            await Settled((centre,))
             answer = await self.writer.do(lambda: self._removed(request, response, operation, centre))
         return answer
 
@@ -177,7 +178,7 @@ class Writing:
             pending = await self.writer.do(lambda: self.perception.flushed(until_ns))
             if not pending or time.monotonic() >= deadline_s:
                 return pending
-            await Settled((changed,), self.wake)
+            await Settled((changed,))
 
     def _snapshot(self, path: str, pending: int, response: Any) -> Any:
         if path:

@@ -1,4 +1,4 @@
-"""What the ROS tests share: one node process for a module, where its tests do not get into each other's way."""
+"""What the ROS tests share: one node process for a module, where tests do not get into each other's way."""
 
 import warnings
 from collections.abc import Iterator
@@ -25,7 +25,11 @@ def parameters() -> dict[str, Any]:
 def shared(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, Any]) -> Iterator[SimpleNamespace]:
     """Return an active node that the tests of one module share, and a client of it."""
     folder: Path = tmp_path_factory.mktemp('shared')
-    with held_domain() as domain, NodeProcess(folder, domain, parameters) as process, Talker(domain) as talker:
+    with (
+        held_domain() as domain,
+        NodeProcess(folder, domain, parameters) as process,
+        Talker(domain) as talker,
+    ):
         try:
             talker.activate()
         except BaseException:

@@ -26,6 +26,7 @@ from hylo_memory_ros.msg import MemoryFilter, MemoryItem
 from hylo_memory_ros.srv import Query, Write
 
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / 'scripts' / 'memory_node'
 NODE = '/hylo_memory'
 DOMAINS = range(1, 102)
 
@@ -68,11 +69,15 @@ class NodeProcess:
         self.log_file = folder / f'{name}.log'
         with self.log_file.open('w') as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(ROOT / 'scripts' / 'memory_node'), '--ros-args', '--params-file', str(self.file)]
-                + list(arguments),
+                [sys.executable, str(SCRIPT), '--ros-args', '--params-file', str(self.file), *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, 'ROS_DOMAIN_ID': str(domain), 'ROS_LOG_DIR': str(folder), 'PYTHONUNBUFFERED': '1'},
+                env={
+                    **os.environ,
+                    'ROS_DOMAIN_ID': str(domain),
+                    'ROS_LOG_DIR': str(folder),
+                    'PYTHONUNBUFFERED': '1',
+                },
             )
 
     def __enter__(self) -> NodeProcess:
@@ -134,7 +139,9 @@ class Talker:
         self.node.destroy_node()
         self.context.try_shutdown()
 
-    def spin_until(self, condition: Callable[[], Any], timeout_s: float = 10.0, what: str = 'condition') -> Any:
+    def spin_until(
+        self, condition: Callable[[], Any], timeout_s: float = 10.0, what: str = 'condition'
+    ) -> Any:
         """Spin until something is true; return what made it so."""
         deadline = time.monotonic() + timeout_s
         while not (value := condition()):
@@ -183,7 +190,9 @@ class Talker:
         near = MemoryFilter()
         near.near.header.frame_id = 'map'
         self.spin_until(
-            lambda: self.call(Query, 'query', filter=near, k=0).error_code not in (400, 401), 20.0, 'loaded mirror'
+            lambda: self.call(Query, 'query', filter=near, k=0).error_code not in (400, 401),
+            20.0,
+            'loaded mirror',
         )
 
     def write(self, *items: MemoryItem, **fields: Any) -> Any:
@@ -193,7 +202,9 @@ class Talker:
         return self.call(Query, 'query', filter=filter or MemoryFilter(), k=k, **fields)
 
 
-def spatial(key: str = '', x: float = 0.0, y: float = 0.0, z: float = 0.0, frame: str = 'map', **fields: Any) -> Any:
+def spatial(
+    key: str = '', x: float = 0.0, y: float = 0.0, z: float = 0.0, frame: str = 'map', **fields: Any
+) -> Any:
     """Return a SPATIAL item."""
     msg = MemoryItem(kind=MemoryItem.SPATIAL, key=key, **fields)
     msg.header.frame_id = frame

@@ -73,7 +73,9 @@ def test_detections_are_read_as_rclpy_reads_them(array: Detection3DArray) -> Non
 
 @given(arrays(), st.data())
 @settings(max_examples=150, deadline=None)
-def test_damaged_bytes_are_refused_or_read_but_nothing_else(array: Detection3DArray, data: st.DataObject) -> None:
+def test_damaged_bytes_are_refused_or_read_but_nothing_else(
+    array: Detection3DArray, data: st.DataObject
+) -> None:
     good = bytearray(serialize_message(array))
     for _ in range(data.draw(st.integers(1, 4))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
@@ -141,7 +143,14 @@ def test_a_text_that_is_no_utf8_is_refused() -> None:
 
 def test_both_byte_orders_are_read() -> None:
     little = serialize_message(PoseStamped())
-    big = b'\0\0' + little[2:4] + struct.pack('>iII', 9, 5, 1) + b'\0' + b'\0' * 3 + struct.pack('>7d', 1, 2, 3, 0, 0, 0, 1)
+    big = (
+        b'\0\0'
+        + little[2:4]
+        + struct.pack('>iII', 9, 5, 1)
+        + b'\0'
+        + b'\0' * 3
+        + struct.pack('>7d', 1, 2, 3, 0, 0, 0, 1)
+    )
 
     message = read_pose(big, 'a')
 

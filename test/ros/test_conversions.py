@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rclpy.serialization import deserialize_message, serialize_message
 
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
 from hylo_memory_ros.model import Hit, MemoryItem, Pose
@@ -17,17 +18,20 @@ from hylo_memory_ros.ros.fields import stamp_msg, stamp_ns
 from hylo_memory_ros.ros.filters import OPTIONS, query_from_msg
 from hylo_memory_ros.ros.items import item_from_msg, item_to_msg
 from hylo_memory_ros.ros.paging import cursor_of, cursor_read
-from rclpy.serialization import deserialize_message, serialize_message
 
 pytestmark = pytest.mark.ros
 
 letters = st.characters(exclude_categories=['Cs', 'Cc'], exclude_characters='\ufffd')
-names = st.text(letters, min_size=1, max_size=8).filter(lambda text: text.strip() and '=' not in text and ':' not in text)
+names = st.text(letters, min_size=1, max_size=8).filter(
+    lambda text: text.strip() and '=' not in text and ':' not in text
+)
 contents = st.text(st.characters(exclude_categories=['Cs'], exclude_characters='\0\ufffd'), max_size=20)
 numbers = st.floats(-1e9, 1e9)
 stamps = st.integers(1, 2**31 * 10**9 - 1)
 places = st.tuples(numbers, numbers, numbers)
-payloads = st.dictionaries(names, st.none() | st.booleans() | st.integers() | contents | st.lists(numbers, max_size=3), max_size=3)
+payloads = st.dictionaries(
+    names, st.none() | st.booleans() | st.integers() | contents | st.lists(numbers, max_size=3), max_size=3
+)
 
 
 @st.composite
@@ -58,7 +62,10 @@ def items(draw: st.DrawFn) -> MemoryItem:
         )  # fmt: skip
     if draw(st.booleans()):
         start = draw(stamps)
-        fields['event_time'] = {'start_ns': start, 'end_ns': draw(st.none() | st.integers(start, 2**31 * 10**9 - 1))}
+        fields['event_time'] = {
+            'start_ns': start,
+            'end_ns': draw(st.none() | st.integers(start, 2**31 * 10**9 - 1)),
+        }
     extent = draw(places)
     fields['extent'] = extent if any(extent) else None
     return MemoryItem(**fields)
@@ -228,7 +235,9 @@ def hit(text: str) -> Hit:
 def test_what_was_not_computed_is_nan() -> None:
     msg = hit_to_msg(hit('x'), ())
 
-    assert all(map(math.isnan, (msg.distance_m, msg.existence, msg.p_within, msg.text_score, msg.vector_score)))
+    assert all(
+        map(math.isnan, (msg.distance_m, msg.existence, msg.p_within, msg.text_score, msg.vector_score))
+    )
     assert msg.details_json == ''
 
 

@@ -23,7 +23,9 @@ def parameters() -> dict[str, Any]:
     return {'tf_timeout_s': 1.5, 'tf_buffer_s': 10.0}
 
 
-def transform(parent: str, child: str, sec: float, x: float = 0.0, y: float = 0.0, yaw: float = 0.0) -> TransformStamped:
+def transform(
+    parent: str, child: str, sec: float, x: float = 0.0, y: float = 0.0, yaw: float = 0.0
+) -> TransformStamped:
     msg = TransformStamped(child_frame_id=child)
     msg.header.frame_id = parent
     msg.header.stamp.sec, msg.header.stamp.nanosec = divmod(round(sec * 10**9), 10**9)
@@ -40,7 +42,9 @@ def tf(shared: SimpleNamespace) -> Any:
         TFMessage, '/tf_static', QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     )
     moving = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=100))
-    static.publish(TFMessage(transforms=[transform('base_link', 'camera', 0, y=1.0), transform('world', 'lamp', 0)]))
+    static.publish(
+        TFMessage(transforms=[transform('base_link', 'camera', 0, y=1.0), transform('world', 'lamp', 0)])
+    )
     talker.spin_until(lambda: moving.get_subscription_count() and static.get_subscription_count())
 
     def send(sec: float, x: float) -> None:
@@ -84,14 +88,14 @@ def test_the_centre_of_a_question_follows_the_robot(shared: SimpleNamespace, tf:
 
 def test_a_page_goes_on_where_the_first_was_asked(shared: SimpleNamespace, tf: Any) -> None:
     shared.talker.write(*(stamped(f'row{n}', NOW + 10, 0.01 * n) for n in range(6)))
-    filter = near('base_link', 5.0)
-    first = shared.talker.query(k=2, filter=filter)
+    chosen = near('base_link', 5.0)
+    first = shared.talker.query(k=2, filter=chosen)
     tf(NOW + 10.5, 40.0)
     shared.talker.spin_until(
-        lambda: shared.talker.query(k=0, filter=filter).center_used.point.x == 40.0, 10.0, 'moved robot'
+        lambda: shared.talker.query(k=0, filter=chosen).center_used.point.x == 40.0, 10.0, 'moved robot'
     )
 
-    second = shared.talker.query(k=2, filter=filter, cursor=first.cursor)
+    second = shared.talker.query(k=2, filter=chosen, cursor=first.cursor)
 
     assert second.success, second.message
     assert second.center_used.point.x == first.center_used.point.x
@@ -140,7 +144,9 @@ def test_the_future_is_waited_for_and_then_refused_as_retryable(shared: SimpleNa
 
 def test_waiting_blocks_nobody_and_ends_when_the_transform_comes(shared: SimpleNamespace, tf: Any) -> None:
     talker: Talker = shared.talker
-    write = talker.client(Write, f'{NODE}/write').call_async(Write.Request(items=[stamped('soon', NOW + 12, 0.0)]))
+    write = talker.client(Write, f'{NODE}/write').call_async(
+        Write.Request(items=[stamped('soon', NOW + 12, 0.0)])
+    )
     assert talker.query(k=0).success
     assert talker.write(spatial('other', 77.0)).success
     assert not write.done()

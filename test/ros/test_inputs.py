@@ -62,14 +62,20 @@ def senders(shared: SimpleNamespace) -> SimpleNamespace:
     dock = node.create_publisher(PoseStamped, '/dock', QoSProfile(depth=200))
     tf = node.create_publisher(TFMessage, '/tf', QoSProfile(depth=10))
     shared.talker.spin_until(
-        lambda: boxes.get_subscription_count() and dock.get_subscription_count() and tf.get_subscription_count()
+        lambda: (
+            boxes.get_subscription_count() and dock.get_subscription_count() and tf.get_subscription_count()
+        )
     )
-    return SimpleNamespace(boxes=boxes, dock=dock, tf=tf, statuses=heard(shared.talker, MemoryStatus, f'{NODE}/status', LATCHED))
+    return SimpleNamespace(
+        boxes=boxes, dock=dock, tf=tf, statuses=heard(shared.talker, MemoryStatus, f'{NODE}/status', LATCHED)
+    )
 
 
 def counted(shared: SimpleNamespace, senders: SimpleNamespace, name: str, least: int) -> None:
     shared.talker.spin_until(
-        lambda: senders.statuses and sum(getattr(senders.statuses[-1], name)) >= least, 10.0, f'{least} {name}'
+        lambda: senders.statuses and sum(getattr(senders.statuses[-1], name)) >= least,
+        10.0,
+        f'{least} {name}',
     )
 
 
@@ -78,7 +84,9 @@ def test_what_is_seen_often_enough_is_remembered(shared: SimpleNamespace, sender
     for n in range(4):
         senders.boxes.publish(array(NOW + n, ('cup', 1.0, 2.0), ('plate', 5.0, 2.0)))
         senders.dock.publish(pose(NOW + n, -3.0))
-    talker.spin_until(lambda: senders.statuses and min(senders.statuses[-1].watermark_ns) > 0, 10.0, 'watermark')
+    talker.spin_until(
+        lambda: senders.statuses and min(senders.statuses[-1].watermark_ns) > 0, 10.0, 'watermark'
+    )
 
     flushed = talker.call(Flush, 'flush')
 
@@ -90,7 +98,9 @@ def test_what_is_seen_often_enough_is_remembered(shared: SimpleNamespace, sender
     assert talker.call(Snapshot, 'snapshot').complete
 
 
-def test_bytes_that_are_no_message_are_refused_and_counted(shared: SimpleNamespace, senders: SimpleNamespace) -> None:
+def test_bytes_that_are_no_message_are_refused_and_counted(
+    shared: SimpleNamespace, senders: SimpleNamespace
+) -> None:
     talker: Talker = shared.talker
     good = serialize_message(array(NOW + 10, ('cup', 1.0, 2.0)))
     bad = [b'', b'garbage!' * 10, good[: len(good) // 2], good.replace(b'cup\0', b'c\x80\x81\0')]

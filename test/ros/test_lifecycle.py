@@ -1,8 +1,11 @@
 """Transitions: all of them, many times, under load, with what cannot be configured, and impossible ones."""
 
+import contextlib
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -11,7 +14,7 @@ from lifecycle_msgs.msg import State, Transition
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
-from ros.harness import NODE, NodeProcess, Talker, spatial, wait_until
+from ros.harness import NODE, NodeProcess, Talker, held_domain, spatial, wait_until
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from hylo_memory_ros.msg import ErrorCode
@@ -44,7 +47,9 @@ def detections(stamp_ns: int, count: int = 3) -> Detection3DArray:
     return array
 
 
-def test_every_transition_fifty_times_with_input_at_100_hz_and_writes_in_flight(ros_domain: int, tmp_path: Path) -> None:
+def test_every_transition_fifty_times_with_input_at_100_hz_and_writes_in_flight(
+    ros_domain: int, tmp_path: Path
+) -> None:
     with NodeProcess(tmp_path, ros_domain, INPUT) as process, Talker(ros_domain) as talker:
         publisher = talker.node.create_publisher(Detection3DArray, 'boxes', QoSProfile(depth=10))
         clock = talker.node.get_clock()
@@ -54,17 +59,26 @@ def test_every_transition_fifty_times_with_input_at_100_hz_and_writes_in_flight(
         def send() -> None:
             client = talker.node.create_client(Write, f'{NODE}/write') if not in_flight else in_flight[0][0]
             if client.service_is_ready():
-                in_flight.append((client, client.call_async(Write.Request(items=[spatial('k', len(in_flight))]))))
+                in_flight.append(
+                    (client, client.call_async(Write.Request(items=[spatial('k', len(in_flight))])))
+                )
 
         talker.node.create_timer(0.02, send)
         family = psutil.Process(process.process.pid)
         measured = []
         for cycle in range(50):
-            for transition in (T.TRANSITION_CONFIGURE, T.TRANSITION_ACTIVATE, T.TRANSITION_DEACTIVATE, T.TRANSITION_CLEANUP):
+            for transition in (
+                T.TRANSITION_CONFIGURE,
+                T.TRANSITION_ACTIVATE,
+                T.TRANSITION_DEACTIVATE,
+                T.TRANSITION_CLEANUP,
+            ):
                 assert talker.change_state(transition), (cycle, transition, process.log)
             if cycle in (9, 49):
                 services = talker.node.get_service_names_and_types_by_node('hylo_memory', '/')
-                measured.append((family.num_threads(), family.memory_info().rss, len(services), family.num_fds()))
+                measured.append(
+                    (family.num_threads(), family.memory_info().rss, len(services), family.num_fds())
+                )
         answers = [future.result() for _, future in in_flight if future.done()]
 
         assert process.alive
@@ -81,8 +95,38 @@ def test_every_transition_fifty_times_with_input_at_100_hz_and_writes_in_flight(
         assert 'Traceback' not in process.log, process.log
 
 
-def test_an_impossible_transition_is_answered_and_changes_nothing(ros_domain: int, tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, ros_domain) as process, Talker(ros_domain) as talker:
+@pytest.fixture(scope='module')
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """A node that is not configured, for the tests that leave it so."""
+    folder = tmp_path_factory.mktemp('bare')
+    with held_domain() as domain, NodeProcess(folder, domain, INPUT) as process, Talker(domain) as talker:
+        yield SimpleNamespace(process=process, talker=talker, folder=folder, database=str(process.database))
+        assert process.ended() == 0
+        assert 'Traceback' not in process.log, process.log
+
+
+@pytest.fixture
+def unconfigured(bare: SimpleNamespace) -> Iterator[SimpleNamespace]:
+    """The same, put back into its state after the test."""
+    bare.said = len(bare.process.log)
+    yield bare
+    assert bare.process.alive, bare.process.log
+    for transition in (T.TRANSITION_DEACTIVATE, T.TRANSITION_CLEANUP):
+        bare.talker.change_state(transition)
+    assert bare.talker.state() == State.PRIMARY_STATE_UNCONFIGURED
+    for name, value in {**INPUT, 'database_path': bare.database, 'input.front.optional': False}.items():
+        assert set_parameter(bare.talker, name, value).successful, name
+
+
+def refused(node: SimpleNamespace) -> str:
+    """Have configure fail; return what was logged about it."""
+    assert not node.talker.change_state(T.TRANSITION_CONFIGURE)
+    assert node.talker.state() == State.PRIMARY_STATE_UNCONFIGURED
+    return node.process.log[node.said :]
+
+
+def test_an_impossible_transition_is_answered_and_changes_nothing(unconfigured: SimpleNamespace) -> None:
+    with contextlib.nullcontext(unconfigured.talker) as talker:
         for transition in (T.TRANSITION_CLEANUP, T.TRANSITION_ACTIVATE, T.TRANSITION_DEACTIVATE, 99, 0):
             assert not talker.change_state(transition)
         assert talker.state() == State.PRIMARY_STATE_UNCONFIGURED
@@ -91,12 +135,11 @@ def test_an_impossible_transition_is_answered_and_changes_nothing(ros_domain: in
         assert not talker.change_state(T.TRANSITION_CONFIGURE)
         assert talker.state() == State.PRIMARY_STATE_ACTIVE
         assert talker.query().success
-        assert process.alive
-        assert 'Traceback' not in process.log
 
 
-def test_services_say_that_they_are_not_active(ros_domain: int, tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, ros_domain), Talker(ros_domain) as talker:
+def test_services_say_that_they_are_not_active(unconfigured: SimpleNamespace) -> None:
+    with contextlib.nullcontext(unconfigured.talker) as talker:
+        assert set_parameter(talker, 'database_path', ':memory:').successful
         assert talker.change_state(T.TRANSITION_CONFIGURE)
         answer = talker.write(spatial('a'))
         assert (answer.success, answer.error_code) == (False, ErrorCode.NOT_ACTIVE)
@@ -133,8 +176,10 @@ def test_memory_outlives_a_restart(ros_domain: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('case', ['folder', 'empty', 'half', 'foreign', 'text'])
-def test_a_file_that_is_no_memory_fails_configure_and_stays_as_it_is(ros_domain: int, tmp_path: Path, case: str) -> None:
-    path = tmp_path / 'given'
+def test_a_file_that_is_no_memory_fails_configure_and_stays_as_it_is(
+    unconfigured: SimpleNamespace, tmp_path: Path, case: str
+) -> None:
+    path, talker = tmp_path / 'given', unconfigured.talker
     if case == 'folder':
         path.mkdir()
     elif case == 'empty':
@@ -142,45 +187,54 @@ def test_a_file_that_is_no_memory_fails_configure_and_stays_as_it_is(ros_domain:
     elif case == 'text':
         path.write_text('not a database, but long enough to be one' * 100)
     else:
-        with sqlite3.connect(path) as connection:
-            connection.execute('create table t (a)')
+        connection = sqlite3.connect(path)
+        connection.execute('create table t (a)')
         connection.close()
         if case == 'half':
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     before = None if case == 'folder' else path.read_bytes()
+    assert set_parameter(talker, 'database_path', str(path)).successful
 
-    with NodeProcess(tmp_path, ros_domain, {'database_path': str(path)}) as process, Talker(ros_domain) as talker:
-        assert not talker.change_state(T.TRANSITION_CONFIGURE)
-        assert str(path) in process.log, process.log
-        assert 'Traceback' not in process.log, process.log
-        assert (None if path.is_dir() else path.read_bytes()) == before
-        assert talker.state() == State.PRIMARY_STATE_UNCONFIGURED
+    assert str(path) in refused(unconfigured)
 
-        assert set_parameter(talker, 'database_path', str(tmp_path / 'good.db')).successful
-        talker.activate()
-        assert talker.write(spatial('a')).success
-        assert not set_parameter(talker, 'database_path', 'x').successful
+    assert (None if path.is_dir() else path.read_bytes()) == before
+    assert set_parameter(talker, 'database_path', str(tmp_path / 'good.db')).successful
+    talker.activate()
+    assert talker.write(spatial('a')).success
+    assert not set_parameter(talker, 'database_path', 'x').successful, 'it is in use'
+
+
+def test_a_folder_that_cannot_be_made_fails_configure(unconfigured: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / 'file').touch()
+    path = tmp_path / 'file' / 'below' / 'm.db'
+    assert set_parameter(unconfigured.talker, 'database_path', str(path)).successful
+
+    assert str(path) in refused(unconfigured)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write into any folder')
-def test_a_read_only_folder_fails_configure(ros_domain: int, tmp_path: Path) -> None:
+def test_a_read_only_folder_fails_configure(unconfigured: SimpleNamespace, tmp_path: Path) -> None:
     folder = tmp_path / 'locked'
     folder.mkdir(mode=0o555)
-    with NodeProcess(tmp_path, ros_domain, {'database_path': str(folder / 'm.db')}) as process, Talker(ros_domain) as talker:
-        assert not talker.change_state(T.TRANSITION_CONFIGURE)
-        assert str(folder) in process.log
+    assert set_parameter(unconfigured.talker, 'database_path', str(folder / 'm.db')).successful
+
+    assert str(folder) in refused(unconfigured)
 
 
-def test_a_folder_that_cannot_be_made_fails_configure(ros_domain: int, tmp_path: Path) -> None:
-    (tmp_path / 'file').touch()
-    path = tmp_path / 'file' / 'below' / 'm.db'
-    with NodeProcess(tmp_path, ros_domain, {'database_path': str(path)}) as process, Talker(ros_domain) as talker:
-        assert not talker.change_state(T.TRANSITION_CONFIGURE)
-        assert str(path) in process.log
-        assert 'Traceback' not in process.log
+@pytest.mark.parametrize('optional', [False, True])
+def test_an_input_of_a_type_that_nothing_reads(unconfigured: SimpleNamespace, optional: bool) -> None:
+    for name, value in {
+        'input.front.type': 'visin_msgs/msg/Detection3DArray',
+        'input.front.optional': optional,
+    }.items():
+        assert set_parameter(unconfigured.talker, name, value).successful
+
+    assert "input.front.type: 'visin_msgs/msg/Detection3DArray'" in refused(unconfigured)
 
 
-def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(ros_domain: int, tmp_path: Path) -> None:
+def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(
+    ros_domain: int, tmp_path: Path
+) -> None:
     text = f"""
 /**:
   ros__parameters:
@@ -192,6 +246,7 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(ros_doma
     reader_threads: 1.5
     identity_scope: [0, 0]
     markers_interval_s: 1
+    database_pth: x
 """
     with NodeProcess(tmp_path, ros_domain, yaml_text=text) as process, Talker(ros_domain) as talker:
         assert not talker.change_state(T.TRANSITION_CONFIGURE)
@@ -205,6 +260,7 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(ros_doma
         ):
             assert said in process.log, process.log
         assert 'markers_interval_s' not in process.log
+        assert 'parameter database_pth is given, but there is none of this name' in process.log
         assert 'Traceback' not in process.log
         for name, value in {
             'tf_timeout_s': 0.5, 'commit_interval_s': 1, 'flush_timeout_s': 5.0, 'status_interval_s': 0.2,
@@ -215,19 +271,12 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(ros_doma
 
 
 def test_a_file_that_is_no_yaml_ends_the_process_with_a_sentence(ros_domain: int, tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, ros_domain, yaml_text='/**:\n  ros__parameters:\n    a: [0, 0.5]\n') as process:
+    with NodeProcess(
+        tmp_path, ros_domain, yaml_text='/**:\n  ros__parameters:\n    a: [0, 0.5]\n'
+    ) as process:
         assert process.process.wait(timeout=20) == 1
         assert 'node.yaml' in process.log
         assert 'Traceback' not in process.log
-
-
-@pytest.mark.parametrize('optional', [False, True])
-def test_an_input_whose_package_is_missing(ros_domain: int, tmp_path: Path, optional: bool) -> None:
-    parameters = {**INPUT, 'input.front.type': 'visin_msgs/msg/Detection3DArray', 'input.front.optional': optional}
-    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
-        # No reader knows it, so optional or not this cannot be meant.
-        assert not talker.change_state(T.TRANSITION_CONFIGURE)
-        assert "input.front.type: 'visin_msgs/msg/Detection3DArray'" in process.log
 
 
 def test_two_nodes_on_one_file_the_second_fails_and_names_the_first(ros_domain: int, tmp_path: Path) -> None:
@@ -252,9 +301,3 @@ def test_two_nodes_on_one_file_the_second_fails_and_names_the_first(ros_domain: 
         assert talker.change_state(T.TRANSITION_ACTIVATE, node='/second')
         wait_until(lambda: 'active' in second.log, 10.0)
         assert talker.call(Query, '/second/query', Query.Request()).total == 1
-
-
-def test_foreign_parameters_do_no_harm(ros_domain: int, tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, ros_domain, {'database_pth': 'x'}) as process, Talker(ros_domain) as talker:
-        talker.activate()
-        assert 'parameter database_pth is given, but there is none of this name' in process.log

@@ -1,11 +1,10 @@
 """The core's log lines reach the ROS log; what repeats is throttled and counted."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
-from hylo_memory_ros.ros.log_bridge import RosLogHandler
+from hylo_memory_ros.ros.log_bridge import UNTHROTTLED, RosLogHandler
 
 pytestmark = pytest.mark.ros
 
@@ -19,9 +18,8 @@ class FakeLogger:
 
 
 @pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    logger = logging.Logger('hylo_memory_ros.test')
-    yield logger
+def logger() -> logging.Logger:
+    return logging.Logger('hylo_memory_ros.test')
 
 
 def test_severities_are_kept(logger: logging.Logger) -> None:
@@ -58,3 +56,13 @@ def test_what_is_told_once_is_not_held_back(logger: logging.Logger) -> None:
     logger.warning('two')
 
     assert len(ros.lines) == 2
+
+
+def test_what_answers_somebody_is_never_held_back(logger: logging.Logger) -> None:
+    ros = FakeLogger()
+    logger.addHandler(RosLogHandler(ros))
+
+    for _ in range(3):
+        logger.error('configure failed', extra={UNTHROTTLED: True})
+
+    assert len(ros.lines) == 3

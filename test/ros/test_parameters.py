@@ -18,7 +18,11 @@ from hylo_memory_ros.ros.settings import NodeConfig
 
 pytestmark = pytest.mark.ros
 ROOT = Path(__file__).resolve().parents[2]
-INPUT = {'inputs': ['front'], 'input.front.topic': 'boxes', 'input.front.type': 'vision_msgs/msg/Detection3DArray'}
+INPUT = {
+    'inputs': ['front'],
+    'input.front.topic': 'boxes',
+    'input.front.type': 'vision_msgs/msg/Detection3DArray',
+}
 
 
 def flat(tree: dict[str, Any], prefix: str = '') -> dict[str, Any]:
@@ -62,7 +66,13 @@ def test_the_shipped_file_shows_every_parameter_and_no_other() -> None:
 
 
 def test_the_shipped_file_holds_the_defaults_where_it_does_not_say_otherwise() -> None:
-    otherwise = {'min_valid_stamp_s', 'inputs', 'input.detections.topic', 'input.detections.type', 'input.detections.optional'}
+    otherwise = {
+        'min_valid_stamp_s',
+        'inputs',
+        'input.detections.topic',
+        'input.detections.type',
+        'input.detections.optional',
+    }
     entries = {entry.name: entry for entry in (*node_entries(), *input_entries('detections'))}
     differing = {
         name for name, value in shipped().items() if (value if value != [''] else []) != entries[name].default
@@ -147,7 +157,9 @@ def test_what_fits_is_taken(declare: Any, name: str, value: Any, expected: Any) 
         ('commit_interval_s', 0.0, '> 0'),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name_value_and_type(declare: Any, name: str, value: Any, expected: str) -> None:
+def test_what_does_not_fit_is_refused_by_name_value_and_type(
+    declare: Any, name: str, value: Any, expected: str
+) -> None:
     _, parameters = declare(**{**INPUT, name: value})
 
     with pytest.raises(ConfigurationError) as refusal:
@@ -211,7 +223,9 @@ def test_a_read_only_parameter_stays(declare: Any) -> None:
 
 
 def test_an_input_named_later_gets_its_parameters(declare: Any) -> None:
-    node, parameters = declare(**{'input.back.topic': 'b', 'input.back.type': 'vision_msgs/msg/Detection3DArray'})
+    node, parameters = declare(
+        **{'input.back.topic': 'b', 'input.back.type': 'vision_msgs/msg/Detection3DArray'}
+    )
     assert parameters.unknown() == ('input.back.topic', 'input.back.type')
 
     node.set_parameters([Parameter('inputs', value=['back'])])

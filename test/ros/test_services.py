@@ -32,11 +32,24 @@ def keys(*names: str, **fields: Any) -> MemoryFilter:
 
 
 def test_exactly_the_services_whose_operation_exists_are_offered(shared: SimpleNamespace) -> None:
-    names = {name for name, _ in shared.talker.node.get_service_names_and_types() if name.startswith('/hylo_memory/')}
+    names = {
+        name
+        for name, _ in shared.talker.node.get_service_names_and_types()
+        if name.startswith('/hylo_memory/')
+    }
     own = {name.rpartition('/')[2] for name in names if name.count('/') == 2}
 
     assert set(TYPES) <= own
-    assert not own & {'correct_map', 'report_absent', 'edit_landmark', 'feedback', 'render', 'may_reuse', 'receipt', 'episode'}
+    assert not own & {
+        'correct_map',
+        'report_absent',
+        'edit_landmark',
+        'feedback',
+        'render',
+        'may_reuse',
+        'receipt',
+        'episode',
+    }
 
 
 def test_what_is_written_is_found_by_key_place_text_and_label(talker: Talker, key: str) -> None:
@@ -45,9 +58,14 @@ def test_what_is_written_is_found_by_key_place_text_and_label(talker: Talker, ke
     assert written.success, written.message
     assert list(written.outcomes) == ['ADD']
 
-    for filter in (keys(key), near('map', 1.0, 100.0, 2.0), MemoryFilter(text=f'red {key}'), MemoryFilter(labels=[key])):
-        found = talker.query(filter=filter)
-        assert [hit.item.id for hit in found.hits] == list(written.ids), filter
+    for chosen in (
+        keys(key),
+        near('map', 1.0, 100.0, 2.0),
+        MemoryFilter(text=f'red {key}'),
+        MemoryFilter(labels=[key]),
+    ):
+        found = talker.query(filter=chosen)
+        assert [hit.item.id for hit in found.hits] == list(written.ids), chosen
         assert found.hits[0].status == 'current'
     hit = talker.query(filter=near('map', 1.0, 100.0, 2.0), include=['payload']).hits[0]
     assert hit.item.payload_json == '{"grip": "side"}'
@@ -139,7 +157,10 @@ def test_a_duplicate_is_told_and_a_change_names_what_it_closed(talker: Talker, k
     assert list(changed.outcomes) == ['INVALIDATE']
     assert list(changed.closed_ids) == list(first.ids)
     versions = talker.call(History, 'history', kind='spatial', key=key).versions
-    assert [version.hit.item.pose.position.x for version in versions if version.superseded_sequence == 0] == [1.0, 2.0]
+    assert [version.hit.item.pose.position.x for version in versions if version.superseded_sequence == 0] == [
+        1.0,
+        2.0,
+    ]
 
 
 def test_working_memory_has_no_place_on_disk_but_answers(talker: Talker, key: str) -> None:
@@ -200,8 +221,8 @@ def test_forget_tells_the_count_and_a_second_one_that_nothing_matched(talker: Ta
 
     again = talker.call(Forget, 'forget', filter=near('map', 1.0, 800.0))
     assert (again.success, again.count, again.message) == (True, 0, 'nothing matched')
-    for filter in (keys(key), near('map', 1.0, 800.0), MemoryFilter(ids=list(written.ids))):
-        assert talker.query(filter=filter).total == 0
+    for chosen in (keys(key), near('map', 1.0, 800.0), MemoryFilter(ids=list(written.ids))):
+        assert talker.query(filter=chosen).total == 0
     past = keys(key)
     past.known_seq = written.sequence
     assert talker.query(filter=past).total == 1
@@ -334,7 +355,9 @@ def test_a_truncated_answer_goes_on_with_its_cursor(talker: Talker, key: str) ->
 
 def test_a_reply_is_capped_and_its_cursor_goes_on(talker: Talker, key: str) -> None:
     text = 'x' * 60_000
-    talker.write(*(MemoryItem(kind='semantic', key=f'{key}{n:02}', label=key, content=text) for n in range(20)))
+    talker.write(
+        *(MemoryItem(kind='semantic', key=f'{key}{n:02}', label=key, content=text) for n in range(20))
+    )
 
     seen: list[str] = []
     cursor = ''
@@ -377,7 +400,7 @@ def test_a_bad_question_is_refused_by_name(talker: Talker, fields: dict[str, Any
 
 
 def test_typed_by_hand_the_common_question_answers(shared: SimpleNamespace, tmp_path: Path) -> None:
-    """What `ros2 service call … "{filter: {labels: [mug], near: {header: {frame_id: map}}, radius_m: 2.0}}"` sends."""
+    """As by `ros2 service call`: {filter: {labels: [mug], near: {header: {frame_id: map}}, radius_m: 2}}."""
     request = Query.Request(filter=near('map', 2.0, labels=['mug']))
 
     assert request.k == 10

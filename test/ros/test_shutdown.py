@@ -1,6 +1,5 @@
 """The process ends within five seconds, in order, whenever it is told to."""
 
-import os
 import signal
 import sqlite3
 import time
@@ -42,7 +41,8 @@ def test_two_signals_within_50_ms_while_writing(ros_domain: int, tmp_path: Path)
         talker.wait_active()
         client = talker.client(Write, f'{NODE}/write')
         futures = [
-            client.call_async(Write.Request(items=[spatial(f'{call}-{n}') for n in range(50)])) for call in range(40)
+            client.call_async(Write.Request(items=[spatial(f'{call}-{n}') for n in range(50)]))
+            for call in range(40)
         ]
         talker.spin_until(futures[0].done)
         process.process.send_signal(signal.SIGINT)
@@ -50,7 +50,10 @@ def test_two_signals_within_50_ms_while_writing(ros_domain: int, tmp_path: Path)
         assert process.ended() == 0
         check_end(process)
         acknowledged = {
-            name for future in futures if future.done() and future.result().success for name in future.result().ids
+            name
+            for future in futures
+            if future.done() and future.result().success
+            for name in future.result().ids
         }
         with MemoryService.open(f'sqlite:///{process.database}', read_only=True) as memory:
             stored = {hit.item.id for hit in memory.query(MemoryQuery(k=10_000))}
@@ -84,4 +87,4 @@ def test_the_lock_of_an_ended_node_is_free(ros_domain: int, tmp_path: Path) -> N
         with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process:
             process.wait_for_log('active')
             assert process.ended() == 0
-    assert os.path.exists(process.database)
+    assert process.database.exists()

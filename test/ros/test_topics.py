@@ -59,7 +59,8 @@ def test_the_status_is_latched_and_follows(shared: SimpleNamespace) -> None:
     talker.spin_until(lambda: statuses and statuses[-1].sequence >= sequence, 10.0, 'status')
 
     status = statuses[-1]
-    assert (status.map_id, status.mirror_sequence, status.header.frame_id) == ('floor', status.sequence, 'map')
+    assert (status.map_id, status.header.frame_id) == ('floor', 'map')
+    assert status.mirror_sequence == status.sequence
     assert status.items >= 1
     count = len(statuses)
     talker.spin_for(0.8)
@@ -76,7 +77,7 @@ def test_markers_show_the_nearest_by_label(shared: SimpleNamespace) -> None:
 
     markers = arrays[-1].markers
     assert markers[0].action == Marker.DELETEALL
-    spheres = {m.ns: len(m.points) for m in markers if m.type == Marker.SPHERE_LIST and m.action == Marker.ADD}
+    spheres = {m.ns: len(m.points) for m in markers[1:] if m.type == Marker.SPHERE_LIST}
     assert sum(spheres.values()) == 3
     assert set(spheres) <= {'landmarks/cup', 'landmarks/mug', 'landmarks/unlabelled'}
     assert sum(m.type == Marker.TEXT_VIEW_FACING for m in markers) == 2

@@ -1,4 +1,4 @@
-"""Jobs are done in order, bounded, and awaited without waiting."""
+"""Jobs are done in order and bounded; handlers go on where their result is."""
 
 import threading
 from concurrent.futures import Future
@@ -7,21 +7,14 @@ from typing import Any
 import pytest
 
 from hylo_memory_ros.errors import NotActiveError, StoreBusyError
-from hylo_memory_ros.ros.workers import Awaited, Lane, Settled
+from hylo_memory_ros.ros.answering import Awaited, Settled, awaited_in_executor, drive
+from hylo_memory_ros.ros.workers import Lane
 
 pytestmark = pytest.mark.ros
 
 
-class Wakes:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self) -> None:
-        self.count += 1
-
-
 def test_one_thread_keeps_the_order() -> None:
-    lane, done = Lane('w', 1, 100, Wakes()), []
+    lane, done = Lane('w', 1, 100), []
     futures = [lane.submit(lambda n=n: done.append(n)) for n in range(50)]
     for future in futures:
         future.result(timeout=5)
@@ -31,7 +24,7 @@ def test_one_thread_keeps_the_order() -> None:
 
 
 def test_beyond_the_limit_is_busy_and_what_is_queued_once_still_fits() -> None:
-    lane, gate = Lane('w', 1, 2, Wakes()), threading.Event()
+    lane, gate = Lane('w', 1, 2), threading.Event()
     started = threading.Event()
     lane.submit(lambda: (started.set(), gate.wait(5)))
     started.wait(5)
@@ -47,7 +40,7 @@ def test_beyond_the_limit_is_busy_and_what_is_queued_once_still_fits() -> None:
 
 
 def test_closing_refuses_what_waits_and_lets_the_running_job_end() -> None:
-    lane, gate, started = Lane('w', 1, 9, Wakes()), threading.Event(), threading.Event()
+    lane, gate, started = Lane('w', 1, 9), threading.Event(), threading.Event()
     running = lane.submit(lambda: (started.set(), gate.wait(5)))
     started.wait(5)
     waiting = lane.submit(lambda: 1)
@@ -63,7 +56,7 @@ def test_closing_refuses_what_waits_and_lets_the_running_job_end() -> None:
 
 
 def test_a_job_that_raises_harms_no_other() -> None:
-    lane = Lane('w', 1, 9, Wakes())
+    lane = Lane('w', 1, 9)
     with pytest.raises(ZeroDivisionError):
         lane.submit(lambda: 1 / 0).result(timeout=5)
 
@@ -71,38 +64,71 @@ def test_a_job_that_raises_harms_no_other() -> None:
     lane.close(5)
 
 
-def steps(awaitable: Any) -> Any:
-    """Run a coroutine as the executor does; yield its result once it has one."""
+class Waits:
+    """A handler under test, and what it came to."""
 
-    async def run() -> Any:
-        return await awaitable
+    def __init__(self, awaitable: Any) -> None:
+        self.results: list[Any] = []
+        self.threads: list[str] = []
 
-    coroutine = run()
-    while True:
-        try:
-            coroutine.send(None)
-        except StopIteration as end:
-            yield end.value
-            return
-        yield None
+        async def handler() -> Any:
+            result = await awaitable
+            self.threads.append(threading.current_thread().name)
+            return result
+
+        drive(handler(), self.results.append)
 
 
-def test_what_is_awaited_wakes_the_executor_and_gives_its_result() -> None:
+def test_a_handler_goes_on_in_the_thread_that_has_its_result() -> None:
     future: Future[int] = Future()
-    wakes = Wakes()
-    run = steps(Awaited(future, wakes))
+    waits = Waits(Awaited(future))
+    assert waits.results == []
 
-    assert next(run) is None
+    thread = threading.Thread(target=lambda: future.set_result(5), name='has-it')
+    thread.start()
+    thread.join()
+
+    assert (waits.results, waits.threads) == ([5], ['has-it'])
+
+
+def test_what_is_there_already_is_not_waited_for() -> None:
+    future: Future[int] = Future()
     future.set_result(5)
-    assert wakes.count == 1
-    assert next(run) == 5
+
+    assert Waits(Awaited(future)).results == [5]
 
 
 def test_settled_waits_for_all_and_raises_nothing() -> None:
     good, bad = Future[int](), Future[int]()
-    run = steps(Settled((good, bad), Wakes()))
+    waits = Waits(Settled((bad, good)))
     good.set_result(1)
-    assert next(run) is None
+    assert waits.results == []
     bad.set_exception(ValueError())
-    assert next(run) is None
-    assert next(run, 'end') == 'end'
+    assert waits.results == [None]
+
+
+def test_an_answer_that_cannot_be_sent_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler() -> int:
+        return 1
+
+    drive(handler(), lambda _: 1 / 0)
+
+    assert 'could not be sent' in caplog.text
+
+
+def test_any_other_executor_is_woken() -> None:
+    future: Future[int] = Future()
+    woken: list[int] = []
+
+    async def handler() -> int:
+        return await Awaited(future)
+
+    async def callback() -> int:
+        return await awaited_in_executor(handler(), lambda: woken.append(1))
+
+    task = callback()
+    task.send(None)
+    future.set_result(7)
+    with pytest.raises(StopIteration) as end:
+        task.send(None)
+    assert (end.value.value, woken) == (7, [1])

@@ -1,0 +1,101 @@
+"""Clients that vanish, clients that crowd, and a client in a callback of its own node."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from rclpy.qos import QoSProfile
+from ros.harness import NODE, Talker, spatial
+
+from hylo_memory_ros.msg import ErrorCode, MemoryFilter, MemoryItem
+from hylo_memory_ros.srv import Query, Write
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope='module')
+def parameters() -> dict[str, Any]:
+    return {'reply_limit_bytes': 67_108_864, 'queue_limit': 64}
+
+
+def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    text = 'x' * 100_000
+    for _ in range(10):
+        assert talker.write(
+            *(MemoryItem(kind='semantic', content=text + str(n), key=f'big{n}{_}') for n in range(10))
+        ).success
+    environment = {
+        **os.environ,
+        'ROS_DOMAIN_ID': str(shared.domain),
+        'PYTHONPATH': os.pathsep.join([str(HERE.parents[1]), str(HERE.parent)]),
+    }
+
+    for _ in range(5):
+        clients = [
+            subprocess.Popen([sys.executable, str(HERE / 'vanishing_client.py'), '5'], env=environment)
+            for _ in range(2)
+        ]
+        for client in clients:
+            client.wait(timeout=40)
+        assert shared.process.alive
+        assert talker.query(k=0).success
+
+    written = talker.query(k=0, filter=MemoryFilter(kinds=['spatial'])).total
+    assert 0 < written <= 50
+    found = talker.query(k=1, filter=MemoryFilter(kinds=['spatial'])).hits[0].item
+    assert list(talker.write(spatial(found.key)).outcomes) == ['SKIP_DUP']
+
+
+def test_a_crowd_is_answered_or_told_that_it_is_busy(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    client = talker.node.create_client(Write, f'{NODE}/write', qos_profile=QoSProfile(depth=500))
+    talker.spin_until(client.service_is_ready)
+    futures = [
+        client.call_async(Write.Request(items=[spatial(f'c{call}-{n}') for n in range(20)]))
+        for call in range(100)
+    ]
+
+    talker.spin_until(lambda: all(future.done() for future in futures), 60.0)
+
+    codes = [future.result().error_code for future in futures]
+    assert set(codes) <= {ErrorCode.OK, ErrorCode.BUSY}
+    assert codes.count(ErrorCode.OK) > 0
+
+
+def test_calls_from_a_callback_twice_in_a_row(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    client = talker.client(Query, f'{NODE}/query')
+    answers: list[Any] = []
+
+    def ask() -> None:
+        client.call_async(Query.Request(k=0)).add_done_callback(
+            lambda future: answers.append(future.result())
+        )
+
+    timer = talker.node.create_timer(0.05, ask)
+    talker.spin_until(lambda: len(answers) >= 2)
+    timer.cancel()
+
+    assert all(answer.success for answer in answers)
+
+
+def test_memory_stays_flat_over_many_calls(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    family = psutil.Process(shared.process.process.pid)
+    chosen = MemoryFilter(kinds=['spatial'])
+    for _ in range(300):
+        talker.query(k=3, filter=chosen)
+    before, threads = family.memory_info().rss, family.num_threads()
+
+    for _ in range(1500):
+        talker.query(k=3, filter=chosen)
+
+    assert family.memory_info().rss - before < 5_000_000
+    assert family.num_threads() == threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
@@ -29,7 +29,8 @@ class Cursor:
 
     def encoded(self) -> str:
         """Return the cursor as an opaque text."""
-        return base64.urlsafe_b64encode(json.dumps(astuple(self)).encode()).decode()
+        parts = [self.epoch, self.question, self.offset, self.seq, self.at_ns]
+        return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
 
     @classmethod
     def decoded(cls, text: str, epoch: str, question: str) -> Cursor:

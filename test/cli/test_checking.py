@@ -76,7 +76,7 @@ def perceived(tmp_path: Path) -> Path:
         pipeline = LandmarkPipeline(memory, TransformBuffer(), settings, map_id='flat')
         for stamp_ns, labels in ((10 * S, ('cup', 'plate')), (20 * S, ('cup',)), (5 * S, ('cup',))):
             columns = Detections(labels, np.array([(1.0, 2.0, 0.0), (3.0, 2.0, 0.0)])[: len(labels)])
-            pipeline.offer(Message('camera', stamp_ns, 'map', stamp_ns, columns))
+            pipeline.offer(Message('camera', stamp_ns, 'map', stamp_ns // S, columns))
         pipeline.close()
     return path
 

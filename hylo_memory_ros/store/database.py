@@ -6,6 +6,7 @@ of its own from a pool; in memory, where there is just one, it takes the writer'
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from hylo_memory_ros.errors import (
     StoreFullError,
 )
 
-__all__ = ['Database', 'insert_rows', 'translated']
+__all__ = ['Database', 'insert_rows', 'log_of', 'translated']
 
 _READERS = 4
 # A node must be down within seconds, whoever still reads its file.
@@ -78,6 +79,9 @@ class Database:
 
     def _open(self, mode: str) -> sqlite3.Connection:
         assert self.path is not None
+        if mode == 'ro' and not os.access(self.path.parent, os.W_OK) and not log_of(self.path).exists():
+            # SQLite reads a file with a log only beside the log's index, which it cannot make here.
+            mode = 'ro&immutable=1'
         return sqlite3.connect(
             f'{self.path.absolute().as_uri()}?mode={mode}',
             uri=True,
@@ -192,6 +196,11 @@ class Database:
         self._reader.dispose()
         self._writer.dispose()
         self._durable = True
+
+
+def log_of(path: Path) -> Path:
+    """Return where the write-ahead log of a file stands."""
+    return path.with_name(f'{path.name}-wal')
 
 
 def _inode_of(path: Path) -> tuple[int, int] | None:

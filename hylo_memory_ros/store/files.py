@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
-from hylo_memory_ros.store.database import translated
+from hylo_memory_ros.store.database import log_of, translated
 from hylo_memory_ros.store.migrations import HEAD, current_revision, is_known, upgrade
 
 __all__ = ['APPLICATION_ID', 'check_file', 'copy_database', 'make_file', 'migrate', 'path_of', 'swap_file']
@@ -112,7 +112,7 @@ def check_file(path: Path, *, writable: bool = True) -> None:
     if writable and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise ReadOnlyError(f'database {path}: the file or its directory cannot be written', path=str(path))
     # Without a log nothing can be pending, and an immutable reading leaves no file behind.
-    wal = path.with_name(path.name + '-wal')
+    wal = log_of(path)
     mode = 'mode=ro' if wal.exists() else 'immutable=1'
     with (
         translated(path),
@@ -138,7 +138,7 @@ def _check_outside(path: Path) -> None:
         )
     page = int.from_bytes(header[16:18], 'big')
     expected = int.from_bytes(header[28:32], 'big') * (65536 if page == 1 else page)
-    wal = path.with_name(path.name + '-wal')
+    wal = log_of(path)
     # A file that was being checkpointed may be shorter than its header says; the log completes it.
     if size < expected and not (wal.exists() and wal.stat().st_size):
         raise DamagedFileError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import DamagedFileError, FileInUseError, ReadOnlyError, StoreError
+from hylo_memory_ros.store.database import log_of
 
 __all__ = ['FileLock']
 
@@ -58,7 +59,7 @@ class FileLock:
             note = self._read()
             holder = f'pid {note.get("pid", "?")} on host {note.get("host", "?")}'
             raise FileInUseError(f'database {path} is in use by {holder}', path=str(path), **note) from exc
-        wal = path.with_name(path.name + '-wal')
+        wal = log_of(path)
         if path.exists() and self._read().get('wal') and not wal.exists():
             raise DamagedFileError(
                 f'database {path}: its last holder was killed with commits in {wal}, which is gone',

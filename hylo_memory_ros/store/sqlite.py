@@ -21,7 +21,7 @@ from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
-from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.database import Database, log_of
 from hylo_memory_ros.store.files import check_file, copy_database, make_file, migrate, path_of, swap_file
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
@@ -112,7 +112,7 @@ class SqliteStore(SqliteReader):
             if path.exists():
                 check_file(path)
                 migrate(path)
-            elif path.with_name(path.name + '-wal').exists():
+            elif log_of(path).exists():
                 raise DamagedFileError(
                     f'database {path} is gone, but its log {path}-wal is not', path=str(path)
                 )

@@ -105,7 +105,7 @@ def ids_with_writes() -> Iterator[dict[str, Any]]:
 
 
 def rebuild() -> Iterator[dict[str, Any]]:
-    """The slowest query while every tree is rebuilt."""
+    """The slowest query while every tree is rebuilt; beside it, the slowest of as many without a rebuild."""
     here = world()
     here.mirror.wait_idle()
     times: list[float] = []
@@ -114,8 +114,9 @@ def rebuild() -> Iterator[dict[str, Any]]:
     while not here.mirror.wait_idle(0.0):
         times.append(_timed(here.ask, len(times)))
     took = time.perf_counter() - start
-    more = {'items': LARGE, 'queries': len(times), 'rebuild_s': round(took, 2)}
-    yield at_most('mirror worst query during a rebuild, ms', max(times) * 1e3, 20.0, **more)
+    quiet = [_timed(here.ask, number) for number in range(len(times))]
+    more = {'queries': len(times), 'rebuild_s': round(took, 2), 'without_ms': round(max(quiet) * 1e3, 1)}
+    yield at_most('mirror worst query during a rebuild, ms', max(times) * 1e3, 20.0, items=LARGE, **more)
 
 
 def load() -> Iterator[dict[str, Any]]:

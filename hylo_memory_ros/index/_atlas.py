@@ -60,8 +60,9 @@ class Atlas:
             self._add(change.added, cutoff_ns)
         if change.ended:
             version_rows = np.array(list(change.ended), np.int64)
+            left = len(version_rows)
             for place in self.places.values():
-                place.end(version_rows, change.sequence)
+                left -= place.end(version_rows, change.sequence) if left else 0
         if change.removed:
             version_rows = np.array(list(change.removed), np.int64)
             for place in self.places.values():

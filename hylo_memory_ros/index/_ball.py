@@ -43,10 +43,11 @@ class Ball:
             raise InvalidRequestError(
                 f'radius_m must be finite and at least 0, not {radius}', radius_m=radius
             )
-        if len(center) != 3 or not _is_point(*center):
+        place = tuple(map(float, center))
+        if len(place) != 3 or not _is_point(*place):
             raise InvalidRequestError(f'center must be three finite numbers, not {center}', center=center)
         self.planar = planar
-        self.center = tuple(center[:2] if planar else center)
+        self.center = place[:2] if planar else place
         self.point = np.array(self.center)
         self.radius = radius
         self.reach = radius * (1.0 + HAIR) + _ABSOLUTE

@@ -52,10 +52,16 @@ class Folding:
                 self._forced = list(self._places())
             if self._closing or self._thread is not None or not self._next():
                 return
-            self._idle.clear()
             # The name is short enough for the kernel to show it.
-            self._thread = threading.Thread(target=self._run, name='mirror-fold')
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name='mirror-fold')
+            self._idle.clear()
+            try:
+                thread.start()
+            except RuntimeError:
+                # No thread can start while the interpreter ends; answers need none.
+                self._idle.set()
+            else:
+                self._thread = thread
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until nothing is being folded; False after the timeout."""

@@ -17,13 +17,16 @@ from hylo_memory_ros.index._rows import OPEN
 
 __all__ = [
     'FROM_SEQ',
+    'SHOWN',
     'SLICE',
     'SPATIAL',
     'TO_SEQ',
     'VALID_FROM',
     'VALID_TO',
     'VERSION',
+    'Index',
     'Part',
+    'Rows',
     'Window',
     'present',
 ]

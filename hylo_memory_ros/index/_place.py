@@ -47,6 +47,7 @@ class Place:
         self._frozen: tuple[Block, ...] = ()
         self._live, self._closed = Block(True), Block(False)
         self._dead = 0
+        self._touched = True
         self._journal: list[tuple[Rows, int | None]] | None = None
         self._patience = 1
 
@@ -72,22 +73,35 @@ class Place:
         found = [np.flatnonzero(part.locate(version_rows) >= 0) for part in self.parts]
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.intp)
 
-    def end(self, version_rows: Rows, sequence: int) -> None:
-        """End the belief in those of the rows that are here."""
+    def end(self, version_rows: Rows, sequence: int) -> int:
+        """End the belief in those of the rows that are here; return how many are."""
         if self._journal is not None:
             self._journal.append((version_rows, sequence))
-        self._dead += _end(self.parts, version_rows, sequence)
+        found, dead = _end(self.parts, version_rows, sequence)
+        self._dead += dead
+        self._touched = True
+        return found
+
+    def want_planar(self) -> None:
+        """Have trees over x and y built from now on."""
+        self.planar = self._touched = True
 
     def remove(self, version_rows: Rows) -> None:
         """Scrub those of the rows that are here, and see to it that a fold drops them."""
         if self._journal is not None:
             self._journal.append((version_rows, None))
         _scrub(self.parts, version_rows)
+        self._touched = True
 
     def due(self) -> str | None:
         """Say which fold is due: ``deep``, ``small``, ``planar`` or none."""
-        if self._journal is not None:
+        if self._journal is not None or not self._touched:
             return None
+        kind = self._due()
+        self._touched = kind is not None
+        return kind
+
+    def _due(self) -> str | None:
         fresh = len(self._live) + len(self._closed) + sum(map(len, self._frozen))
         main = sum(map(len, self._main))
         light = fresh + sum(map(len, self._small))
@@ -119,7 +133,7 @@ class Place:
             if sequence is None:
                 _scrub(runs, version_rows)
             else:
-                dead += _end(runs, version_rows, sequence)
+                dead += _end(runs, version_rows, sequence)[1]
         if deep:
             self._main, self._small, self._dead = runs, (), dead
         else:
@@ -144,21 +158,22 @@ class Place:
     def _publish(self) -> None:
         blocks = (block for block in (self._live, self._closed) if len(block))
         self.parts = (*self._main, *self._small, *self._frozen, *blocks)
+        self._touched = True
 
 
-def _end(parts: Iterable[Part], version_rows: Rows, sequence: int) -> int:
-    """End the belief in rows of the parts; return in how many of the live ones."""
-    dead, left = 0, len(version_rows)
+def _end(parts: Iterable[Part], version_rows: Rows, sequence: int) -> tuple[int, int]:
+    """End the belief in rows of the parts; return how many are there, and how many live ones ended."""
+    found = dead = 0
     for part in parts:
-        if not left:
+        if found == len(version_rows):
             break
         index = part.locate(version_rows)
         index = index[index >= 0]
         if len(index):
-            left -= len(index)
+            found += len(index)
             ended = part.end(index, sequence)
             dead += ended if part.live else 0
-    return dead
+    return found, dead
 
 
 def _scrub(parts: Iterable[Part], version_rows: Rows) -> None:

@@ -346,6 +346,6 @@ class SpatialMirror:
         if horizontal and not all(place.planar for place in places):
             # Trees over x and y are built when first asked for; until then every point is gone through.
             for place in places:
-                place.planar = True
+                place.want_planar()
             self._folding.kick()
         return places

@@ -44,6 +44,15 @@ class SpatialMirror:
         Returns the highest service time seen, in nanoseconds. It decides which rows count as closed
         when a tree is built, so it changes speed, never an answer; without it every row with an end
         counts as closed.
+
+    Examples
+    --------
+    >>> mirror = SpatialMirror()
+    >>> mirror.load((), sequence=0)
+    >>> mirror.apply(1, [BelievedRow(1, 1, 'lab', 'map', 0.3, 0.1, 0.2, 0, None, 1)])
+    >>> mirror.within('lab', 'map', (0.0, 0.0, 0.0), 0.3741657386773941).version_rows.tolist()
+    [1]
+    >>> mirror.close()
     """
 
     def __init__(self, now_ns: Callable[[], int] | None = None) -> None:
@@ -90,7 +99,7 @@ class SpatialMirror:
         self._folding.kick(force=True)
 
     def close(self) -> None:
-        """End background work, a load too, and wait for it. Safe to repeat."""
+        """End rebuilding and wait for it; a load ends at its next batch. Answers remain. Safe to repeat."""
         self._folding.close()
 
     def load(self, batches: Iterable[RowBatch], sequence: int) -> None:

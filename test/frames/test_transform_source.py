@@ -10,6 +10,7 @@ import importlib.util
 import math
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol
 
 import pytest
@@ -426,6 +427,19 @@ class TestOnChange:
         fed.source.on_change(lambda: seen.append(lookup('map', 'base_link', LATEST).translation[0]))
         fed.put('map', 'base_link', s(1.0), (7.0, 0.0, 0.0))
         assert seen == [7.0]
+
+
+def test_threads_may_ask_while_transforms_arrive(fed: Fed) -> None:
+    fed.put('map', 'base_link', s(1.0), (1.0, 0.0, 0.0))
+
+    def ask() -> set[float]:
+        return {fed.source.lookup('map', 'base_link', LATEST).translation[0] % 1.0 for _ in range(2000)}
+
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(ask) for _ in range(2)]
+        for index in range(2000):
+            fed.put('map', 'base_link', s(1.0 + index * 0.01), (float(index), 0.0, 0.0))
+        assert [found.result() for found in asked] == [{0.0}, {0.0}]
 
 
 def test_it_is_a_transform_source(fed: Fed) -> None:

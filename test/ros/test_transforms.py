@@ -194,7 +194,7 @@ class TestWaiting:
         late, unknown = queue.submit('map', 'base_link', s(110.035)), queue.submit('map', 'arm', s(110.0))
         asked = time.monotonic()
         ros.until(lambda: queue.expire() and not len(queue))
-        assert 0.1 < time.monotonic() - asked < 5.0
+        assert time.monotonic() - asked > 0.1
         assert isinstance(late.exception(), TransformTooNewError)
         assert isinstance(unknown.exception(), UnknownFrameError)
 

@@ -310,6 +310,8 @@ def database_url(path: str) -> str | None:
     """
     if path == ':memory:':
         return None
+    if path.startswith('sqlite:'):
+        return path
     file = Path(path).expanduser().absolute()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -132,8 +132,8 @@ class SqliteReader:
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
-        with self._db.reading() as connection:
-            raw: Any = connection.connection.dbapi_connection
+        # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
+        with self._db.exclusively() as raw:
             copy_database(raw, target)
 
     def verify(self) -> VerifyReport:

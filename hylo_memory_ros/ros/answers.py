@@ -12,7 +12,7 @@ from std_msgs.msg import Header
 
 from hylo_memory_ros.model import Change, Hit, Pose, Version
 from hylo_memory_ros.msg import MemoryEvent, MemoryHit, MemoryVersion
-from hylo_memory_ros.ros.blank import Blank
+from hylo_memory_ros.ros.blank import maker
 from hylo_memory_ros.ros.fields import stamp_msg
 from hylo_memory_ros.ros.items import item_to_msg
 
@@ -28,7 +28,10 @@ __all__ = [
     'version_to_msg',
 ]
 
-blank_hit = Blank(MemoryHit)
+_make_hit = maker(
+    MemoryHit, 'item', 'status', 'sequence', 'score', distance_m=math.nan, existence=math.nan,
+    p_within=math.nan, text_score=math.nan, vector_score=math.nan,
+)  # fmt: skip
 
 A = TypeVar('A')
 B = TypeVar('B')
@@ -50,17 +53,21 @@ def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> 
         Whether ``details_json`` is filled.
     """
     details, stats = hit.details, hit.stats
-    msg: MemoryHit = blank_hit()
-    msg.item, msg.status = item_to_msg(hit.item, include), hit.status
-    msg.valid_to, msg.sequence = stamp_msg(hit.valid_to_ns), hit.sequence
-    msg.score, msg.existence = hit.score, math.nan
-    msg.distance_m = math.nan if hit.distance_m is None else hit.distance_m
-    msg.p_within = details.get('p_within', math.nan)
-    msg.text_score = details.get('text', math.nan)
-    msg.vector_score = details.get('vector', math.nan)
+    msg: MemoryHit = _make_hit(item_to_msg(hit.item, include), hit.status, hit.sequence, hit.score)
+    if hit.valid_to_ns is not None:
+        msg.valid_to = stamp_msg(hit.valid_to_ns)
+    if hit.distance_m is not None:
+        msg.distance_m = hit.distance_m
+    if 'p_within' in details:
+        msg.p_within = details['p_within']
+    if 'text' in details:
+        msg.text_score = details['text']
+    if 'vector' in details:
+        msg.vector_score = details['vector']
     if stats is not None:
         msg.last_observed, msg.observations = stamp_msg(stats.last_observed_ns), stats.observations
-        msg.existence = math.nan if stats.existence is None else stats.existence
+        if stats.existence is not None:
+            msg.existence = stats.existence
     if explain:
         msg.details_json = json.dumps(dict(details))
     return msg
@@ -74,13 +81,8 @@ def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> M
         status = 'invalidated'
     else:
         status = 'scheduled' if version.valid_from_ns > now_ns else 'current'
-    hit = MemoryHit(
-        item=item_to_msg(version.item, include),
-        status=status,
-        valid_to=stamp_msg(version.valid_to_ns),
-        sequence=version.from_seq,
-    )
-    hit.score = hit.distance_m = hit.existence = hit.p_within = hit.text_score = hit.vector_score = math.nan
+    hit: MemoryHit = _make_hit(item_to_msg(version.item, include), status, version.from_seq, math.nan)
+    hit.valid_to = stamp_msg(version.valid_to_ns)
     hit.item.valid_from = stamp_msg(version.valid_from_ns)
     return MemoryVersion(
         hit=hit,

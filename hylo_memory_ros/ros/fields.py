@@ -8,6 +8,7 @@ from typing import Any
 from builtin_interfaces.msg import Time
 
 from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.ros.blank import maker
 
 __all__ = [
     'checked_sequence',
@@ -22,6 +23,7 @@ __all__ = [
 
 NS_PER_S = 1_000_000_000
 MAX_SEQUENCE = 2**63 - 1
+_make_time = maker(Time, 'sec', 'nanosec')
 REPLACEMENT = '\N{REPLACEMENT CHARACTER}'
 
 
@@ -45,10 +47,9 @@ def stamp_ns(stamp: Any, field: str) -> int | None:
 
 def stamp_msg(ns: int | None) -> Time:
     """Return nanoseconds as a message; None is zero."""
-    if not ns:
-        return Time()
-    seconds, nanoseconds = divmod(ns, NS_PER_S)
-    return Time(sec=seconds, nanosec=nanoseconds)
+    seconds, nanoseconds = divmod(ns or 0, NS_PER_S)
+    stamp: Time = _make_time(seconds, nanoseconds)
+    return stamp
 
 
 def checked_text(text: str, field: str) -> str:

@@ -64,8 +64,10 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
     start, end = stamp_ns(msg.time_start, 'filter.time_start'), stamp_ns(msg.time_end, 'filter.time_end')
     if start is not None or end is not None:
         fields['time_range_ns'] = (start, end)
+    # What is left out is not validated; these two mean something when they are 0.
+    given = {name: value for name, value in fields.items() if value or name in {'k', 'include_stale'}}
     try:
-        return MemoryQuery(**fields)
+        return MemoryQuery(**given)
     except ValidationError as exc:
         raise InvalidRequestError(told(exc, 'filter'), field='filter') from exc
 

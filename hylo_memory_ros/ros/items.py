@@ -14,7 +14,7 @@ from std_msgs.msg import Header
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, parse_object
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
-from hylo_memory_ros.ros.blank import Blank
+from hylo_memory_ros.ros.blank import maker
 from hylo_memory_ros.ros.codes import told
 from hylo_memory_ros.ros.fields import checked_text, joined, pairs_of, scope_of, stamp_msg, stamp_ns, texts
 
@@ -25,7 +25,9 @@ PARTS = frozenset({'payload', 'embedding', 'evidence'})
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)
 
-blank_item, blank_header, blank_pose = Blank(ItemMsg), Blank(Header), Blank(PoseMsg)
+_make_item = maker(ItemMsg, 'id', 'kind', 'key', 'label', 'content', 'confidence', 'source', 'valid_from')
+_make_header, _make_pose = maker(Header, 'frame_id'), maker(PoseMsg, 'position')
+_make_point = maker(Point, 'x', 'y', 'z')
 
 
 def item_from_msg(msg: Any, place: str) -> MemoryItem:
@@ -152,10 +154,10 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     include : collection of str
         Which of `PARTS` are filled.
     """
-    msg: ItemMsg = blank_item()
-    msg.id, msg.kind, msg.key = item.id or '', item.kind.value, item.key or ''
-    msg.label, msg.content, msg.source = item.label, item.content, item.source
-    msg.confidence, msg.valid_from = item.confidence, stamp_msg(item.valid_from_ns)
+    msg: ItemMsg = _make_item(
+        item.id or "", item.kind.value, item.key or "", item.label, item.content, item.confidence,
+        item.source, stamp_msg(item.valid_from_ns),
+    )  # fmt: skip
     if item.entities:
         msg.entities = list(item.entities)
     if item.object_ids:
@@ -166,9 +168,9 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
         x, y, z = item.extent
         msg.extent = Vector3(x=x, y=y, z=z)
     if item.scope:
-        scope = dict(item.scope)
-        msg.map_id = scope.pop('map_id', '')
-        msg.scope = joined(scope.items(), '=')
+        msg.map_id = item.scope.get('map_id', '')
+        if len(item.scope) > bool(msg.map_id):
+            msg.scope = joined(((name, value) for name, value in item.scope.items() if name != 'map_id'), '=')
     if item.links:
         msg.links = joined(item.links, ':')
     if item.event_time is not None:
@@ -187,10 +189,9 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
 def _put_pose(msg: ItemMsg, item: MemoryItem) -> None:
     pose = item.pose
     assert pose is not None
-    x, y, z = pose.position
-    msg.header, msg.pose = blank_header(), blank_pose()
-    msg.header.stamp, msg.header.frame_id = stamp_msg(pose.stamp_ns), pose.frame_id
-    msg.pose.position = Point(x=x, y=y, z=z)
+    msg.header, msg.pose = _make_header(pose.frame_id), _make_pose(_make_point(*pose.position))
+    if pose.stamp_ns is not None:
+        msg.header.stamp = stamp_msg(pose.stamp_ns)
     if pose.orientation is not None:
         qx, qy, qz, qw = pose.orientation
         msg.pose.orientation = Quaternion(x=qx, y=qy, z=qz, w=qw)

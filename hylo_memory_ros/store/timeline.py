@@ -2,13 +2,15 @@
 
 Points are ordered by ``valid_from``; at equal ``valid_from`` the one that came latest wins.
 Neighbours that say the same form one span, which starts at the first of them. A forget is a
-point that says nothing: it ends what held there, and nothing resurfaces behind it.
+point that says nothing: it ends what held before it, and nothing resurfaces behind it, but for
+what is asserted anew from the same instant on.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 __all__ = ['Point', 'Span', 'open_span', 'span_at', 'timeline']
@@ -54,37 +56,36 @@ def timeline(points: Iterable[Point]) -> list[Span]:
     """
     spans: list[Span] = []
     holding: Point | None = None
-    for point in _winners(points):
-        if holding is not None and point.content == holding.content:
-            continue
+    for point, ends in _winners(points):
         if holding is not None and holding.content is not None:
-            spans.append(_span(holding, point))
+            if point.content == holding.content and not ends:
+                continue
+            spans.append(_span(holding, point.valid_from_ns, ends))
         holding = point
     if holding is not None and holding.content is not None:
-        spans.append(_span(holding, None))
+        spans.append(_span(holding, None, False))
     return spans
 
 
-def _span(first: Point, following: Point | None) -> Span:
+def _span(first: Point, valid_to_ns: int | None, forgotten: bool) -> Span:
     assert first.content is not None
-    return Span(
-        first.valid_from_ns,
-        following and following.valid_from_ns,
-        following is not None and following.content is None,
-        first.content,
-        first.assertion_id,
-    )
+    return Span(first.valid_from_ns, valid_to_ns, forgotten, first.content, first.assertion_id)
 
 
-def _winners(points: Iterable[Point]) -> list[Point]:
-    """Return one point for each ``valid_from``: the latest, spoken for by its first repetition."""
-    winners: list[Point] = []
-    for point in sorted(points, key=lambda point: point[:3]):
-        if not winners or winners[-1].valid_from_ns != point.valid_from_ns:
-            winners.append(point)
-        elif winners[-1].content != point.content:
-            winners[-1] = point
-    return winners
+def _winners(points: Iterable[Point]) -> Iterator[tuple[Point, bool]]:
+    """Yield one point for each ``valid_from``, and whether a forget ends what held before it.
+
+    It is the latest, spoken for by its first repetition.
+    """
+    ordered = sorted(points, key=lambda point: point[:3])
+    for _, group in groupby(ordered, key=lambda point: point.valid_from_ns):
+        winner, *others = group
+        ends = winner.content is None
+        for point in others:
+            ends = ends or point.content is None
+            if point.content != winner.content:
+                winner = point
+        yield winner, ends
 
 
 def span_at(spans: Sequence[Span], at_ns: int) -> Span | None:

@@ -93,7 +93,7 @@ def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int)
     """Return the feed after a sequence; `Changes.gap` tells when its beginning is gone."""
     last, _ = last_transaction(connection)
     rows = connection.execute(_feed, {'after': after, 'most': limit}).all()
-    gap = bool(rows) and rows[0].ids is None
+    gap = after < last if not rows else rows[0].sequence > after + 1
     told = tuple(
         Change(
             row.sequence,
@@ -105,7 +105,6 @@ def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int)
             row.actor,
         )
         for row in rows
-        if row.ids is not None
     )
     return Changes(epoch, told, last, gap)
 
@@ -125,7 +124,7 @@ _at = (
 )
 _feed = (
     sa.select(txn, change.c.ids, change.c['keys'], change.c.outcomes)
-    .outerjoin(change, change.c.sequence == txn.c.sequence)
+    .join(change, change.c.sequence == txn.c.sequence)
     .where(txn.c.sequence > sa.bindparam('after', type_=sa.Integer))
     .order_by(txn.c.sequence)
     .limit(sa.bindparam('most', type_=sa.Integer))

@@ -10,6 +10,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -261,13 +262,16 @@ class SqliteStore(SqliteReader):
         dry_run: bool,
     ) -> tuple[Removal, Committed | None]:
         def act(txn: Transaction) -> Removal:
-            matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
+            # The clock may have gone on since the question was made.
+            now = replace(asked, at_ns=txn.recorded_at_ns) if asked.world == 'unended' else asked
+            matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, now, among))
             remove(txn, matched)
             ids = [one.id for one in matched]
             keep_audit(txn, reason, asked.query.model_dump_json(exclude_defaults=True), ids, len(matched))
             return Removal(len(matched), ids, txn.sequence)
 
-        return self._transact(op, actor, act, dry_run=dry_run)
+        removal, committed = self._transact(op, actor, act, dry_run=dry_run)
+        return removal or Removal(0, sequence=self.sequence), committed
 
     def purge(
         self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
@@ -279,13 +283,15 @@ class SqliteStore(SqliteReader):
             purge_identities(txn, sorted({one.identity_id for one in matched}))
             ids = list(dict.fromkeys(one.id for one in matched))
             keep_audit(txn, reason, None, None, len(ids))
-            txn.outcomes.append('PURGED')
-            return Removal(len(ids), ids, txn.sequence, self._copies())
+            return Removal(len(ids), ids, txn.sequence)
 
-        result = self._transact('purge', actor, act, dry_run=dry_run)
-        if not dry_run:
-            self._db.checkpoint()
-        return result
+        removal, committed = self._transact('purge', actor, act, dry_run=dry_run)
+        if not removal:
+            return Removal(0, sequence=self.sequence), None
+        unreached = self._copies()
+        if committed is not None and self.path is not None and not self._db.checkpoint():
+            unreached.append(str(log_of(self.path)))
+        return Removal(removal, removal.ids, removal.sequence, unreached), committed
 
     def _copies(self) -> list[str]:
         """Return the files beside this one that a restore kept."""

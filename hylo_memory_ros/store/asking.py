@@ -16,7 +16,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow, item_source, select_items, vector_of
+from hylo_memory_ros.store.rows import (
+    ITEM_COLUMNS,
+    ItemRow,
+    item_source,
+    paired,
+    select_items,
+    vector_of,
+)
 from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
 
 __all__ = [
@@ -112,9 +119,9 @@ def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     yield from (_tagged('entity', name) for name in query.entities)
     yield from (_tagged('object', name) for name in query.object_ids)
     if query.relation is not None:
-        yield _tagged('link', ':'.join(query.relation))
+        yield _tagged('link', paired(*query.relation))
     for name, value in (query.scope or {}).items():
-        yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', f'{name}={value}')
+        yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', paired(name, value))
     if query.min_confidence is not None:
         yield assertion.c.confidence >= query.min_confidence
     if query.time_range_ns is not None:

@@ -22,6 +22,7 @@ __all__ = [
     'full_text_row',
     'item_of',
     'item_source',
+    'paired',
     'select_items',
     'spatial_row',
     'stats_of',
@@ -134,8 +135,13 @@ def tags_of(item: MemoryItem) -> Iterator[tuple[str, str]]:
     """Yield (field, value) of what an item can be found by in `tag`."""
     yield from (('entity', name) for name in set(item.entities))
     yield from (('object', name) for name in set(item.object_ids))
-    yield from (('link', f'{relation}:{target}') for relation, target in set(item.links))
-    yield from (('scope', f'{name}={value}') for name, value in item.scope.items() if name != 'map_id')
+    yield from (('link', paired(*link)) for link in set(item.links))
+    yield from (('scope', paired(*pair)) for pair in item.scope.items() if pair[0] != 'map_id')
+
+
+def paired(name: str, value: str) -> str:
+    """Return one text for a pair of names; no name holds the control character between them."""
+    return f'{name}\x1f{value}'
 
 
 def full_text_row(item: MemoryItem) -> tuple[str, str, str, str]:

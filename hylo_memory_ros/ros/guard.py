@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hylo_memory_ros.errors import HyloMemoryError, NotActiveError
+from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, StoreError
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.ros.codes import described
 
@@ -84,6 +84,8 @@ class Guard:
     def _refusal(self, name: str, exc: Exception, response: Any) -> Any:
         with self._lock:
             self.refused[name] += 1
+        if not self.open and isinstance(exc, StoreError):
+            exc = NotActiveError('the node is not active: its memory was closed meanwhile')
         code, message = described(exc)
         if not isinstance(exc, HyloMemoryError | ValidationError):
             logger.error('~/%s failed', name, exc_info=exc)

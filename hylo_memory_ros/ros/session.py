@@ -5,6 +5,7 @@ Who may touch what: the executor's thread only, except for what the parts say of
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -149,7 +150,7 @@ class Session:
             self.perception.stop().result(timeout=END_S)
         except NotNowError:
             pass
-        except TimeoutError:
+        except concurrent.futures.TimeoutError:
             logger.warning('perception is still being committed after %g s; it goes on', END_S)
         self._pending.finish('the node was deactivated')
 

@@ -30,7 +30,7 @@ class NodeConfig(Contract):
     """Settings of the node; those of the memory and of perception are composed into it."""
 
     database_path: str = '~/.ros/hylo_memory/memory.db'
-    """SQLite file of the memory, or its URL sqlite:////path; a leading ~ is the home, :memory: keeps nothing."""
+    """SQLite file of the memory, or its sqlite URL; a leading ~ is the home, :memory: keeps nothing."""
     map_id: str = ''
     """Map that the robot is in when the node is configured; ~/set_map changes it. Empty: none."""
     global_frame: FrameId = 'map'

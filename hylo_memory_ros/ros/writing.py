@@ -146,10 +146,11 @@ class Writing:
             removal.ids, lambda name: name, lambda name: bytes_of_texts((name,)), self.reply_limit
         )
         response.sequence = 0 if request.dry_run else removal.sequence
-        if not removal:
-            response.message = 'nothing matched'
-        elif cut:
-            response.message = f'ids: {len(response.ids)} of {int(removal)} fit into this reply'
+        notes = [] if removal else ['nothing matched']
+        if cut:
+            notes.append(f'ids: {len(response.ids)} of {int(removal)} fit into this reply')
+        notes += [f'not reached: {copy}' for copy in removal.unreached]
+        response.message = '; '.join(notes)
         return response
 
     def _set_map(self, request: Any, response: Any) -> Any:

@@ -1,5 +1,6 @@
 """Perception over DDS: received as bytes, bounded, counted, committed in groups."""
 
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,11 @@ from ros.test_topics import LATCHED, heard
 from tf2_msgs.msg import TFMessage
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
+from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.landmarks import InputSettings
 from hylo_memory_ros.msg import MemoryFilter, MemoryStatus
+from hylo_memory_ros.ros.inputs import message_type
+from hylo_memory_ros.ros.settings import InputConfig
 from hylo_memory_ros.srv import Flush, SetMap, Snapshot
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
@@ -35,6 +40,27 @@ def parameters() -> dict[str, Any]:
         'input.dock.reliability': 'reliable',
         'landmarks.confirm_n': 2,
     }
+
+
+def source(**fields: Any) -> InputConfig:
+    return InputConfig(settings=InputSettings(**{'name': 'front', 'topic': 'boxes', 'type': BOXES, **fields}))
+
+
+def test_the_type_of_an_input_is_found_when_it_is_needed() -> None:
+    assert message_type(source()) is Detection3DArray
+    with pytest.raises(ConfigurationError, match=r"input\.front\.type: 'nav_msgs/msg/Path' is none of"):
+        message_type(source(type='nav_msgs/msg/Path'))
+
+
+def test_an_input_whose_package_is_missing_fails_or_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(f'No module named {name!r}')
+
+    monkeypatch.setattr(importlib, 'import_module', missing)
+
+    with pytest.raises(ConfigurationError, match=r'install vision_msgs, or set input\.front\.optional'):
+        message_type(source())
+    assert message_type(source(optional=True)) is None
 
 
 def array(sec: float, *things: tuple[str, float, float], frame: str = 'map') -> Detection3DArray:

@@ -46,13 +46,15 @@ class Matched(NamedTuple):
     key: str | None
     content: bytes
 
+    def spans(self, point: Point) -> bool:
+        """Whether a point speaks from a time at which this version holds."""
+        return self.valid_from_ns <= point.valid_from_ns and (
+            self.valid_to_ns is None or point.valid_from_ns < self.valid_to_ns
+        )
+
     def covers(self, point: Point) -> bool:
         """Whether a point is one of the assertions of this version."""
-        return (
-            point.content == self.content
-            and self.valid_from_ns <= point.valid_from_ns
-            and (self.valid_to_ns is None or point.valid_from_ns < self.valid_to_ns)
-        )
+        return point.content == self.content and self.spans(point)
 
 
 def matched_versions(connection: sa.Connection, version_rows: Iterable[int]) -> list[Matched]:
@@ -66,14 +68,15 @@ def matched_versions(connection: sa.Connection, version_rows: Iterable[int]) -> 
 def forget_versions(txn: Transaction, matched: Sequence[Matched]) -> None:
     """End current versions at the service time, and void scheduled ones.
 
-    What a version said later than that is void too; whatever else its identity says stays.
+    What was said from a later time of a version is void too, also what it had outdone at
+    that time: nothing resurfaces. Whatever else its identity says stays.
     """
     at_ns = txn.recorded_at_ns
     timelines = _loaded(txn, matched, at_ns)
     withdrawn: list[int] = []
     for one in matched:
         held = timelines[one.identity_id]
-        later = [point for point in held.points if one.covers(point) and point.valid_from_ns > at_ns]
+        later = [point for point in held.points if one.spans(point) and point.valid_from_ns > at_ns]
         withdrawn += _withdraw(held, later)
         if one.valid_from_ns <= at_ns:
             held.add(Point(at_ns, txn.sequence, 0, None, 0))

@@ -274,6 +274,10 @@ def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[],
     Checking a large file takes its time, and nothing can interrupt it.
     """
     results: list[Any] = []
+    memory_config = config.memory
+    if not clock():
+        # Before the first /clock nobody can say whether the file is of a later time.
+        memory_config = memory_config.model_copy(update={'accept_older_clock': True})
 
     def open_it() -> None:
         try:
@@ -281,7 +285,7 @@ def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[],
                 MemoryService.open(
                     database_url(config.database_path),
                     clock=clock,
-                    config=config.memory,
+                    config=memory_config,
                     map_id=config.map_id,
                     background=True,
                 )

@@ -63,6 +63,17 @@ def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) 
         assert 'Traceback' not in process.log
 
 
+def test_a_file_opens_before_the_clock_has_started(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process, Talker(ros_domain) as talker:
+        talker.wait_active()
+        assert talker.write(spatial('mug')).success
+        assert process.ended() == 0
+    parameters = {'autostart': True, 'use_sim_time': True}
+    with NodeProcess(tmp_path, ros_domain, parameters, name='again'), Talker(ros_domain) as talker:
+        talker.wait_active()
+        assert talker.query(filter=MemoryFilter(keys=['mug'])).total == 1
+
+
 def test_a_stamp_before_the_first_valid_one_is_refused(ros_domain: int, tmp_path: Path) -> None:
     parameters = {'autostart': True, 'min_valid_stamp_s': 1577836800}
     with NodeProcess(tmp_path, ros_domain, parameters), Talker(ros_domain) as talker:

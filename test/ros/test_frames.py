@@ -2,13 +2,14 @@
 
 import math
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from geometry_msgs.msg import TransformStamped
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from ros.harness import NODE, Talker, near, spatial
+from ros.harness import NODE, NodeProcess, Talker, near, spatial
 from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
@@ -181,6 +182,19 @@ def test_forget_is_asked_around_the_robot_too(shared: SimpleNamespace, tf: Any) 
     answer = shared.talker.call(Forget, 'forget', filter=centre)
 
     assert (answer.success, answer.count) == (True, 1), answer.message
+
+
+def test_where_frames_are_kept_a_pose_answers_in_its_own_only(ros_domain: int, tmp_path: Path) -> None:
+    parameters = {'untransformable': 'keep_frame', 'tf_timeout_s': 0.05, 'autostart': True}
+    with NodeProcess(tmp_path, ros_domain, parameters), Talker(ros_domain) as talker:
+        talker.wait_active()
+        assert talker.write(stamped('far', NOW, 1.0, frame='elsewhere')).success
+
+        assert talker.query(filter=near('elsewhere', 0.1, 1.0)).total == 1
+        asked = talker.query(filter=near('map', 0.1, 1.0))
+        assert (asked.total, list(asked.excluded_reasons)) == (0, ['other_frame'])
+        item = talker.query(filter=MemoryFilter(keys=['far'])).hits[0].item
+        assert (item.header.frame_id, item.pose.position.x) == ('elsewhere', 1.0)
 
 
 def test_many_waiting_requests_are_all_answered(shared: SimpleNamespace, tf: Any) -> None:

@@ -86,7 +86,7 @@ def _too_early(index: int, item: MemoryItem, least_ns: int) -> Iterable[str]:
 def resolved(item: MemoryItem, now_ns: int) -> MemoryItem:
     """Return the item with its ``valid_from``: given, else of the event, else of the pose, else now."""
     if item.valid_from_ns is not None:
-        return item if not item.valid_from_assumed else item.model_copy(update={'valid_from_assumed': False})
+        return item
     stamp_ns = item.event_time.start_ns if item.event_time else item.pose and item.pose.stamp_ns
     if stamp_ns is None:
         return item.model_copy(update={'valid_from_ns': now_ns, 'valid_from_assumed': True})
@@ -109,6 +109,7 @@ def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: S
     IdConflictError
         A given id already names another statement.
     """
+    items = _as_first_asserted(txn, items)
     stated = [(item, statement_of(item, identity_scope)) for item in items]
     _refuse_conflicts(txn, stated)
     timelines = Timelines(txn)
@@ -123,6 +124,24 @@ def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: S
     for event in events:
         txn.note(event.id, event.key, event.event)
     return WriteResult(tuple(events), txn.sequence)
+
+
+def _as_first_asserted(txn: Transaction, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Give an item whose id is known and that states no other time the time it was first asserted with.
+
+    So the same write again is the same statement, also one whose time was assumed.
+    """
+    known: dict[str | None, tuple[int, bool]] = {}
+    for part in chunks({item.id for item in items if item.id is not None}):
+        for item_id, valid_from_ns, assumed in txn.connection.execute(_first_time, {'ids': part}):
+            known.setdefault(item_id, (valid_from_ns, assumed))
+    return [_at_first_time(item, *known[item.id]) if item.id in known else item for item in items]
+
+
+def _at_first_time(item: MemoryItem, valid_from_ns: int, assumed: bool) -> MemoryItem:
+    if not item.valid_from_assumed and item.valid_from_ns != valid_from_ns:
+        return item
+    return item.model_copy(update={'valid_from_ns': valid_from_ns, 'valid_from_assumed': bool(assumed)})
 
 
 def _refuse_conflicts(txn: Transaction, stated: Sequence[tuple[MemoryItem, Statement]]) -> None:
@@ -266,6 +285,11 @@ def keep_answer(txn: Transaction, request_id: str, result: WriteResult, retentio
 
 _same_id = sa.select(assertion.c.id, assertion.c.content_digest, assertion.c.valid_from_ns).where(
     assertion.c.id.in_(sa.bindparam('ids', expanding=True))
+)
+_first_time = (
+    sa.select(assertion.c.id, assertion.c.valid_from_ns, assertion.c.valid_from_assumed)
+    .where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
+    .order_by(assertion.c.assertion_id)
 )
 _same_identity = sa.select(identity.c.digest, identity.c.identity_id).where(
     identity.c.digest.in_(sa.bindparam('digests', expanding=True))

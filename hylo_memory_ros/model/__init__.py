@@ -6,7 +6,7 @@ Reading order: `pose`, `span`, `embedding`, `item`, `query`, `result`.
 from __future__ import annotations
 
 from hylo_memory_ros.model._json import depth_of, parse_object
-from hylo_memory_ros.model._text import normal_frame, normal_key
+from hylo_memory_ros.model._text import normal_frame, normal_key, sound_text
 from hylo_memory_ros.model._time import MAX_STAMP_NS, ns_from_seconds, seconds_from_ns
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, sound_covariance
@@ -56,4 +56,5 @@ __all__ = [
     'parse_object',
     'seconds_from_ns',
     'sound_covariance',
+    'sound_text',
 ]

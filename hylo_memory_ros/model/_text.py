@@ -7,12 +7,19 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ['FrameId', 'Key', 'Label', 'Name', 'Text', 'normal_frame', 'normal_key']
+__all__ = ['FrameId', 'Key', 'Label', 'Name', 'Text', 'normal_frame', 'normal_key', 'sound_text']
 
 MAX_KEY_BYTES = 512
 
 
-def _sound(text: str, field: str) -> str:
+def sound_text(text: str, field: str) -> str:
+    """Return a text as given, or say that it is none.
+
+    Raises
+    ------
+    ValueError
+        For a lone surrogate, which has no UTF-8.
+    """
     try:
         text.encode('utf-8')
     except UnicodeEncodeError as exc:
@@ -40,7 +47,7 @@ def normal_key(text: str, field: str = 'key') -> str:
     ...
     ValueError: key: ' ' is blank
     """
-    text = unicodedata.normalize('NFC', _sound(text, field))
+    text = unicodedata.normalize('NFC', sound_text(text, field))
     if not text.strip():
         raise ValueError(f'{field}: {text!r} is blank')
     size = len(text.encode('utf-8'))
@@ -64,14 +71,14 @@ def normal_frame(text: str, field: str = 'frame_id') -> str:
     >>> normal_frame('/map'), normal_frame('robot1/base_link')
     ('map', 'robot1/base_link')
     """
-    bare = unicodedata.normalize('NFC', _sound(text, field))
+    bare = unicodedata.normalize('NFC', sound_text(text, field))
     bare = bare.removeprefix('/')
     if not bare or bare.startswith('/') or any(char.isspace() for char in bare):
         raise ValueError(f"{field}: {text!r} is no frame id (one leading '/' is allowed, white space is not)")
     return normal_key(bare, field)
 
 
-Text = Annotated[str, AfterValidator(lambda text: _sound(text, 'text'))]
+Text = Annotated[str, AfterValidator(lambda text: sound_text(text, 'text'))]
 """Any text; returned as given."""
 
 Key = Annotated[str, AfterValidator(normal_key)]

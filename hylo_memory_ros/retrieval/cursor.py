@@ -9,7 +9,10 @@ from hashlib import sha256
 
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
 
-__all__ = ['Cursor', 'digest_of_question']
+__all__ = ['MAX_SEQUENCE', 'Cursor', 'digest_of_question']
+
+MAX_SEQUENCE = 2**62
+"""Beyond every sequence, time and place among matches, and still a number for SQLite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +48,21 @@ class Cursor:
         """
         try:
             cursor = cls(*json.loads(base64.urlsafe_b64decode(text.encode())))
-            sound = cursor.offset >= 0 and cursor.seq >= 0 and cursor.at_ns >= 0
-        except (ValueError, TypeError) as exc:
+            sound = all(map(_is_place, (cursor.offset, cursor.seq, cursor.at_ns)))
+            sound = sound and isinstance(cursor.epoch, str) and isinstance(cursor.question, str)
+        except (ValueError, TypeError, RecursionError) as exc:
             raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory') from exc
+        if not sound:
+            raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory')
         if cursor.epoch != epoch:
             raise EpochChangedError(f'cursor: it belongs to epoch {cursor.epoch}, the memory is in {epoch}')
-        if cursor.question != question or not sound:
+        if cursor.question != question:
             raise InvalidRequestError('cursor: it belongs to another question; ask the same one to go on')
         return cursor
+
+
+def _is_place(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_SEQUENCE
 
 
 def digest_of_question(text: str) -> str:

@@ -18,7 +18,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryKind, MemoryQuery, QueryResult
-from hylo_memory_ros.retrieval.cursor import Cursor, digest_of_question
+from hylo_memory_ros.retrieval.cursor import MAX_SEQUENCE, Cursor, digest_of_question
 from hylo_memory_ros.retrieval.explanation import Explanation
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.retrieval.ranking import fused_scores, near_score, text_score
@@ -90,7 +90,7 @@ class Retriever:
                 raise UnsupportedError(f'{name}: this version does not answer it')
         scope = query.scope or {}
         map_id = None if query.any_map else scope.get('map_id', self._current_map())
-        seq = query.known_seq
+        seq = None if query.known_seq is None else min(query.known_seq, MAX_SEQUENCE)
         if query.known_at_ns is not None:
             seq = self._store.sequence_at(query.known_at_ns)
         at_ns = query.as_of_ns
@@ -147,7 +147,8 @@ class Retriever:
         working: list[_Ranked] = []
         if (kinds is None or MemoryKind.WORKING in kinds) and len(self._working):
             items = self._working.find(asked.query, asked.at_ns, asked.map_id)
-            working = [_of_working(item, asked.query) for item in items]
+            ranked = (_of_working(item, asked.query) for item in items)
+            working = [one for one in ranked if one.score >= (asked.query.min_score or 0.0)]
         if kinds == frozenset({MemoryKind.WORKING}):
             found = _Found([], 0, self._store.sequence)
         elif asked.query.near is not None:

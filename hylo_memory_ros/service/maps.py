@@ -27,8 +27,8 @@ class Maps:
 
     def __init__(self, store: Store, current: str) -> None:
         self._store = store
+        self.current = _sound(current)
         self._known = set(store.maps())
-        self.current = current
 
     def switch(self, map_id: str, *, create: bool) -> str:
         """Make a map the current one, and return the one before; empty: none.
@@ -40,14 +40,10 @@ class Maps:
         InvalidRequestError
             Its name is not sound.
         """
-        if map_id:
-            try:
-                map_id = normal_key(map_id, 'map_id')
-            except ValueError as exc:
-                raise InvalidRequestError(str(exc)) from exc
-            if map_id not in self._known and not create:
-                raise NotFoundError(f'map_id: {map_id!r} is not known, and create is false', map_id=map_id)
-            self.remember([map_id])
+        map_id = _sound(map_id)
+        if map_id and map_id not in self._known and not create:
+            raise NotFoundError(f'map_id: {map_id!r} is not known, and create is false', map_id=map_id)
+        self.remember([map_id])
         previous, self.current = self.current, map_id
         return previous
 
@@ -62,3 +58,10 @@ class Maps:
         if item.pose is None or not self.current or 'map_id' in item.scope:
             return item
         return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
+
+
+def _sound(map_id: str) -> str:
+    try:
+        return map_id and normal_key(map_id, 'map_id')
+    except ValueError as exc:
+        raise InvalidRequestError(str(exc)) from exc

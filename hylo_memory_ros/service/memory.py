@@ -32,8 +32,10 @@ from hylo_memory_ros.model import (
     VerifyReport,
     WriteEvent,
     WriteResult,
+    normal_key,
+    sound_text,
 )
-from hylo_memory_ros.retrieval import Cursor, Question, Retriever
+from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor, Question, Retriever
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
@@ -75,7 +77,7 @@ class MemoryService:
         self._maps = Maps(store, map_id)
         self._lock = threading.RLock()
         self._listeners = Listeners()
-        self._working = WorkingMemory(config.working_capacity, config.identity_scope)
+        self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
         self._mirroring = Mirroring(store, background=background)
         self._retriever = Retriever(
             store, self._mirroring.mirror, self._working, config, lambda: self._maps.current
@@ -120,10 +122,13 @@ class MemoryService:
         config = config or MemoryConfig()
         store = SqliteStore(url, config, clock or time.time_ns, read_only=read_only)
         try:
-            return cls(store, config, map_id, background=background)
+            memory = cls(store, config, map_id, background=background)
+            if not read_only:
+                memory.set_map(map_id)
         except BaseException:
             store.close()
             raise
+        return memory
 
     def __enter__(self) -> MemoryService:
         """Return the memory itself."""
@@ -194,6 +199,7 @@ class MemoryService:
             Its name is not sound.
         """
         with self._lock:
+            self._refuse_closed()
             return self._maps.switch(map_id, create=create)
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
@@ -239,6 +245,7 @@ class MemoryService:
         """
         if not items:
             raise InvalidRequestError('items: there is none to write')
+        _refuse_unsound(sound_text, request_id=request_id, actor=actor)
         ready = [self._maps.placed(item) for item in items]
         durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
         now_ns = self._store.now_ns()
@@ -309,13 +316,12 @@ class MemoryService:
             The query has no filter, or asks about another time.
         """
         with self._lock:
+            _refuse_unsound(sound_text, reason=reason, actor=actor)
             question, among = self._removable('forget', query, _ACTS_NOW)
-            gone = self._forget_working(question, dry_run)
             asked = question.sql(world='unended', at_ns=self._store.now_ns())
             removal, committed = self._store.forget(asked, among, reason=reason, actor=actor, dry_run=dry_run)
             self._follow(committed)
-            sequence = removal.sequence if removal else self._store.sequence
-            return Removal(removal + len(gone), (*removal.ids, *gone), sequence)
+            return self._with_working(removal, question, dry_run)
 
     def retract(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
@@ -331,13 +337,14 @@ class MemoryService:
             The query has no filter, or asks about another belief than that of now.
         """
         with self._lock:
+            _refuse_unsound(sound_text, reason=reason, actor=actor)
             question, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
             removal, committed = self._store.retract(
                 question.sql(world=world), among, reason=reason, actor=actor, dry_run=dry_run
             )
             self._follow(committed)
-            return removal
+            return self._with_working(removal, question, dry_run, question.at_ns if world == 'at' else None)
 
     def purge(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
@@ -353,13 +360,13 @@ class MemoryService:
             The query has no filter, or asks about another time.
         """
         with self._lock:
+            _refuse_unsound(sound_text, reason=reason, actor=actor)
             question, among = self._removable('purge', query, _ACTS_NOW)
-            gone = self._forget_working(question, dry_run)
             removal, committed = self._store.purge(
                 question.among(), among, reason=reason, actor=actor, dry_run=dry_run
             )
             self._follow(committed)
-            return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
+            return self._with_working(removal, question, dry_run)
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
@@ -375,11 +382,15 @@ class MemoryService:
         question = self._retriever.question(query)
         return question, self._retriever.version_rows(question)
 
-    def _forget_working(self, question: Question, dry_run: bool) -> list[str]:
+    def _with_working(
+        self, removal: Removal, question: Question, dry_run: bool, at_ns: int | None = None
+    ) -> Removal:
+        """Take from working memory what a removal took from the store, and count it."""
         kinds = question.query.kinds
         if kinds is not None and MemoryKind.WORKING not in kinds:
-            return []
-        return self._working.forget(question.query, question.map_id, dry_run=dry_run)
+            return removal
+        gone = self._working.forget(question.query, question.map_id, at_ns, dry_run=dry_run)
+        return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
 
     def history(
         self,
@@ -405,10 +416,14 @@ class MemoryService:
             )
         if limit < 1:
             raise InvalidRequestError(f'history: limit {limit} is below 1')
-        question = f'history {id!r} {kind!r} {key!r} {map_id!r}'
+        item_id, key, map_id = _refuse_unsound(normal_key, id=id, key=key, map_id=map_id or None)
+        if kind is not None and kind not in set(MemoryKind):
+            raise InvalidRequestError(f'kind: {kind!r} is none of {", ".join(MemoryKind)}')
+        limit = min(limit, MAX_SEQUENCE)
+        question = f'history {item_id!r} {kind!r} {key!r} {map_id!r}'
         offset = Cursor.decoded(cursor, self.epoch, question).offset if cursor else 0
         versions = self._store.history(
-            item_id=id, kind=kind, key=key, map_id=map_id, limit=limit + 1, offset=offset
+            item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit + 1, offset=offset
         )
         following = None
         if len(versions) > limit:
@@ -429,7 +444,7 @@ class MemoryService:
             raise EpochChangedError(f'epoch: {epoch!r} is another history than {self.epoch!r}; begin again')
         if sequence < 0 or limit < 1:
             raise InvalidRequestError(f'changes: sequence {sequence} and limit {limit} must be >= 0 and >= 1')
-        return self._store.changes(sequence, limit)
+        return self._store.changes(min(sequence, MAX_SEQUENCE), min(limit, MAX_SEQUENCE))
 
     def snapshot(self, copy_path: str | None = None) -> str:
         """Return the hash of what is open; with a path, also copy the memory there.
@@ -473,6 +488,7 @@ class MemoryService:
 
         Writes and questions go on meanwhile.
         """
+        self._refuse_closed()
         report = self._store.verify()
         return replace(report, problems=report.problems + self.verify_mirror())
 
@@ -497,3 +513,11 @@ class MemoryService:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise StoreError('the memory is closed')
+
+
+def _refuse_unsound(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
+    """Return texts in their stored form, by a validator of the model."""
+    try:
+        return [text if text is None else normal(text, field) for field, text in texts.items()]
+    except ValueError as exc:
+        raise InvalidRequestError(str(exc)) from exc

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -25,11 +26,14 @@ class WorkingMemory:
         Most items.
     identity_scope : sequence of str
         Scope names that belong to an identity.
+    clock : str
+        The clock that event times are compared on.
     """
 
-    def __init__(self, capacity: int, identity_scope: Sequence[str]) -> None:
+    def __init__(self, capacity: int, identity_scope: Sequence[str], clock: str) -> None:
         self._capacity = capacity
         self._scope = tuple(identity_scope)
+        self._clock = clock
         self._items: OrderedDict[bytes, tuple[MemoryItem, bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -47,9 +51,8 @@ class WorkingMemory:
                     self._items.move_to_end(statement.identity)
                 return WriteEvent('SKIP_DUP', before[0].id or '', item.key)
             if not dry_run:
-                self._keep(
-                    statement.identity, item.model_copy(update={'id': statement.id}), statement.content
-                )
+                kept = item.model_copy(update={'id': statement.id}, deep=True)
+                self._keep(statement.identity, kept, statement.content)
         if before is None:
             return WriteEvent('ADD', statement.id, item.key)
         return WriteEvent('INVALIDATE', statement.id, item.key, closed_id=before[0].id or '')
@@ -63,24 +66,37 @@ class WorkingMemory:
     def find(self, query: MemoryQuery, at_ns: int, map_id: str | None) -> list[MemoryItem]:
         """Return the items that match and have begun at a world time; each counts as used."""
         with self._lock:
-            found = [
-                (identity, item)
-                for identity, (item, _) in self._items.items()
-                if (item.valid_from_ns or 0) <= at_ns and may_match(item, query, map_id)
-            ]
+            found = self._matching(query, map_id, at_ns)
             for identity, _ in found:
                 self._items.move_to_end(identity)
-        return [item for _, item in found]
+        return [item.model_copy(deep=True) for _, item in found]
 
-    def forget(self, query: MemoryQuery, map_id: str | None, *, dry_run: bool = False) -> list[str]:
-        """Take the matching items out, whenever they begin, and return their ids."""
+    def forget(
+        self, query: MemoryQuery, map_id: str | None, at_ns: int | None = None, *, dry_run: bool = False
+    ) -> list[str]:
+        """Take the matching items out and return their ids.
+
+        Parameters
+        ----------
+        at_ns : int, optional
+            Only those that have begun at this world time.
+        """
         with self._lock:
-            gone = [key for key, (item, _) in self._items.items() if may_match(item, query, map_id)]
-            ids = [self._items[identity][0].id or '' for identity in gone]
+            found = self._matching(query, map_id, at_ns)
             if not dry_run:
-                for identity in gone:
+                for identity, _ in found:
                     del self._items[identity]
-        return ids
+        return [item.id or '' for _, item in found]
+
+    def _matching(
+        self, query: MemoryQuery, map_id: str | None, at_ns: int | None
+    ) -> list[tuple[bytes, MemoryItem]]:
+        return [
+            (identity, item)
+            for identity, (item, _) in self._items.items()
+            if (at_ns is None or (item.valid_from_ns or 0) <= at_ns)
+            and may_match(item, query, map_id, self._clock)
+        ]
 
     def clear(self) -> None:
         """Take everything out."""
@@ -96,15 +112,16 @@ def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
     return math.dist(item.pose.position[:axes], query.near[0].position[:axes])
 
 
-def may_match(item: MemoryItem, query: MemoryQuery, map_id: str | None) -> bool:
+def may_match(item: MemoryItem, query: MemoryQuery, map_id: str | None, clock: str) -> bool:
     """Return whether an item passes every filter of a query, the time axes aside.
 
     Parameters
     ----------
     map_id : str or None
         The map that `near` searches; None: every map.
+    clock : str
+        The clock that event times are compared on.
     """
-    spoken = f'{item.content} {item.key or ""} {item.label} {" ".join(item.entities)}'.casefold()
     return (
         (query.kinds is None or MemoryKind(item.kind) in query.kinds)
         and (not query.all_keys or item.key in query.all_keys)
@@ -115,20 +132,28 @@ def may_match(item: MemoryItem, query: MemoryQuery, map_id: str | None) -> bool:
         and (query.relation is None or query.relation in item.links)
         and (query.scope or {}).items() <= item.scope.items()
         and (query.min_confidence is None or item.confidence >= query.min_confidence)
-        and (query.text is None or _speaks(spoken, query.text))
-        and (query.time_range_ns is None or _happened(item, query.time_range_ns))
+        and (query.text is None or _speaks(item, query.text))
+        and (query.time_range_ns is None or _happened(item, query.time_range_ns, clock))
         and (query.near is None or _is_near(item, query, map_id))
     )
 
 
-def _speaks(spoken: str, text: str) -> bool:
-    words = [word for word in text.casefold().split() if any(map(str.isalnum, word))]
-    return bool(words) and all(word in spoken for word in words)
+def _speaks(item: MemoryItem, text: str) -> bool:
+    fields = [_words(part) for part in (item.content, item.key or '', item.label, ' '.join(item.entities))]
+    phrases = [phrase for word in text.split() if (phrase := _words(word))]
+    return bool(phrases) and all(any(phrase in field for field in fields) for phrase in phrases)
 
 
-def _happened(item: MemoryItem, span: tuple[int | None, int | None]) -> bool:
+def _words(text: str) -> str:
+    """Return the words of a text as the full-text index knows them, each between spaces."""
+    bare = (char for char in unicodedata.normalize('NFD', text.lower()) if not unicodedata.combining(char))
+    words = ''.join(char if char.isalnum() else ' ' for char in bare).split()
+    return f' {" ".join(words)} ' if words else ''
+
+
+def _happened(item: MemoryItem, span: tuple[int | None, int | None], clock: str) -> bool:
     event, (start_ns, end_ns) = item.event_time, span
-    if event is None:
+    if event is None or event.clock != clock:
         return False
     begins = end_ns is None or event.start_ns <= end_ns
     return begins and (start_ns is None or event.end_ns is None or event.end_ns >= start_ns)

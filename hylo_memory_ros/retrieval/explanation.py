@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.retrieval.question import Question
-from hylo_memory_ros.store import Asked, Store
+from hylo_memory_ros.store import TOTAL_LIMIT, Asked, Store
 from hylo_memory_ros.store.asking import search_words
 
 __all__ = ['Explanation']
-
-_LOOK_OUTSIDE = 64
 
 
 class Explanation:
@@ -34,7 +34,7 @@ class Explanation:
             counts['no_search_words'] = 1
         elif query.near is not None:
             counts |= self._near()
-        elif self._asked.is_selective:
+        else:
             counts |= self._store.excluded_by_time(self._asked.sql())
             counts['other_map'] = self._other_map()
         if query.time_range_ns is not None:
@@ -56,26 +56,34 @@ class Explanation:
         return counts
 
     def _outside(self, at_ns: int | None) -> int:
-        """Look for the nearest match beyond the radius, past what the filters refuse."""
+        """Look for the nearest match beyond the radius, past what the filters refuse.
+
+        Each step looks twice as far as the nearest thing that no step has looked at yet.
+        """
         asked, query = self._asked, self._asked.query
         assert query.near is not None
         pose, radius_m = query.near
-        for _ in range(_LOOK_OUTSIDE):
-            nearest = self._mirror.nearest_outside(
-                asked.map_id,
-                pose.frame_id,
-                pose.position,
-                radius_m,
-                at_ns=at_ns,
-                seq=asked.seq,
-                horizontal=query.horizontal,
-            )
+        place = (asked.map_id, pose.frame_id, pose.position)
+        when = {'at_ns': at_ns, 'seq': asked.seq}
+        seen = 0
+        while seen <= TOTAL_LIMIT:
+            nearest = self._mirror.nearest_outside(*place, radius_m, **when, horizontal=query.horizontal)
             if nearest is None:
                 return 0
-            if not asked.filters_rows or self._store.matching(asked.among(), [nearest.version_row]):
+            if not asked.filters_rows:
                 self.nearest_outside_m = nearest.distance_m
                 return 1
-            radius_m = nearest.distance_m
+            reach_m = 2.0 * nearest.distance_m
+            around = self._mirror.within(*place, reach_m, **when, horizontal=query.horizontal)
+            beyond = around.distances_m > radius_m
+            rows, distances = around.version_rows[beyond], around.distances_m[beyond]
+            matching = self._store.matching(asked.among(), rows.tolist())
+            for row, distance_m in zip(rows.tolist(), distances.tolist(), strict=True):
+                if row in matching:
+                    self.nearest_outside_m = distance_m
+                    return 1
+            seen += len(rows)
+            radius_m = reach_m
         return 0
 
     def _other_map(self) -> int:
@@ -89,6 +97,14 @@ class Explanation:
         return self._store.count(anywhere) - self._store.count(asked)
 
     def _other_clock(self) -> int:
-        asked = self._asked.sql()
+        asked = self._asked
         other = 'sim' if asked.clock == 'wall' else 'wall'
-        return self._store.count(Asked(asked.query, asked.at_ns, asked.world, asked.seq, clock=other))
+        if asked.query.near is None:
+            return self._store.count(replace(asked.sql(), clock=other))
+        pose, radius_m = asked.query.near
+        at_ns = None if asked.query.include_invalidated else asked.at_ns
+        rows = self._mirror.ids_within(
+            asked.map_id, pose.frame_id, pose.position, radius_m,
+            at_ns=at_ns, seq=asked.seq, horizontal=asked.query.horizontal,
+        )  # fmt: skip
+        return len(self._store.matching(replace(asked.among(), clock=other), rows.tolist()))

@@ -62,10 +62,3 @@ class Question:
             or query.time_range_ns is not None
             or query.text is not None
         )
-
-    @property
-    def is_selective(self) -> bool:
-        """Whether few versions pass its filters, so that what was left out can be counted."""
-        query = self.query
-        named = query.all_keys or query.ids or query.entities or query.object_ids or query.relation
-        return bool(named) or query.text is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
@@ -188,22 +188,27 @@ def count_matches(connection: sa.Connection, asked: Asked) -> int:
 def excluded_by_time(
     connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
 ) -> Mapping[str, int]:
-    """Count the believed matches that do not hold at the time asked about, by reason."""
+    """Count the believed matches that do not hold at the time asked about, by reason.
+
+    Of many matches the first `TOTAL_LIMIT` are looked at.
+    """
+    if asked.world == 'any':
+        return {}
+    everywhen = replace(asked, world='any')
     at_ns = sa.literal(asked.at_ns, sa.BigInteger)
+    times = (version.c.valid_from_ns, version.c.valid_to_ns, version.c.forgotten)
+    found = _select(everywhen, *times).where(_among(among)).limit(TOTAL_LIMIT).subquery()
     reason = sa.case(
-        (version.c.valid_from_ns > at_ns, 'not_yet_valid'),
-        (version.c.forgotten, 'forgotten'),
+        (found.c.valid_from_ns > at_ns, 'not_yet_valid'),
+        (found.c.valid_to_ns > at_ns, 'holds'),
+        (found.c.valid_to_ns.is_(None), 'holds'),
+        (found.c.forgotten, 'forgotten'),
         else_='invalidated',
-    )
-    everywhen = Asked(asked.query, asked.at_ns, 'any', asked.seq, clock=asked.clock)
-    found = (
-        _select(everywhen, reason.label('reason'))
-        .where(_among(among), sa.not_(_holds(asked)))
-        .limit(TOTAL_LIMIT)
-        .subquery()
-    )
-    counted = sa.select(found.c.reason, sa.func.count()).group_by(found.c.reason)
-    return {str(row[0]): row[1] for row in connection.execute(counted)}
+    ).label('reason')
+    counted = sa.select(reason, sa.func.count()).group_by(reason)
+    counts = {str(row[0]): row[1] for row in connection.execute(counted)}
+    counts.pop('holds', None)
+    return counts
 
 
 _rows = sa.func.json_each(sa.bindparam('rows', type_=sa.Text)).table_valued('value')

@@ -192,10 +192,14 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
 def swap_file(path: Path, incoming: Path, keep: Path) -> None:
     """Put `incoming` in the place of `path`, and keep the file before as `keep`.
 
-    Both steps are renames: at every moment one of the two stands whole at a known name.
+    The second name comes before the rename, so at every moment one of the two stands whole in
+    the place: a file that is not there would be made anew, and empty.
     """
     try:
-        path.rename(keep)
+        try:
+            os.link(path, keep)
+        except OSError:  # a file system without hard links
+            path.rename(keep)
         incoming.rename(path)
         _sync(path.parent)
     except OSError as exc:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,8 +25,16 @@ from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
-from hylo_memory_ros.store.database import Database, log_of
-from hylo_memory_ros.store.files import check_file, copy_database, make_file, migrate, path_of, swap_file
+from hylo_memory_ros.store.database import Database, log_of, translated
+from hylo_memory_ros.store.files import (
+    APPLICATION_ID,
+    check_file,
+    copy_database,
+    make_file,
+    migrate,
+    path_of,
+    swap_file,
+)
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
 from hylo_memory_ros.store.port import Within
@@ -52,6 +63,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar('T')
 
 _EXPIRE_EVERY = 256
+_KEPT = '.before-restore-'
 
 
 class SqliteStore(SqliteReader):
@@ -134,25 +146,30 @@ class SqliteStore(SqliteReader):
 
     def _start(self) -> None:
         if self.path is None:
+            with self._db.exclusively() as raw:
+                raw.execute(f'PRAGMA application_id = {APPLICATION_ID}')
             with self._db.writing() as connection:
                 upgrade(connection)
         if not self._read_only:
             self.side_write(self._first_state, durable=True)
         with self._db.reading() as connection:
             self.epoch = get_state(connection, 'epoch', b'').decode()
-            scope = tuple(json.loads(get_state(connection, 'identity_scope', b'[]')))
+            self._check_scope(connection, self.path)
             self.sequence, self._highest_ns = history.last_transaction(connection)
-        if scope != self._config.identity_scope:
-            raise ConfigurationError(
-                f'identity_scope: {list(self._config.identity_scope)}, but {self.path} was made with '
-                f'{list(scope)}; who may supersede whom cannot change afterwards'
-            )
         self._check_clock()
 
     def _first_state(self, connection: sa.Connection) -> None:
         if not get_state(connection, 'epoch', b''):
             put_state(connection, 'epoch', uuid.uuid4().hex.encode())
             put_state(connection, 'identity_scope', json.dumps(self._config.identity_scope).encode())
+
+    def _check_scope(self, connection: sa.Connection, path: Path | None) -> None:
+        scope = tuple(json.loads(get_state(connection, 'identity_scope', b'[]')))
+        if scope != self._config.identity_scope:
+            raise ConfigurationError(
+                f'identity_scope: {list(self._config.identity_scope)}, but {path} was made with '
+                f'{list(scope)}; who may supersede whom cannot change afterwards'
+            )
 
     def _check_clock(self) -> None:
         ahead_s = (self._highest_ns - self._clock()) / 1e9
@@ -297,32 +314,37 @@ class SqliteStore(SqliteReader):
         """Return the files beside this one that a restore kept."""
         if self.path is None:
             return []
-        return sorted(map(str, self.path.parent.glob(f'{self.path.name}.before-restore-*')))
+        return sorted(map(str, self.path.parent.glob(f'{self.path.name}{_KEPT}*')))
+
+    def _free_name(self, stamp_ns: int) -> Path:
+        """Return a name that no file kept by a restore has, also not one of the same time."""
+        assert self.path is not None
+        names = (self.path.with_name(f'{self.path.name}{_KEPT}{stamp}') for stamp in count(stamp_ns))
+        return next(name for name in names if not name.exists())
 
     def restore(self, source: Path) -> Committed:
         """Put a verified copy in the place of the whole memory, and begin a new epoch."""
         check_file(source, writable=False)
+        epoch = _new_epoch()
         candidate = Database(source, self._config, read_only=True)
         try:
             with candidate.reading() as connection:
+                self._check_scope(connection, source)
                 report = verify_database(connection, self._config.identity_scope)
                 if not report.ok:
                     raise DamagedFileError(
                         f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
                     )
                 raw: Any = connection.connection.dbapi_connection
-                self._replace(raw)
+                self._replace(raw, epoch)
         finally:
             candidate.close()
-        _, committed = self._transact(
-            'restore', '', lambda txn: put_state(txn.connection, 'epoch', _new_epoch())
-        )
+        _, committed = self._transact('restore', '', lambda txn: put_state(txn.connection, 'epoch', epoch))
         assert committed is not None
-        with self._db.reading() as connection:
-            self.epoch = get_state(connection, 'epoch', b'').decode()
+        self.epoch = epoch.decode()
         return committed
 
-    def _replace(self, source: Any) -> None:
+    def _replace(self, source: Any, epoch: bytes) -> None:
         if self.path is None:
             with self._db.exclusively() as raw:
                 source.backup(raw)
@@ -331,7 +353,10 @@ class SqliteStore(SqliteReader):
         incoming.unlink(missing_ok=True)
         copy_database(source, incoming)
         migrate(incoming)
-        kept = self.path.with_name(f'{self.path.name}.before-restore-{self.now_ns()}')
+        # Renamed before the swap: at no moment does the old name stand for the other history.
+        with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
+            raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
+        kept = self._free_name(self.now_ns())
         with self._db.closed():
             swap_file(self.path, incoming, kept)
         logger.info('restored %s; the memory before is kept as %s', self.path, kept)

@@ -17,9 +17,10 @@ Nothing below this package imports rclpy, tf2 or a message.
 `reading`, `writing`, `maintenance`     the handlers
 `transforms`, `placement`               poses into the global frame
 `inputs`, `perception`                  subscribers, and the pipeline that they feed
+`stamps`                                stamps of another age
 `events`, `status`, `markers`           what is published
 `bond`, `log_bridge`                    what a lifecycle manager and the ROS log expect
-`session`                               what configure opens and cleanup closes
+`session`, `opening`                    what configure opens and cleanup closes
 `node`, `process`, `main`               the lifecycle node and its process
 ======================================  ==============================================================
 """

@@ -21,6 +21,7 @@ from hylo_memory_ros.landmarks import LandmarkPipeline
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.cdr import READERS
 from hylo_memory_ros.ros.settings import InputConfig
+from hylo_memory_ros.ros.stamps import StampWatch
 
 __all__ = ['Input', 'message_type']
 
@@ -68,12 +69,20 @@ class Input:
         Class of its messages.
     arrived : callable
         Called after a message came, in the executor's thread.
+    watch : StampWatch
+        Looks at the stamps.
     group : CallbackGroup
         Group of the subscription.
     """
 
     def __init__(
-        self, node: Node, source: InputConfig, kind: Any, arrived: Callable[[], None], group: CallbackGroup
+        self,
+        node: Node,
+        source: InputConfig,
+        kind: Any,
+        arrived: Callable[[], None],
+        watch: StampWatch,
+        group: CallbackGroup,
     ) -> None:
         self.name = source.settings.name
         self.received = 0
@@ -81,6 +90,7 @@ class Input:
         self.incompatible = ''
         """The quality of service for which a publisher does not match; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
+        self._watch = watch
         self._read = READERS[source.settings.type]
         self._waiting: deque[bytes] = deque()
         # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
@@ -127,6 +137,7 @@ class Input:
             pipeline.note_refused(self.name, 'malformed')
             logger.warning('input %s: refused a message: %s', self.name, exc)
             return
+        self._watch.check(read.stamp_ns, f'input {self.name}')
         pipeline.offer(read)
 
     def _subscribed(self, events: SubscriptionEventCallbacks) -> Any:

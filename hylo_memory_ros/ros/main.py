@@ -14,6 +14,9 @@ from types import FrameType
 __all__ = ['main']
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 class Stop:
     """Remembers that the process was asked to end."""
 
@@ -22,8 +25,10 @@ class Stop:
 
     def install(self) -> None:
         """Take SIGINT and SIGTERM; a second one changes nothing."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in SIGNALS:
             signal.signal(number, self._take)
+        # The start script holds them back until here.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
         self.requested = True

@@ -20,6 +20,7 @@ from hylo_memory_ros.frames import TransformSource
 from hylo_memory_ros.landmarks import LandmarkPipeline, PipelineStatus
 from hylo_memory_ros.ros.inputs import Input, message_type
 from hylo_memory_ros.ros.settings import NodeConfig
+from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.workers import Lane
 
 __all__ = ['Perception']
@@ -73,12 +74,13 @@ class Perception:
         self.last_failure = ''
         """Why the last commit failed; empty: it did not."""
         self._inputs: list[Input] = []
+        watch = StampWatch(clock)
         for source in config.inputs:
             kind = message_type(source)
             if kind is None:
                 self.skipped.append(source.settings.name)
             else:
-                self._inputs.append(Input(node, source, kind, self._schedule, group))
+                self._inputs.append(Input(node, source, kind, self._schedule, watch, group))
         self._lock = threading.Lock()
         self._scheduled: set[str] = set()
         self._waiters: list[Future[None]] = []

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.model import MemoryQuery, QueryResult
 from hylo_memory_ros.ros.answering import Settled
@@ -73,7 +73,7 @@ class Reading:
     def _query(self, request: Any, response: Any, centre: Future[Transform] | None) -> Any:
         include = _parts(request.include)
         if request.receipt:
-            raise InvalidRequestError('receipt: true: this version keeps no receipts', field='receipt')
+            raise UnsupportedError('receipt: true: this version keeps no receipts', field='receipt')
         core, pinned = cursor_read(checked_text(request.cursor, 'cursor'))
         query = query_from_msg(request.filter, k=request.k, cursor=core, explain=request.explain)
         moved = self.placement.needs_centre(query)

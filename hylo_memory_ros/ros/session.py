@@ -7,31 +7,29 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError, ReadOnlyError
+from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError
 from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.maintenance import Maintenance
 from hylo_memory_ros.ros.markers import Markers
+from hylo_memory_ros.ros.opening import opened
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Placement
 from hylo_memory_ros.ros.reading import Reading
 from hylo_memory_ros.ros.settings import NodeConfig
+from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.status import Diagnostics, StatusTopic
 from hylo_memory_ros.ros.transforms import NodeTransforms
 from hylo_memory_ros.ros.workers import Lane
 from hylo_memory_ros.ros.writing import Writing
-from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Session']
 
@@ -128,7 +126,8 @@ class Session:
         reading = Reading(self.memory, self._readers, self._placement, config.reply_limit_bytes)
         writing = Writing(
             self.memory, self._writer, self._readers, self._placement, self.perception, self._pending,
-            self._transforms, self.now_ns, config.reply_limit_bytes, config.flush_timeout_s,
+            self._transforms, self.now_ns, StampWatch(self.now_ns), config.reply_limit_bytes,
+            config.flush_timeout_s,
         )  # fmt: skip
         maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
         return {
@@ -266,62 +265,3 @@ class Session:
             self._readers.submit(run, always=True)
         except NotActiveError:
             self._jobs.discard(name)
-
-
-def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
-    """Open the memory in a thread of its own, and wait for it unless the process is to end.
-
-    Checking a large file takes its time, and nothing can interrupt it.
-    """
-    results: list[Any] = []
-    memory_config = config.memory
-    if not clock():
-        # Before the first /clock nobody can say whether the file is of a later time.
-        memory_config = memory_config.model_copy(update={'accept_older_clock': True})
-
-    def open_it() -> None:
-        try:
-            results.append(
-                MemoryService.open(
-                    database_url(config.database_path),
-                    clock=clock,
-                    config=memory_config,
-                    map_id=config.map_id,
-                    background=True,
-                )
-            )
-        except BaseException as exc:  # noqa: BLE001 - raised again where it is waited for
-            results.append(exc)
-
-    thread = threading.Thread(target=open_it, name='open', daemon=True)
-    thread.start()
-    while thread.is_alive() and not abandoned():
-        thread.join(0.1)
-    if not results:
-        raise NotActiveError(f'{config.database_path}: the process ends; the file is opened no further')
-    if isinstance(results[0], BaseException):
-        raise results[0]
-    memory: MemoryService = results[0]
-    return memory
-
-
-def database_url(path: str) -> str | None:
-    """Return the URL of a memory file; its folder is made where it is missing.
-
-    Raises
-    ------
-    ReadOnlyError
-        If the folder cannot be made.
-    """
-    if path == ':memory:':
-        return None
-    if path.startswith('sqlite:'):
-        return path
-    file = Path(path).expanduser().absolute()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise ReadOnlyError(
-            f'database_path: {file}: its folder cannot be made: {exc}', path=str(file)
-        ) from exc
-    return sa.URL.create('sqlite', database=str(file)).render_as_string()

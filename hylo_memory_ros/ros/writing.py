@@ -25,6 +25,7 @@ from hylo_memory_ros.ros.filters import query_from_msg
 from hylo_memory_ros.ros.items import item_from_msg
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Draft, Placement
+from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.workers import Lane
 
 __all__ = ['Writing']
@@ -52,6 +53,8 @@ class Writing:
     """Cleared when the map is switched."""
     clock: Callable[[], int]
     """The node's clock, nanoseconds; 0 while it has not started."""
+    watch: StampWatch
+    """Looks at the stamps."""
     reply_limit: int
     """Size to which a reply is cut, bytes."""
     flush_timeout_s: float
@@ -105,6 +108,7 @@ class Writing:
             raise InvalidRequestError('items: empty; a write needs at least one', field='items')
         checked_text(request.request_id, 'request_id')
         items = [item_from_msg(msg, f'items[{index}]') for index, msg in enumerate(request.items)]
+        self.watch.check(items[0].pose.stamp_ns if items[0].pose else None, 'items[0].header.stamp')
         drafts = self.placement.drafts(items, self.clock())
         if any(draft.future is not None and not draft.future.done() for draft in drafts):
             return drafts

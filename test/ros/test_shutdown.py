@@ -66,7 +66,7 @@ def test_a_signal_during_the_start(ros_domain: int, tmp_path: Path, after_s: flo
     with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process:
         time.sleep(after_s)
         code = process.ended(within_s=10.0)
-        if 'hylo_memory' not in process.log and code != 0:
+        if 'memory_node' not in process.log and code != 0:
             # The interpreter itself had not come to our first line yet.
             assert code in (-signal.SIGINT, 1, 130)
         else:

@@ -1,0 +1,75 @@
+"""Opening the memory of a configuration: its path, its folder, and the wait for its check."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.errors import NotActiveError, ReadOnlyError
+from hylo_memory_ros.ros.settings import NodeConfig
+from hylo_memory_ros.service import MemoryService
+
+__all__ = ['database_url', 'opened']
+
+
+def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
+    """Open the memory in a thread of its own, and wait for it unless the process is to end.
+
+    Checking a large file takes its time, and nothing can interrupt it.
+    """
+    results: list[Any] = []
+    memory_config = config.memory
+    if not clock():
+        # Before the first /clock nobody can say whether the file is of a later time.
+        memory_config = memory_config.model_copy(update={'accept_older_clock': True})
+
+    def open_it() -> None:
+        try:
+            results.append(
+                MemoryService.open(
+                    database_url(config.database_path),
+                    clock=clock,
+                    config=memory_config,
+                    map_id=config.map_id,
+                    background=True,
+                )
+            )
+        except BaseException as exc:  # noqa: BLE001 - raised again where it is waited for
+            results.append(exc)
+
+    thread = threading.Thread(target=open_it, name='open', daemon=True)
+    thread.start()
+    while thread.is_alive() and not abandoned():
+        thread.join(0.1)
+    if not results:
+        raise NotActiveError(f'{config.database_path}: the process ends; the file is opened no further')
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    memory: MemoryService = results[0]
+    return memory
+
+
+def database_url(path: str) -> str | None:
+    """Return the URL of a memory file; its folder is made where it is missing.
+
+    Raises
+    ------
+    ReadOnlyError
+        If the folder cannot be made.
+    """
+    if path == ':memory:':
+        return None
+    if path.startswith('sqlite:'):
+        return path
+    file = Path(path).expanduser().absolute()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ReadOnlyError(
+            f'database_path: {file}: its folder cannot be made: {exc}', path=str(file)
+        ) from exc
+    return sa.URL.create('sqlite', database=str(file)).render_as_string()

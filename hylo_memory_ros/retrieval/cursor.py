@@ -47,9 +47,9 @@ class Cursor:
             It is no cursor, or one of another question.
         """
         try:
-            cursor = cls(*json.loads(base64.urlsafe_b64decode(text.encode())))
-            sound = all(map(_is_place, (cursor.offset, cursor.seq, cursor.at_ns)))
-            sound = sound and isinstance(cursor.epoch, str) and isinstance(cursor.question, str)
+            told, asked, *places = json.loads(base64.urlsafe_b64decode(text.encode()))
+            sound = isinstance(told, str) and isinstance(asked, str) and all(map(_is_place, places))
+            cursor = cls(told, asked, *places)
         except (ValueError, TypeError, RecursionError) as exc:
             raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory') from exc
         if not sound:

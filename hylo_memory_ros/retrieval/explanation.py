@@ -64,21 +64,23 @@ class Explanation:
         assert query.near is not None
         pose, radius_m = query.near
         place = (asked.map_id, pose.frame_id, pose.position)
-        when = {'at_ns': at_ns, 'seq': asked.seq}
+        seq, horizontal = asked.seq, query.horizontal
         seen = 0
         while seen <= TOTAL_LIMIT:
-            nearest = self._mirror.nearest_outside(*place, radius_m, **when, horizontal=query.horizontal)
+            nearest = self._mirror.nearest_outside(
+                *place, radius_m, at_ns=at_ns, seq=seq, horizontal=horizontal
+            )
             if nearest is None:
                 return 0
             if not asked.filters_rows:
                 self.nearest_outside_m = nearest.distance_m
                 return 1
             reach_m = 2.0 * nearest.distance_m
-            around = self._mirror.within(*place, reach_m, **when, horizontal=query.horizontal)
+            around = self._mirror.within(*place, reach_m, at_ns=at_ns, seq=seq, horizontal=horizontal)
             beyond = around.distances_m > radius_m
-            rows, distances = around.version_rows[beyond], around.distances_m[beyond]
-            matching = self._store.matching(asked.among(), rows.tolist())
-            for row, distance_m in zip(rows.tolist(), distances.tolist(), strict=True):
+            rows, distances = around.version_rows[beyond].tolist(), around.distances_m[beyond].tolist()
+            matching = self._store.matching(asked.among(), rows)
+            for row, distance_m in zip(rows, distances, strict=True):
                 if row in matching:
                     self.nearest_outside_m = distance_m
                     return 1

@@ -8,7 +8,7 @@ afterwards is of that sequence whatever is committed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from hylo_memory_ros.retrieval.cursor import MAX_SEQUENCE, Cursor, digest_of_que
 from hylo_memory_ros.retrieval.explanation import Explanation
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.retrieval.ranking import fused_scores, near_score, text_score
+from hylo_memory_ros.retrieval.ranks import Ranks
 from hylo_memory_ros.store import TOTAL_LIMIT, Store, WorkingMemory
 from hylo_memory_ros.store.rows import ItemRow, item_of, stats_of, status_of
 from hylo_memory_ros.store.working import distance_from
@@ -46,6 +47,8 @@ class _Found:
     total: int
     seq: int
     below_score: int = 0
+    ranking: Mapping[int, float | None] | None = None
+    """Text ranks of all matches, for the next page."""
 
 
 class Retriever:
@@ -74,6 +77,7 @@ class Retriever:
         self._working = working
         self._config = config
         self._current_map = current_map
+        self._ranks = Ranks()
 
     def question(self, query: MemoryQuery) -> Question:
         """Return a query with its place on both time axes and its map.
@@ -113,6 +117,8 @@ class Retriever:
         cursor = None
         if truncated:
             cursor = Cursor(self._store.epoch, _digest(query), ended_at, found.seq, asked.at_ns).encoded()
+            if found.ranking is not None:
+                self._ranks.keep(_digest(query), found.seq, asked.at_ns, found.ranking)
         excluded: dict[str, int] = {}
         nearest = None
         if len(hits) < query.k or query.explain:
@@ -153,12 +159,14 @@ class Retriever:
             found = _Found([], 0, self._store.sequence)
         elif asked.query.near is not None:
             found = self._find_near(asked, everything=bool(working))
+        elif asked.query.text is not None:
+            found = self._find_by_words(asked, everything=bool(working))
         else:
             found = self._find_by_filters(asked, everything=bool(working))
         if not working:
             return found
         merged = sorted([*found.ranked, *working], key=_order)
-        return _Found(merged[asked.offset :], found.total + len(working), found.seq, found.below_score)
+        return replace(found, ranked=merged[asked.offset :], total=found.total + len(working))
 
     def _find_by_filters(self, asked: Question, *, everything: bool) -> _Found:
         query = asked.query
@@ -172,13 +180,27 @@ class Retriever:
         ranked = [_of_row(row, rank) for row, rank in page]
         short = len(ranked) < limit
         total = start + len(ranked) if short and (ranked or not start) else self._store.count(pinned)
-        least = query.min_score
-        if least is None or query.text is None:
-            return _Found(ranked, total, read_at)
-        ranks = self._store.matching(pinned, None).values()
-        enough = sum(text_score(rank or 0.0) >= least for rank in ranks)
-        kept = [one for one in ranked if one.score >= least]
-        return _Found(kept, enough, read_at, len(ranks) - enough)
+        return _Found(ranked, total, read_at)
+
+    def _find_by_words(self, asked: Question, *, everything: bool) -> _Found:
+        query = asked.query
+        start, limit = (0, asked.offset + query.k) if everything else (asked.offset, query.k)
+        # Pinned to a sequence: the ranks and the rows are two readings.
+        seq = self._store.sequence if asked.seq is None else min(asked.seq, self._store.sequence)
+        ranking = self._ranking(asked)
+        if ranking is None:
+            ranking = self._store.matching(asked.sql(seq=seq), None)
+        least = query.min_score or 0.0
+        enough = [row for row, rank in ranking.items() if text_score(rank or 0.0) >= least]
+        page = enough[start:][:limit]
+        fetched = self._store.fetch(page)
+        ranked = [_of_row(fetched[row], ranking[row] or 0.0) for row in page if row in fetched]
+        return _Found(ranked, len(enough), seq, len(ranking) - len(enough), ranking)
+
+    def _ranking(self, asked: Question) -> Mapping[int, float | None] | None:
+        if asked.query.cursor is None or asked.query.text is None:
+            return None
+        return self._ranks.get(_digest(asked.query), asked.seq, asked.at_ns)
 
     def _find_near(self, asked: Question, *, everything: bool) -> _Found:
         query = asked.query
@@ -197,10 +219,13 @@ class Retriever:
         rows, distances = hits.version_rows, hits.distances_m
         if asked.filters_rows:
             places = rows.tolist()
-            matching = self._store.matching(asked.among(), places) if places else {}
+            matching = self._ranking(asked)
+            if matching is None:
+                matching = self._store.matching(asked.among(), places) if places else {}
             if query.text is not None:
                 ranked = self._fused(places, distances.tolist(), matching)
-                return self._cut(asked, ranked, start, limit, hits.sequence)
+                found = self._cut(asked, ranked, start, limit, hits.sequence)
+                return replace(found, ranking=matching)
             keep = [index for index, row in enumerate(places) if row in matching]
             rows, distances = rows[keep], distances[keep]
         total, below = len(rows), 0

@@ -174,8 +174,10 @@ def match_page(connection: sa.Connection, asked: Asked, limit: int, offset: int 
 def matching_rows(
     connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
 ) -> dict[int, float | None]:
-    """Return the matching version rows, perhaps out of given ones, each with its text rank."""
+    """Return the matching version rows, perhaps out of given ones, each with its text rank, best first."""
     statement = _select(asked, version.c.version_row, _rank(asked)).where(_among(among))
+    if asked.query.text is not None:
+        statement = statement.order_by(sa.text('rank'), version.c.valid_from_ns.desc(), assertion.c.id)
     return {row[0]: None if row[1] is None else -row[1] for row in connection.execute(statement)}
 
 

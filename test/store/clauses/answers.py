@@ -220,6 +220,20 @@ class PagingClauses(Clauses):
         paged = [(hit.item, hit.distance_m) for hit in self.pages(shelf, query, 7, meanwhile)]
         assert paged == whole
 
+    @pytest.mark.parametrize('query', [MemoryQuery(text='ann bob'), near(0.0, 50.0, text='ann bob')])
+    def test_pages_stay_when_words_become_commoner(self, memory: MemoryService, query: MemoryQuery) -> None:
+        for n in range(10):
+            memory.write([
+                thing(1.0, key=f'a{n}', content='ann ann ann bob'),
+                thing(1.0, key=f'b{n}', content='ann bob bob bob'),
+                thing(1.0, key=f'c{n}', content='ann'), fact('filler', 1, key=f'd{n}'),
+            ])  # fmt: skip
+        whole = list(memory.query(query.model_copy(update={'k': 1000})))
+        assert len(whole) == 20
+        crowd = [fact('bob', 1, key=f'crowd{n}') for n in range(50)]
+        paged = self.pages(memory, query, 6, lambda n: memory.write(crowd))
+        assert paged == whole
+
     def test_a_cursor_belongs_to_its_question(self, shelf: MemoryService) -> None:
         cursor = shelf.query(MemoryQuery(labels=['cup'], k=5)).cursor
         assert shelf.query(MemoryQuery(labels=['cup'], k=7, cursor=cursor)).hits

@@ -75,6 +75,7 @@ class Session:
         self._undo: list[Callable[[], Any]] = []
         self._group = MutuallyExclusiveCallbackGroup()
         self._jobs: set[str] = set()
+        self._mirror_mended = 0
         try:
             self._open(abandoned)
         except BaseException:
@@ -117,6 +118,7 @@ class Session:
         self._timer(
             config.diagnostics_interval_s, lambda: self._soon('diagnostics', self._diagnostics.publish)
         )
+        self._timer(config.mirror_check_interval_s, lambda: self._soon('mirror check', self._check_mirror))
         if config.publish_markers:
             self._timer(config.markers_interval_s, self._show)
 
@@ -214,6 +216,10 @@ class Session:
             if source.dropped or source.late:
                 warnings.append(f'input {source.name}: {source.dropped} dropped, {source.late} late')
         errors = [f'perception: {perception.last_failure}'] if perception.last_failure else []
+        if self._mirror_mended:
+            errors.append(
+                f'the spatial mirror differed from the database {self._mirror_mended} times, and was mended'
+            )
         return values, warnings, errors
 
     def _lane(self, name: str, threads: int) -> Lane:
@@ -244,6 +250,10 @@ class Session:
     def _show(self) -> None:
         if self._markers.wanted:
             self._soon('markers', self._markers.publish)
+
+    def _check_mirror(self) -> None:
+        if self.memory.ready and self.memory.verify_mirror():
+            self._mirror_mended += 1
 
     def _soon(self, name: str, job: Callable[[], None]) -> None:
         """Have a reader do a job, unless it is still at it."""

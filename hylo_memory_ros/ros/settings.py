@@ -57,6 +57,8 @@ class NodeConfig(Contract):
     """Shortest time between two messages on ~/status, seconds; only changes are published."""
     diagnostics_interval_s: PositiveSeconds = 1.0
     """Time between two messages on /diagnostics, seconds."""
+    mirror_check_interval_s: PositiveSeconds = 600.0
+    """Time between two comparisons of the spatial mirror with the database, seconds."""
     publish_markers: bool = True
     """Publish ~/markers while somebody subscribes."""
     markers_interval_s: Annotated[float, Field(ge=1.0, le=3600.0)] = 1.0

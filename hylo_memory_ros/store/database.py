@@ -29,7 +29,7 @@ from hylo_memory_ros.errors import (
     StoreFullError,
 )
 
-__all__ = ['Database', 'insert_rows', 'log_of', 'translated']
+__all__ = ['Database', 'index_of', 'insert_rows', 'log_of', 'translated']
 
 _READERS = 4
 # A node must be down within seconds, whoever still reads its file.
@@ -162,11 +162,26 @@ class Database:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Hold the write lock with every connection closed and the file complete."""
+        """Hold the write lock with every connection closed, and the file complete without its log.
+
+        Raises
+        ------
+        StoreBusyError
+            Somebody who still reads an older state kept the log from being emptied.
+        """
+        assert self.path is not None
         with self._lock:
             self.close_readers()
-            self.checkpoint()
+            if not self.checkpoint():
+                raise StoreBusyError(
+                    f'database {self.path}: its log cannot be emptied while another program reads an '
+                    'older state; the call may be repeated',
+                    path=str(self.path),
+                )
             self.close()
+            # Whoever has the file open keeps this log; one that is put in its place begins another.
+            log_of(self.path).unlink(missing_ok=True)
+            index_of(self.path).unlink(missing_ok=True)
             yield
 
     def checkpoint(self) -> bool:
@@ -201,6 +216,11 @@ class Database:
 def log_of(path: Path) -> Path:
     """Return where the write-ahead log of a file stands."""
     return path.with_name(f'{path.name}-wal')
+
+
+def index_of(path: Path) -> Path:
+    """Return where the index of that log stands, shared by all who have the file open."""
+    return path.with_name(f'{path.name}-shm')
 
 
 def _inode_of(path: Path) -> tuple[int, int] | None:

@@ -96,13 +96,23 @@ def migrate(path: Path) -> None:
         engine.dispose()
 
 
-def check_file(path: Path, *, writable: bool = True) -> None:
+def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
     """Refuse a file that is no sound memory; it is only read.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    writable : bool
+        Whether it is to be written.
+    promised : int
+        The last transaction that was acknowledged; 0: not known.
 
     Raises
     ------
     DamagedFileError
-        A directory, 0 bytes, half a file, no SQLite file, no memory, or damaged inside.
+        A directory, 0 bytes, half a file, no SQLite file, no memory, damaged inside, or it
+        ends before `promised`.
     NewerSchemaError
         Written by a newer version.
     ReadOnlyError
@@ -119,6 +129,14 @@ def check_file(path: Path, *, writable: bool = True) -> None:
         closing(sqlite3.connect(f'{path.absolute().as_uri()}?{mode}', uri=True)) as connection,
     ):
         _check_inside(path, connection)
+        if promised:
+            (last,) = connection.execute('SELECT coalesce(max(sequence), 0) FROM txn').fetchone()
+            if last < promised:
+                raise DamagedFileError(
+                    f'database {path} ends at transaction {last}, but {promised} was acknowledged: {wal} '
+                    f'is gone, or a part of it; put it back, or delete {path}.lock to go on without',
+                    path=str(path),
+                )
 
 
 def _check_outside(path: Path) -> None:

@@ -1,7 +1,8 @@
 """One writer for a file: an flock beside it that says who holds it, and what is at stake.
 
 The note in the lock file outlives a killed holder. While commits may stand only in the
-write-ahead log it says so; a log that is then gone took acknowledged writes with it.
+write-ahead log it says so, and up to which transaction they were promised to be kept; a log
+that was taken away, or a file that ends before that, has lost acknowledged writes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import DamagedFileError, FileInUseError, ReadOnlyError, StoreError
-from hylo_memory_ros.store.database import log_of
+from hylo_memory_ros.store.database import index_of, log_of
 
 __all__ = ['FileLock']
 
@@ -33,7 +34,7 @@ class FileLock:
     FileInUseError
         Another holder lives; the message names its host and pid.
     DamagedFileError
-        The last holder was killed with commits in a write-ahead log that is gone.
+        The last holder was killed with commits in a write-ahead log that was taken away.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,8 +50,12 @@ class FileLock:
             os.close(self._file)
             raise
         # What a killed holder left in the log stays noted until a checkpoint has moved it.
-        self._noted = bool(self._read().get('wal'))
+        note = self._read()
+        self._noted = bool(note.get('wal'))
+        promised = note.get('promised')
+        self.promised = promised if self._noted and isinstance(promised, int) else 0
         self._write(wal=self._noted)
+        os.fsync(self._file)
 
     def _take(self, path: Path) -> None:
         try:
@@ -60,9 +65,12 @@ class FileLock:
             holder = f'pid {note.get("pid", "?")} on host {note.get("host", "?")}'
             raise FileInUseError(f'database {path} is in use by {holder}', path=str(path), **note) from exc
         wal = log_of(path)
-        if path.exists() and self._read().get('wal') and not wal.exists():
+        # Whoever closes a file in order, also in place of a killed holder, takes log and index away.
+        taken_away = index_of(path).exists() and not wal.exists()
+        if path.exists() and self._read().get('wal') and taken_away:
             raise DamagedFileError(
-                f'database {path}: its last holder was killed with commits in {wal}, which is gone',
+                f'database {path}: its last holder was killed with commits in {wal}, which is gone; '
+                f'put it back, or delete {self.path} to go on without them',
                 path=str(path),
             )
 
@@ -70,11 +78,19 @@ class FileLock:
         """Note, once, that commits may stand in the write-ahead log alone."""
         if not self._noted:
             self._write(wal=True)
+            os.fsync(self._file)
             self._noted = True
+
+    def promise(self, sequence: int) -> None:
+        """Note a transaction that is about to be acknowledged; a power cut may take this note."""
+        self.promised = max(self.promised, sequence)
+        self._write(wal=True)
 
     def note_checkpoint(self) -> None:
         """Note that every commit stands in the file itself."""
+        self.promised = 0
         self._write(wal=False)
+        os.fsync(self._file)
         self._noted = False
 
     def release(self) -> None:
@@ -91,7 +107,6 @@ class FileLock:
         return note if isinstance(note, dict) else {}
 
     def _write(self, *, wal: bool) -> None:
-        note = json.dumps({'host': socket.gethostname(), 'pid': os.getpid(), 'wal': wal}).encode()
+        note = {'host': socket.gethostname(), 'pid': os.getpid(), 'wal': wal, 'promised': self.promised}
         # One write of fixed length: a reader never meets half a note.
-        os.pwrite(self._file, note.ljust(256), 0)
-        os.fsync(self._file)
+        os.pwrite(self._file, json.dumps(note).encode().ljust(256), 0)

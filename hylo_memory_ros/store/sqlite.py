@@ -105,11 +105,11 @@ class SqliteStore(SqliteReader):
         self._clock = clock
         self._read_only = read_only
         self._file_lock = self._prepare(exclusive and not read_only)
+        self._db = Database(self.path, config, read_only=read_only)
         try:
-            self._db = Database(self.path, config, read_only=read_only)
             self._start()
         except BaseException:
-            self._release()
+            self.close()
             raise
 
     def _prepare(self, exclusive: bool) -> FileLock | None:
@@ -123,7 +123,7 @@ class SqliteStore(SqliteReader):
         lock = FileLock(path) if exclusive else None
         try:
             if path.exists():
-                check_file(path)
+                check_file(path, promised=lock.promised if lock is not None else 0)
                 migrate(path)
             elif log_of(path).exists():
                 raise DamagedFileError(
@@ -213,6 +213,8 @@ class SqliteStore(SqliteReader):
                 assert transaction is not None
                 transaction.rollback()
                 return result, None
+        if durable and self._file_lock is not None:
+            self._file_lock.promise(txn.sequence)
         self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
         return result, committed
 
@@ -358,6 +360,8 @@ class SqliteStore(SqliteReader):
             raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
         kept = self._free_name(self.now_ns())
         with self._db.closed():
+            if self._file_lock is not None:
+                self._file_lock.note_checkpoint()
             swap_file(self.path, incoming, kept)
         logger.info('restored %s; the memory before is kept as %s', self.path, kept)
 

@@ -36,7 +36,7 @@ class Events:
 
     def __init__(self, node: Node, memory: MemoryService, limit_bytes: int) -> None:
         self._node, self._memory, self._limit = node, memory, limit_bytes
-        self._publisher: Any = node.create_publisher(MemoryEvent, '~/events', qos.EVENTS)
+        self._publisher: Any = qos.publisher(node, MemoryEvent, '~/events', qos.EVENTS)
         self._unsubscribe = memory.subscribe(self._publish)
 
     def close(self) -> None:

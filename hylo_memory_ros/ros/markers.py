@@ -60,7 +60,7 @@ class Markers:
     ) -> None:
         self._node, self._memory, self._transforms = node, memory, transforms
         self._config, self._clock = config, clock
-        self._publisher: Any = node.create_publisher(MarkerArray, '~/markers', qos.LATCHED)
+        self._publisher: Any = qos.publisher(node, MarkerArray, '~/markers', qos.LATCHED)
         self._shown: tuple[Any, ...] = ()
         self._place = (0.0, 0.0, 0.0)
 

@@ -49,7 +49,7 @@ class StatusTopic:
     ) -> None:
         self._node, self._memory, self._perception = node, memory, perception
         self._frame, self._clock = global_frame, clock
-        self._publisher: Any = node.create_publisher(MemoryStatus, '~/status', qos.LATCHED)
+        self._publisher: Any = qos.publisher(node, MemoryStatus, '~/status', qos.LATCHED)
         self._last: MemoryStatus | None = None
 
     def publish(self) -> None:
@@ -114,7 +114,7 @@ class Diagnostics:
         self._node, self._gather, self._clock = node, gather, clock
         self._name = f'{node.get_fully_qualified_name().lstrip("/")}: memory'
         self._hardware_id = hardware_id
-        self._publisher: Any = node.create_publisher(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
+        self._publisher: Any = qos.publisher(node, DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
 
     def publish(self) -> None:
         """Publish the state."""

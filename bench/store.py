@@ -116,7 +116,8 @@ def write() -> Iterator[dict[str, Any]]:
         raw.close()
         yield at_least(
             'write_100_items_rate_over_raw_executemany', bare_s / ours_s, 0.3,
-            ours_ms=round(ours_s * 1e3, 3), raw_ms=round(bare_s * 1e3, 3), synchronous='FULL', disk=_disk(here),
+            ours_ms=round(ours_s * 1e3, 3), raw_ms=round(bare_s * 1e3, 3),
+            synchronous='FULL', disk=_disk(here),
         )  # fmt: skip
 
 

@@ -61,8 +61,7 @@ def kill_writers(folder: Path, kills: int, seed: int = 1) -> Tally:
     for _ in range(kills):
         answers = _killed_writer(url, max(said, default=0) + 1, chance)
         early += not answers
-        for what, number in answers:
-            said[number] = what
+        said |= {number: what for what, number in answers}
         problems += _problems(url)
     return Tally(kills, early, len(said), _missing(url, said), tuple(problems))
 

@@ -13,9 +13,10 @@ from hylo_memory_ros.identity import EMPTY_STATE, statement_of, updated_state
 from hylo_memory_ros.model import VerifyReport
 from hylo_memory_ros.store.asking import embeddings_of
 from hylo_memory_ros.store.history import last_transaction
+from hylo_memory_ros.store.replaying import BelievedSpan, Known, sequence_of_difference
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, item_of, select_items
-from hylo_memory_ros.store.schema import assertion, forgetting, identity, version
-from hylo_memory_ros.store.timeline import Point, timeline
+from hylo_memory_ros.store.schema import FULL_TEXT, assertion, forgetting, identity, version
+from hylo_memory_ros.store.timeline import Point, Span
 from hylo_memory_ros.store.transaction import get_state
 
 __all__ = ['verify_database']
@@ -53,24 +54,26 @@ class _Check:
 
     def batch(self, connection: sa.Connection, first: int, end: int) -> Iterator[str]:
         """Check the identities with numbers in [first, end)."""
-        points: dict[int, list[Point]] = {}
-        span = {'first': first, 'end': end}
-        for identity_id, *rest in connection.execute(_points, span):
-            points.setdefault(identity_id, []).append(Point(*rest))
-        for identity_id, at_ns, sequence in connection.execute(_forgettings, span):
-            points.setdefault(identity_id, []).append(Point(at_ns, sequence, 0, None, 0))
-        rows = connection.execute(_versions, span).all()
+        known: dict[int, list[Known]] = {}
+        believed: dict[int, list[BelievedSpan]] = {}
+        part = {'first': first, 'end': end}
+        for identity_id, withdrawn_seq, *point in connection.execute(_points, part):
+            known.setdefault(identity_id, []).append(Known(Point(*point), withdrawn_seq))
+        for identity_id, at_ns, sequence in connection.execute(_forgettings, part):
+            known.setdefault(identity_id, []).append(Known(Point(at_ns, sequence, 0, None, 0), None))
+        for identity_id, from_seq, to_seq, *span in connection.execute(_spans, part):
+            believed.setdefault(identity_id, []).append(BelievedSpan(Span(*span), from_seq, to_seq))
+        rows = connection.execute(_versions, part).all()
         yield from self._digests(connection, rows)
-        believed: dict[int, list[tuple[object, ...]]] = {}
-        for row in rows:
-            seen = (row.valid_from_ns, row.valid_to_ns, row.forgotten, row.content_digest, row.assertion_id)
-            believed.setdefault(row.identity_id, []).append(seen)
-        self.identities += len(points)
+        self.identities += len(known)
         self.versions += len(rows)
-        for identity_id in sorted(points.keys() | believed.keys()):
-            wanted = [tuple(span) for span in timeline(points.get(identity_id, ()))]
-            if wanted != believed.get(identity_id, []):
-                yield f'identity {identity_id}: its versions do not follow from its assertions and forgets'
+        for identity_id in sorted(known.keys() | believed.keys()):
+            seq = sequence_of_difference(known.get(identity_id, ()), believed.get(identity_id, ()))
+            if seq is not None:
+                yield (
+                    f'identity {identity_id}: its versions as of sequence {seq} do not follow from its '
+                    'assertions and forgets'
+                )
 
     def _digests(self, connection: sa.Connection, rows: Sequence[Any]) -> Iterator[str]:
         width = len(ITEM_COLUMNS)
@@ -79,7 +82,11 @@ class _Check:
         for row in rows:
             item = item_of(row[:width], vectors.get(row.version_row))
             statement = statement_of(item, self._scope)
-            if (statement.content, statement.element) != (row.content_digest, row.element):
+            if (statement.content, statement.element, statement.identity) != (
+                row.content_digest,
+                row.element,
+                row.digest,
+            ):
                 yield f'{row.id}: its content does not have the digest it was stored with'
             end = (
                 b''
@@ -104,6 +111,9 @@ class _Check:
         }
         if kept != dict(self._counts):
             yield f'the counters {kept} are not those of the open versions {dict(self._counts)}'
+        texts, assertions = connection.execute(_texts).one()
+        if texts != assertions:
+            yield f'the full text has {texts} of {assertions} assertions'
 
 
 def _in_batch(column: sa.Column[int]) -> sa.ColumnElement[bool]:
@@ -114,19 +124,36 @@ def _in_batch(column: sa.Column[int]) -> sa.ColumnElement[bool]:
 
 _points = sa.select(
     assertion.c.identity_id,
+    assertion.c.withdrawn_seq,
     assertion.c.valid_from_ns,
     assertion.c.sequence,
     assertion.c.position,
     assertion.c.content_digest,
     assertion.c.assertion_id,
-).where(_in_batch(assertion.c.identity_id), assertion.c.withdrawn_seq.is_(None))
+).where(_in_batch(assertion.c.identity_id))
 _forgettings = sa.select(forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence).where(
     _in_batch(forgetting.c.identity_id)
 )
-_versions = (
-    select_items.add_columns(
-        version.c.identity_id.label('identity_id'), assertion.c.content_digest, assertion.c.element
+_spans = (
+    sa.select(
+        version.c.identity_id,
+        version.c.from_seq,
+        version.c.to_seq,
+        version.c.valid_from_ns,
+        version.c.valid_to_ns,
+        version.c.forgotten,
+        assertion.c.content_digest,
+        assertion.c.assertion_id,
     )
+    .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
+    .where(_in_batch(version.c.identity_id))
+)
+_texts = sa.select(
+    sa.select(sa.func.count()).select_from(sa.table(f'{FULL_TEXT}_docsize')).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(assertion).scalar_subquery(),
+)
+_versions = (
+    select_items.add_columns(identity.c.digest, assertion.c.content_digest, assertion.c.element)
     .where(_in_batch(version.c.identity_id), version.c.to_seq.is_(None))
     .order_by(version.c.identity_id, version.c.valid_from_ns)
 )

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
 
 from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
 from hylo_memory_ros.store.database import log_of, translated
@@ -60,7 +61,7 @@ def make_file(path: Path) -> None:
         with translated(path), closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
             connection.execute(f'PRAGMA application_id = {APPLICATION_ID}')
             connection.execute('PRAGMA journal_mode = WAL')
-        migrate(unfinished)
+        migrate(unfinished, path)
         _sync(unfinished)
         unfinished.rename(path)
         _sync(path.parent)
@@ -83,17 +84,23 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def migrate(path: Path) -> None:
-    """Bring a file to the schema of this version; nothing happens when it has it already."""
-    with translated(path), closing(sqlite3.connect(path)) as raw:
+def migrate(path: Path, named: Path | None = None) -> None:
+    """Bring a file to the schema of this version; nothing happens when it has it already.
+
+    Each step is one transaction: a step that was interrupted has not begun.
+
+    Parameters
+    ----------
+    named : Path, optional
+        What a refusal calls the file.
+    """
+    with translated(named or path), closing(sqlite3.connect(path, isolation_level=None)) as raw:
         if current_revision(raw) == HEAD:
             return
-    engine = sa.create_engine(f'sqlite:///{path}', poolclass=sa.NullPool)
-    try:
-        with translated(path), engine.connect() as connection:
+        engine = sa.create_engine('sqlite://', creator=lambda: raw, poolclass=StaticPool)
+        sa.event.listen(engine, 'begin', lambda connection: connection.exec_driver_sql('BEGIN IMMEDIATE'))
+        with engine.connect() as connection:
             upgrade(connection)
-    finally:
-        engine.dispose()
 
 
 def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
@@ -142,6 +149,8 @@ def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
 def _check_outside(path: Path) -> None:
     if path.is_dir():
         raise DamagedFileError(f'database {path} is a directory', path=str(path))
+    if path.exists() and not path.is_file():
+        raise DamagedFileError(f'database {path} is no file, but a pipe or a device', path=str(path))
     try:
         size = path.stat().st_size
         with path.open('rb') as file:

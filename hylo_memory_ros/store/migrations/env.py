@@ -7,6 +7,9 @@ from alembic import context
 from hylo_memory_ros.store.schema import metadata
 
 connection = context.config.attributes['connection']
-context.configure(connection=connection, target_metadata=metadata, transaction_per_migration=True)
+# SQLite can undo a half-made schema, but alembic does not expect it to.
+context.configure(
+    connection=connection, target_metadata=metadata, transaction_per_migration=True, transactional_ddl=True
+)
 with context.begin_transaction():
     context.run_migrations()

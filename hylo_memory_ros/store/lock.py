@@ -62,8 +62,10 @@ class FileLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             note = self._read()
-            holder = f'pid {note.get("pid", "?")} on host {note.get("host", "?")}'
-            raise FileInUseError(f'database {path} is in use by {holder}', path=str(path), **note) from exc
+            host, pid = note.get('host', '?'), note.get('pid', '?')
+            raise FileInUseError(
+                f'database {path} is in use by pid {pid} on host {host}', path=str(path), host=host, pid=pid
+            ) from exc
         wal = log_of(path)
         # Whoever closes a file in order, also in place of a killed holder, takes log and index away.
         taken_away = index_of(path).exists() and not wal.exists()

@@ -1,0 +1,51 @@
+"""A restore keeps the file before, and leaves it where it is when it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from store.sample import ITEMS, fact, total, url
+from support.clock import ManualClock
+
+from hylo_memory_ros.errors import (
+    StoreError,
+)
+from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.service import MemoryService
+
+
+def test_a_second_restore_at_the_same_time_keeps_both_files(path: Path, tmp_path: Path) -> None:
+    with MemoryService.open(url(path), clock=ManualClock(2e9)) as memory:
+        memory.snapshot(str(tmp_path / 'copy.db'))
+        for number in range(2):
+            memory.write([fact(1000 + number)])
+            memory.restore(str(tmp_path / 'copy.db'))
+        kept = sorted(path.parent.glob('memory.db.before-restore-*'))
+        assert len(kept) == 2
+    for number, file in enumerate(kept):
+        with MemoryService.open(url(file), read_only=True) as before:
+            assert before.query(MemoryQuery(key=f'k{1000 + number}')).total == 1
+
+
+def test_a_restore_that_fails_leaves_the_file(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MemoryService.open(url(path)) as memory:
+        memory.snapshot(str(tmp_path / 'copy.db'))
+        memory.write([fact(ITEMS)])
+        before, rename = memory.snapshot(), Path.rename
+
+        def refuse(self: Path, target: Path) -> Path:
+            if Path(target) == path:
+                raise OSError(5, 'Input/output error')
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, 'rename', refuse)
+        with pytest.raises(StoreError, match='Input/output error'):
+            memory.restore(str(tmp_path / 'copy.db'))
+        monkeypatch.undo()
+        assert memory.snapshot() == before
+        memory.write([fact(ITEMS + 1)])
+        assert memory.verify().ok
+    assert total(path) == ITEMS + 2

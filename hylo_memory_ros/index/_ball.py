@@ -49,7 +49,8 @@ class Ball:
         self.planar = planar
         self.center = place[:2] if planar else place
         self.point = np.array(self.center)
-        self.radius = radius
+        # No two points are farther apart; a square of more might overflow.
+        self.radius = radius = min(radius, 4.0 * LARGEST)
         self.reach = radius * (1.0 + HAIR) + _ABSOLUTE
 
     def distances(self, points: Points) -> list[float]:

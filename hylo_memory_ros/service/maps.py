@@ -64,4 +64,4 @@ def _sound(map_id: str) -> str:
     try:
         return map_id and normal_key(map_id, 'map_id')
     except ValueError as exc:
-        raise InvalidRequestError(str(exc)) from exc
+        raise InvalidRequestError(str(exc), field='map_id') from exc

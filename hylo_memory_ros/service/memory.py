@@ -418,7 +418,7 @@ class MemoryService:
             raise InvalidRequestError(f'history: limit {limit} is below 1')
         item_id, key, map_id = _refuse_unsound(normal_key, id=id, key=key, map_id=map_id or None)
         if kind is not None and kind not in set(MemoryKind):
-            raise InvalidRequestError(f'kind: {kind!r} is none of {", ".join(MemoryKind)}')
+            raise InvalidRequestError(f'kind: {kind!r} is none of {", ".join(MemoryKind)}', field='kind')
         limit = min(limit, MAX_SEQUENCE)
         question = f'history {item_id!r} {kind!r} {key!r} {map_id!r}'
         offset = Cursor.decoded(cursor, self.epoch, question).offset if cursor else 0
@@ -517,7 +517,10 @@ class MemoryService:
 
 def _refuse_unsound(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
-    try:
-        return [text if text is None else normal(text, field) for field, text in texts.items()]
-    except ValueError as exc:
-        raise InvalidRequestError(str(exc)) from exc
+    sound: list[str | None] = []
+    for field, text in texts.items():
+        try:
+            sound.append(text if text is None else normal(text, field))
+        except ValueError as exc:
+            raise InvalidRequestError(str(exc), field=field) from exc
+    return sound

@@ -36,10 +36,16 @@ def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
         For everything else.
     """
     if len(items) > config.max_items_per_write:
-        raise InvalidRequestError(f'items: {len(items)} in one write, at most {config.max_items_per_write}')
-    problems = [problem for index, item in enumerate(items) for problem in _too_large(index, item, config)]
-    if problems:
-        raise InvalidRequestError('; '.join(problems), problems=problems)
+        raise InvalidRequestError(
+            f'items: {len(items)} in one write, at most {config.max_items_per_write}',
+            limit=config.max_items_per_write,
+        )
+    excesses = [excess for index, item in enumerate(items) for excess in _too_large(index, item, config)]
+    if excesses:
+        problems = [f'{found}, at most {limit}' for found, limit in excesses]
+        raise InvalidRequestError(
+            '; '.join(problems), problems=problems, limit=[limit for _, limit in excesses]
+        )
     for index, item in enumerate(items):
         if item.kind is MemoryKind.SKILL:
             raise UnsupportedError(f'items[{index}].kind: skill memory is not part of this version')
@@ -59,17 +65,17 @@ def check_stamps(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
         raise ClockError('; '.join(early), problems=early)
 
 
-def _too_large(index: int, item: MemoryItem, config: MemoryConfig) -> Iterable[str]:
+def _too_large(index: int, item: MemoryItem, config: MemoryConfig) -> Iterable[tuple[str, int]]:
     if item.payload:
         size = len(json.dumps(item.payload, ensure_ascii=False, separators=(',', ':')).encode())
         if size > config.max_payload_bytes:
-            yield f'items[{index}].payload: {size} bytes, at most {config.max_payload_bytes}'
+            yield f'items[{index}].payload: {size} bytes', config.max_payload_bytes
         if (depth := depth_of(item.payload)) > config.max_payload_depth:
-            yield f'items[{index}].payload: nested {depth} deep, at most {config.max_payload_depth}'
+            yield f'items[{index}].payload: nested {depth} deep', config.max_payload_depth
     if len(item.content) > config.max_content_bytes // 4:
         size = len(item.content.encode())
         if size > config.max_content_bytes:
-            yield f'items[{index}].content: {size} bytes, at most {config.max_content_bytes}'
+            yield f'items[{index}].content: {size} bytes', config.max_content_bytes
 
 
 def _too_early(index: int, item: MemoryItem, least_ns: int) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -34,6 +35,13 @@ def test_inside_is_what_math_dist_says_at_the_radius_of_a_point_and_just_below(
         found = [True] * len(stored) if inside is None else inside.tolist()
         assert found == [distance <= r for distance in distances]
         assert ball.distances(np.array(stored)) == distances
+
+
+@pytest.mark.parametrize('radius', [1e153, 1e154, 1e200, sys.float_info.max])
+def test_any_finite_radius_is_one(radius: float) -> None:
+    ball = Ball((0.0, 0.0, 0.0), radius, planar=False)
+    assert ball.inside(np.array([[1e9, -1e9, 1e9]])) is None
+    assert math.isfinite(ball.reach)
 
 
 @pytest.mark.parametrize('radius', [-1.0, math.nan, math.inf])

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from hylo_memory_ros import errors
-from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.codes import CODES, described
+from hylo_memory_ros.ros.codes import CODES, described, told
 
 pytestmark = pytest.mark.ros
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
@@ -53,6 +53,16 @@ def test_a_model_tells_all_its_problems() -> None:
     assert "kind: 'x'" in message
     assert 'confidence: 2.0' in message
     assert 'event_start, event_end: end 1 ns lies before start 5 ns' in message
+
+
+def test_a_filter_is_told_by_the_names_of_its_message() -> None:
+    with pytest.raises(ValidationError) as refusal:
+        MemoryQuery(near=({'frame_id': '//map', 'position': (0, 0, 0)}, -1.0), k=1 << 32)
+
+    message = told(refusal.value, 'filter')
+
+    for part in ("filter.near.frame_id: '//map'", 'filter.radius_m: -1.0', '; k: 4294967296'):
+        assert part in message
 
 
 def test_a_message_is_utf8_and_short_enough() -> None:

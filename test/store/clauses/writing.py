@@ -140,8 +140,10 @@ class WritingClauses(Clauses):
                 memory.write(bad)
             for part in ('items[1].payload', 'items[2].content: 12 bytes', 'items[3].payload: nested 4 deep'):
                 assert part in refusal.value.message
-            with pytest.raises(InvalidRequestError, match='5 in one write, at most 4'):
+            assert refusal.value.details['limit'] == [20, 10, 3]
+            with pytest.raises(InvalidRequestError, match='5 in one write, at most 4') as refusal:
                 memory.write([fact('a', n) for n in range(5)])
+            assert refusal.value.details['limit'] == 4
             assert state_of(memory) == before
             memory.write([fact('\u00e4' * 5, 1, payload={'k': {'k': {'k': 1}}})])
 

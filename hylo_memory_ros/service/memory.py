@@ -517,10 +517,11 @@ class MemoryService:
 
 def _refuse_unsound(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
-    sound: list[str | None] = []
-    for field, text in texts.items():
-        try:
-            sound.append(text if text is None else normal(text, field))
-        except ValueError as exc:
-            raise InvalidRequestError(str(exc), field=field) from exc
-    return sound
+    return [text if text is None else _sound(normal, text, field) for field, text in texts.items()]
+
+
+def _sound(normal: Callable[[str, str], str], text: str, field: str) -> str:
+    try:
+        return normal(text, field)
+    except ValueError as exc:
+        raise InvalidRequestError(str(exc), field=field) from exc

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Mapping
-from typing import Annotated, Any, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
@@ -15,6 +15,11 @@ __all__ = ['JsonObject', 'depth_of', 'parse_object', 'sound_object']
 # Far above any payload a robot needs and far below Python's recursion limit.
 MAX_DEPTH = 128
 MAX_DIGITS = 4300
+_TOO_LONG = 10**MAX_DIGITS
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object as they were written; a key may come twice."""
 
 
 def sound_object(value: object) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def sound_object(value: object) -> dict[str, Any]:
         infinity, a key that is no text or appears twice (also after NFC), a lone
         surrogate, an integer of more than 4300 digits, another type, or too deep nesting.
     """
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (Mapping, _Pairs)):
         raise ValueError(f'$: {type(value).__name__} is no JSON object')
     result: dict[str, Any] = _copy(value, '$', 1)
     return result
@@ -41,7 +46,7 @@ def _copy(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, int):
-        if value.bit_length() > 14_284 or len(str(abs(value))) > MAX_DIGITS:
+        if abs(value) >= _TOO_LONG:
             raise ValueError(f'{path}: an integer of more than {MAX_DIGITS} digits')
         return int(value)
     if isinstance(value, float):
@@ -49,16 +54,18 @@ def _copy(value: Any, path: str, depth: int) -> Any:
             raise ValueError(f'{path}: {value} is no JSON number')
         return float(value) + 0.0
     if isinstance(value, Mapping):
+        return _copy_object(value.items(), path, depth)
+    if isinstance(value, _Pairs):
         return _copy_object(value, path, depth)
     if isinstance(value, (list, tuple)):
         return [_copy(part, f'{path}[{index}]', depth + 1) for index, part in enumerate(value)]
     raise ValueError(f'{path}: {type(value).__name__} is no JSON value')
 
 
-def _copy_object(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dict[str, Any]:
     seen: set[str] = set()
     copy = {}
-    for key, part in value.items():
+    for key, part in pairs:
         if not isinstance(key, str):
             raise ValueError(f'{path}: the key {key!r} is no text')
         normal = unicodedata.normalize('NFC', _text(key, f'{path}.{key!r}'))
@@ -94,25 +101,19 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
     >>> parse_object('{"d": NaN}')
     Traceback (most recent call last):
     ...
-    ValueError: payload_json: NaN is no JSON number
+    ValueError: payload_json: $.d: nan is no JSON number
     """
-
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f'{name} is no JSON number')
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
-            raise ValueError(f'$.{twice}: the key appears twice')
-        return found
-
     try:
-        return sound_object(json.loads(text, parse_constant=refuse, object_pairs_hook=once))
+        # Numbers and keys that are none are read all the same, so that the walk can name their path.
+        return sound_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
     except RecursionError as exc:
         raise ValueError(f'{field}: nested deeper than {MAX_DEPTH}') from exc
     except ValueError as exc:
         raise ValueError(f'{field}: {exc}') from exc
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text.lstrip('-')) <= MAX_DIGITS else _TOO_LONG
 
 
 def depth_of(value: Any) -> int:

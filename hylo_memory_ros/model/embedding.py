@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
+
+from hylo_memory_ros.model._numbers import floats_of
 
 __all__ = ['Embeddings', 'SpaceName', 'Vector', 'sound_vector']
 
@@ -16,13 +18,13 @@ SPACE = re.compile(r'[^\s@]+@[^\s@]+')
 MIN_NORM = 1e-12
 
 
-def _space(name: str) -> str:
-    if not SPACE.fullmatch(name):
+def _space(name: object) -> str:
+    if not isinstance(name, str) or not SPACE.fullmatch(name):
         raise ValueError(f'{name!r} is no embedding space: it reads name@version')
     return name
 
 
-def sound_vector(value: Sequence[float]) -> tuple[float, ...]:
+def sound_vector(value: object) -> tuple[float, ...]:
     """Return a vector rounded to float32, the precision in which vectors are kept.
 
     Raises
@@ -30,7 +32,7 @@ def sound_vector(value: Sequence[float]) -> tuple[float, ...]:
     ValueError
         If it is empty, not finite in float32, or shorter than 1e-12 (it has no direction).
     """
-    parts = [float(part) for part in value]
+    parts = floats_of(value)
     try:
         vector = struct.unpack(f'<{len(parts)}f', struct.pack(f'<{len(parts)}f', *parts))
     except OverflowError as exc:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._numbers import floats_of
 from hylo_memory_ros.model._text import FrameId
 from hylo_memory_ros.model._time import StampNs, rename_seconds, seconds_from_ns
 
@@ -36,7 +37,7 @@ Vector3 = tuple[Coordinate, Coordinate, Coordinate]
 def _orientation(value: tuple[float, float, float, float] | None) -> tuple[float, float, float, float] | None:
     if value is None or not any(value):
         return None
-    norm2 = math.fsum(part * part for part in value)
+    norm2 = sum(part * part for part in value)
     if not abs(norm2 - 1.0) <= UNIT_TOLERANCE:
         raise ValueError(f'{value} is no unit quaternion x y z w: its squared length is {norm2:g}')
     scale = 1.0 if abs(norm2 - 1.0) <= ALREADY_UNIT else 1.0 / math.sqrt(norm2)
@@ -62,7 +63,7 @@ def sound_covariance(value: Any) -> tuple[float, ...] | None:
     """
     if value is None:
         return None
-    cov = tuple(float(part) + 0.0 for part in value)
+    cov = tuple(part + 0.0 for part in floats_of(value))
     if len(cov) != 36:
         raise ValueError(f'{len(cov)} numbers are no 6x6 covariance')
     if not any(cov) or not all(map(math.isfinite, cov)) or min(cov[::7]) < 0.0:

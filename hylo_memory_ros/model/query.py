@@ -105,6 +105,8 @@ class MemoryQuery(Contract):
                     raise ValueError(
                         'time_range and time_range_ns are one value in two units: give one of them'
                     )
+                if not isinstance(span, (tuple, list)):
+                    raise ValueError(f'time_range: {span!r} is no pair of times')
                 data['time_range_ns'] = tuple(
                     None if end is None else ns_from_seconds(end, 'time_range') for end in span
                 )

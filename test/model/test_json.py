@@ -34,7 +34,8 @@ def payload(value: Any) -> Any:
         ({'a': '\ud800'}, r'\$\.a'),
         ({'a': {1, 2}}, r'\$\.a'),
         ({'e\u0301': 1, '\u00e9': 2}, 'twice'),
-        ({'a': 10**4301}, r'\$\.a'),
+        ({'a': 10**4300}, r'\$\.a'),
+        ({'a': -(10**4300)}, r'\$\.a'),
         ([1], 'no JSON object'),
         ('{}', 'no JSON object'),
     ],
@@ -45,7 +46,14 @@ def test_what_is_no_json_is_refused_by_path(value: Any, path: str) -> None:
 
 
 def test_numbers_keep_every_digit() -> None:
-    value = {'big': 2**53 + 1, 'huge': 10**4299, 'half': 0.5, 'whole': 1.0, 'int': 1}
+    value = {
+        'big': 2**53 + 1,
+        'huge': 10**4300 - 1,
+        'deep': -(10**4300) + 1,
+        'half': 0.5,
+        'whole': 1.0,
+        'int': 1,
+    }
     kept = payload(value)
     assert kept == value
     assert [type(kept[name]) for name in ('whole', 'int')] == [float, int]
@@ -72,13 +80,26 @@ def test_sound_objects_are_kept(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ('text', 'path'),
+    [
+        ('{"d":NaN}', r'\$\.d'),
+        ('{"a":[1,Infinity]}', r'\$\.a\[1\]'),
+        ('{"a":{"b":-Infinity}}', r'\$\.a\.b'),
+        ('{"a":1e999}', r'\$\.a'),
+        ('{"a":{"b":1,"b":2}}', r'\$\.a\.b: the key appears twice'),
+        ('{"a":[{"e\u0301":1,"\u00e9":2}]}', r'\$\.a\[0\]\.\S+: the key appears twice'),
+        ('{"a":[' + '9' * 4301 + ']}', r'\$\.a\[0\]'),
+        ('{"a":"\\ud800"}', r'\$\.a'),
+    ],
+)
+def test_what_is_no_json_in_a_text_is_refused_by_path(text: str, path: str) -> None:
+    with pytest.raises(ValueError, match='payload_json: ' + path):
+        parse_object(text)
+
+
+@pytest.mark.parametrize(
     'text',
     [
-        '{"d":NaN}',
-        '{"a":[Infinity]}',
-        '{"a":-Infinity}',
-        '{"a":1e999}',
-        '{"a":1,"a":2}',
         '[1]',
         '{',
         '',

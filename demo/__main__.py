@@ -117,7 +117,8 @@ def _remarks(out: Path, drive: Drive) -> list[str]:
     file = _short(out / 'memory.db')
     return [
         f'the map: {_short(out / "map.png")}',
-        f'ask on: hylo-memory query {file} --near {x:.1f} {y:.1f} 0 --radius 15 --as-of {drive.half_ns}ns',
+        f'ask on: .venv/bin/hylo-memory query {file} --near {x:.1f} {y:.1f} 0 --radius 15 '
+        f'--as-of {drive.half_ns}ns',
     ]
 
 

@@ -1,4 +1,7 @@
-"""The node over DDS, as its own process: asking, starting with a large file, receiving detections."""
+"""The node over DDS, as its own process: asking, starting with a large file, receiving detections.
+
+``HYLO_BENCH_CALLS``, ``HYLO_BENCH_ITEMS`` and ``HYLO_BENCH_SECONDS`` make it shorter.
+"""
 
 from __future__ import annotations
 

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hylo_memory_ros.model.span import ClockName
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Name
+from hylo_memory_ros.model.span import ClockName
 
 __all__ = ['MemoryConfig']
 
-Seconds = Annotated[float, Field(ge=0.0)]
+# As nanoseconds, and added to any stamp, it still is an integer of 64 bits.
+Seconds = Annotated[float, Field(ge=0.0, le=4e9)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -47,5 +48,5 @@ class MemoryConfig(Contract):
     """Writes whose answer is kept for a repeated request_id."""
     wal_limit_bytes: Count = 16_777_216
     """Size to which the write-ahead log is cut back."""
-    busy_timeout_s: Seconds = 5.0
+    busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import InvalidRequestError
@@ -27,6 +26,7 @@ from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Draft, Placement
 from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.store.files import file_named
 
 __all__ = ['Writing']
 
@@ -96,7 +96,7 @@ class Writing:
     async def snapshot(self, request: Any, response: Any) -> Any:
         """Flush, and answer with the digest of what is believed and open."""
         path = checked_text(request.copy_path, 'copy_path')
-        if path and Path(path).exists():
+        if path and file_named(path, room='').exists():
             raise InvalidRequestError(
                 f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path'
             )

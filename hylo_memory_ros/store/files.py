@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from contextlib import closing
@@ -10,11 +11,26 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
+from hylo_memory_ros.errors import (
+    DamagedFileError,
+    InvalidRequestError,
+    NewerSchemaError,
+    ReadOnlyError,
+    StoreError,
+)
 from hylo_memory_ros.store.database import log_of, translated
 from hylo_memory_ros.store.migrations import HEAD, current_revision, is_known, upgrade
 
-__all__ = ['APPLICATION_ID', 'check_file', 'copy_database', 'make_file', 'migrate', 'path_of', 'swap_file']
+__all__ = [
+    'APPLICATION_ID',
+    'check_file',
+    'copy_database',
+    'file_named',
+    'make_file',
+    'migrate',
+    'path_of',
+    'swap_file',
+]
 
 APPLICATION_ID = 0x48594C4F
 """``HYLO`` in the header of every file of this package."""
@@ -29,6 +45,8 @@ def path_of(url: str | None) -> Path | None:
     ------
     StoreError
         For a URL of another kind.
+    InvalidRequestError
+        No file can have this name.
 
     Examples
     --------
@@ -43,7 +61,31 @@ def path_of(url: str | None) -> Path | None:
         raise StoreError(f'database url {url!r} reads sqlite:////absolute/path.db or sqlite://') from exc
     if parts.get_backend_name() != 'sqlite':
         raise StoreError(f'database url {url!r}: {parts.get_backend_name()} is not supported, only sqlite is')
-    return Path(parts.database) if parts.database and parts.database != ':memory:' else None
+    if not parts.database or parts.database == ':memory:':
+        return None
+    return file_named(parts.database, room='.restored.before-restore-' + 20 * '0')
+
+
+def file_named(path: str | Path, room: str) -> Path:
+    """Return a path that a file can have, also one beside it with `room` added to its name.
+
+    Raises
+    ------
+    InvalidRequestError
+        No file can have this name.
+    """
+    path = Path(path)
+    try:
+        path.with_name(path.name + room).lstat()
+    except ValueError as exc:
+        reason = str(exc)
+    except OSError as exc:
+        if exc.errno != errno.ENAMETOOLONG:
+            return path
+        reason = os.strerror(exc.errno)
+    else:
+        return path
+    raise InvalidRequestError(f'path: {str(path)!r:.100} can be no file: {reason}', field='path')
 
 
 def make_file(path: Path) -> None:
@@ -125,7 +167,7 @@ def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
     ReadOnlyError
         It cannot be written, and `writable` asks for that.
     """
-    _check_outside(path)
+    _check_outside(file_named(path, room='-journal'))
     if writable and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise ReadOnlyError(f'database {path}: the file or its directory cannot be written', path=str(path))
     # Without a log nothing can be pending, and an immutable reading leaves no file behind.
@@ -199,6 +241,7 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
     ReadOnlyError, StoreFullError
         Its directory cannot be written, or the disk is full.
     """
+    file_named(target, room='..new-journal')
     if target.exists():
         raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
     unfinished = target.with_name(f'.{target.name}.new')

@@ -10,14 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from store.sample import ITEMS, fact, files_in, total, url
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
     DamagedFileError,
+    InvalidRequestError,
     NewerSchemaError,
     StoreError,
 )
+from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
 
@@ -182,3 +185,21 @@ def test_a_commit_is_as_durable_as_it_was_asked_to_be(path: Path) -> None:
         for durable in (True, False, True):
             memory.write([fact(0)], durable=durable, within=look)
         assert seen == [2, 1, 2]
+
+
+@pytest.mark.parametrize('name', ['x' * 300, 'a\0b', '/'], ids=['too long', 'NUL', 'root'])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / name)
+    with MemoryService.open() as memory:
+        for refuse in (MemoryService.open, memory.snapshot, memory.restore):
+            with pytest.raises(InvalidRequestError, match=r'path: .* can be no file'):
+                refuse(f'sqlite:///{path}' if refuse == MemoryService.open else path)
+    assert files_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize('name', ['future_tolerance_s', 'max_clock_step_back_s', 'min_valid_stamp_s'])
+def test_any_span_that_the_configuration_takes_works(tmp_path: Path, name: str) -> None:
+    with MemoryService.open(url(tmp_path / 'm.db'), config=MemoryConfig(**{name: 4e9})) as memory:
+        memory.query(MemoryQuery(key='mug'))
+    with pytest.raises(ValidationError, match=name):
+        MemoryConfig(**{name: 1e300})

@@ -230,7 +230,7 @@ def test_the_store_answers_as_the_plain_memory_does(tmp_path: Path) -> None:
     run_state_machine_as_test(
         MemoryMachine,
         settings=settings(
-            max_examples=40,
+            max_examples=25,
             stateful_step_count=25,
             deadline=None,
             derandomize=True,

@@ -1,7 +1,7 @@
 """A memory for robots that survives restarts.
 
-The generated `msg`, `srv` and `action` of the installed package are found beside these sources, also when Python is
-started in the folder of the sources.
+The generated `msg`, `srv` and `action` of the installed package are found beside these sources, also
+when Python is started in the folder of the sources.
 """
 
 from pkgutil import extend_path

@@ -71,7 +71,7 @@ class Ball:
         """Tell which of at least one points lie within; None when all do."""
         squares = self._squares(points)
         # Clear of the surface there is nothing to decide, unless the squares are too small to be trusted.
-        if squares[squares.argmax()] <= (self.radius * (1.0 - HAIR)) ** 2 and self.radius > _ABSOLUTE:
+        if squares[squares.argmax(0)] <= (self.radius * (1.0 - HAIR)) ** 2 and self.radius > _ABSOLUTE:
             return None
         if len(points) <= _FEW:
             return np.array([distance <= self.radius for distance in self.distances(points)])

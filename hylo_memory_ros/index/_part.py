@@ -178,7 +178,7 @@ class Part:
         points = self.points_of(index)
         rough = ball.rough(points)
         rough[~(rough > ball.radius)] = np.inf
-        least = rough.min(initial=np.inf)
+        least = rough.min(0, initial=np.inf)
         if least == np.inf:
             return None
         first = np.flatnonzero(rough <= least * (1.0 + HAIR))
@@ -192,7 +192,7 @@ class Part:
         index = self.near(ball)
         if len(index) and not self._all_match(window):
             keep = self._in_window(index, window)
-            if not keep[keep.argmin()]:
+            if not keep[keep.argmin(0)]:
                 index = index[keep]
         if not len(index):
             return index, _NOWHERE

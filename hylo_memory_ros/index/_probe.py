@@ -23,8 +23,13 @@ class Probe(threading.local):
     """A tree of one point for each number of axes; every thread sees its own."""
 
     def __init__(self) -> None:
-        self._trees = tuple(cKDTree(np.zeros((1, axes)), copy_data=True) for axes in (2, 3))
-        self._places = tuple((tree.data, tree.mins, tree.maxes) for tree in self._trees)
+        points = tuple(np.zeros((1, axes)) for axes in (2, 3))
+        self._trees = tuple(cKDTree(point, copy_data=False) for point in points)
+        self._places = tuple(
+            (point, tree.mins, tree.maxes) for point, tree in zip(points, self._trees, strict=True)
+        )
+        for _, least, most in self._places:  # from scipy 1.18 on they are handed out read-only
+            least.flags.writeable = most.flags.writeable = True
 
     def near(self, tree: cKDTree, ball: Ball) -> list[int]:
         """Find the points of a tree within the reach of the ball."""
@@ -54,5 +59,13 @@ def agree(one: Callable[[cKDTree, Ball], list[int]], other: Callable[[cKDTree, B
     return True
 
 
-_probe = Probe()
-near: Callable[[cKDTree, Ball], list[int]] = _probe.near if agree(_probe.near, ask) else ask
+def quickest() -> Callable[[cKDTree, Ball], list[int]]:
+    """Choose how to ask: with the moved point where this scipy lets it be moved, else the usual way."""
+    try:
+        probe = Probe()
+        return probe.near if agree(probe.near, ask) else ask
+    except (AttributeError, TypeError, ValueError):
+        return ask
+
+
+near: Callable[[cKDTree, Ball], list[int]] = quickest()

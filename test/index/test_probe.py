@@ -6,15 +6,25 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from scipy.spatial import cKDTree
 
 from hylo_memory_ros.index import _probe
 from hylo_memory_ros.index._ball import Ball
 
 
-def test_the_moved_point_is_in_use_with_this_scipy() -> None:
-    assert _probe.near is not _probe.ask
+def test_whatever_way_is_in_use_answers_as_the_usual_one() -> None:
     assert _probe.agree(_probe.near, _probe.ask)
+
+
+def test_where_the_point_cannot_be_moved_trees_are_asked_the_usual_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: object) -> None:
+        raise ValueError('cannot set WRITEABLE flag to True of this array')
+
+    monkeypatch.setattr(_probe.Probe, '__init__', refuse)
+    assert _probe.quickest() is _probe.ask
 
 
 def test_a_way_that_answers_otherwise_is_found_out() -> None:

@@ -1,12 +1,13 @@
 """The services of the node: made at configure, gone after cleanup.
 
 They outlive a cleanup by the requests that are still being answered: destroying a service under
-a running handler would cost its client the reply. A configure that comes before takes the same
-ones over, so that there are never two of one name.
+a running handler, or before a request that has come was taken, would cost its client the reply.
+A configure that comes before takes the same ones over, so that there are never two of one name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from rclpy.service_introspection import ServiceIntrospectionState
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.answering import awaited_in_executor, drive
+from hylo_memory_ros.ros.executor import begun
 from hylo_memory_ros.ros.guard import Guard, Handler
 from hylo_memory_ros.ros.maintenance import maintain_server
 from hylo_memory_ros.srv import (
@@ -121,6 +123,7 @@ class Servers:
     def _destroy(self) -> None:
         services, self._services = self._services, []
         for service in services:
+            _refuse_waiting(service)
             self._node.destroy_service(service)
         action, self._action = self._action, None
         if action is not None:
@@ -187,6 +190,14 @@ def deferred(
 
     callback.begin = begin  # type: ignore[attr-defined]
     return callback
+
+
+def _refuse_waiting(service: Any) -> None:
+    """Answer the requests that have come and were not taken yet: nobody would, later."""
+    for _ in range(qos.SERVICE.depth):
+        with contextlib.suppress(Exception):  # one that cannot be read
+            if not begun(service):
+                return
 
 
 class _Until:

@@ -155,6 +155,20 @@ def test_services_say_that_they_are_not_active(unconfigured: SimpleNamespace) ->
         talker.spin_until(lambda: not talker.client_is_ready('query'), 10.0, 'end of the services')
 
 
+def test_a_cleanup_leaves_no_request_without_an_answer(unconfigured: SimpleNamespace) -> None:
+    with contextlib.nullcontext(unconfigured.talker) as talker:
+        talker.activate()
+        client = talker.client(Write, f'{NODE}/write')
+        for cycle in range(5):
+            asked = [client.call_async(Write.Request(items=[spatial(f'{cycle}/{n}')])) for n in range(10)]
+            assert talker.change_state(T.TRANSITION_DEACTIVATE)
+            asked += [client.call_async(Write.Request(items=[spatial(f'{cycle}/{n}')])) for n in range(10)]
+            assert talker.change_state(T.TRANSITION_CLEANUP)
+            talker.spin_until(lambda asked=asked: all(one.done() for one in asked), 10.0, 'every answer')
+            assert {one.result().error_code for one in asked} <= {ErrorCode.OK, ErrorCode.NOT_ACTIVE}
+            talker.activate()
+
+
 def test_a_lifecycle_shutdown_ends_the_process_in_order(ros_domain: int, tmp_path: Path) -> None:
     with NodeProcess(tmp_path, ros_domain) as process, Talker(ros_domain) as talker:
         talker.activate()

@@ -15,7 +15,7 @@ def test_nothing_acknowledged_is_missing_after_kills(tmp_path: Path) -> None:
     assert tally.problems == ()
     assert tally.missing == 0
     assert tally.early > 0
-    assert tally.acknowledged > 30
+    assert tally.acknowledged > tally.kills
 
 
 @pytest.mark.timeout(120)

@@ -386,7 +386,7 @@ def test_a_reply_is_capped_and_its_cursor_goes_on(talker: Talker, key: str) -> N
         ({'filter': MemoryFilter(min_score=1.5)}, 'min_score'),
         ({'filter': MemoryFilter(relation='on')}, 'relation'),
         ({'filter': MemoryFilter(options_json='{"x": 1}')}, "unknown key 'x'"),
-        ({'filter': near('map', -1.0)}, 'near'),
+        ({'filter': near('map', -1.0)}, 'filter.radius_m'),
         ({'filter': near(' map', 1.0)}, 'frame_id'),
         ({'receipt': True}, 'receipt'),
     ],

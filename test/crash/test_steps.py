@@ -20,8 +20,8 @@ from support.child import PRELUDE
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
-# Every step would take minutes; these strides reach each of them over the parts of an operation.
-KILLS = 24
+# Every step takes minutes (a stride of 1 was tried); so many reach every part of an operation.
+KILLS = 8
 
 NURSERY = (
     PRELUDE

@@ -14,7 +14,7 @@ from typing import Any
 NOBODY = 65534
 TIMEOUT_S = 60
 
-_PRELUDE = """
+PRELUDE = """
 import json, os, pathlib, resource, sys, tempfile
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import HyloMemoryError
@@ -57,14 +57,14 @@ for line in sys.stdin:
 
 def script(code: str) -> list[str]:
     """Return the command line that runs `code`; the folder it works in follows as an argument."""
-    return [sys.executable, '-W', 'error', '-c', _PRELUDE + _PLACE + textwrap.dedent(code)]
+    return [sys.executable, '-W', 'error', '-c', PRELUDE + _PLACE + textwrap.dedent(code)]
 
 
 class Unprivileged:
     """A process that may write only where everybody may."""
 
     def __init__(self) -> None:
-        command = [sys.executable, '-W', 'error', '-c', _PRELUDE + _SERVE_UNPRIVILEGED]
+        command = [sys.executable, '-W', 'error', '-c', PRELUDE + _SERVE_UNPRIVILEGED]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, code: str, folder: Path) -> Any:

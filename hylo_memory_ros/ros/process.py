@@ -59,6 +59,9 @@ def _serve(stopping: Callable[[], bool]) -> int:
         executor.add_node(node)
         if node.autostart:
             _autostart(node)
+        else:
+            name = node.get_fully_qualified_name()
+            node.get_logger().info(f'waiting to be configured: ros2 lifecycle set {name} configure')
         _calm_garbage_collector()
         executor.spin_while(lambda: not stopping() and not node.finalized)
         if node.finalized:

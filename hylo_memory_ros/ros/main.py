@@ -58,8 +58,8 @@ def main(args: Sequence[str] | None = None) -> int:
     except ImportError as exc:
         # On a distribution with older libraries the bare error names neither the need nor the way out.
         sys.stderr.write(
-            f'hylo_memory: a library is missing or too old ({exc}). The node needs pydantic 2 and SQLAlchemy 2; '
-            'the README, "On a robot", says how to bring them\n'
+            f'hylo_memory: a library is missing or too old ({exc}). The node needs pydantic 2 and '
+            'SQLAlchemy 2; the README, "On a robot", says how to bring them\n'
         )
         return 1
     return run(list(sys.argv if args is None else args), stop)

@@ -54,9 +54,21 @@ class Player:
         return self._client.node.create_publisher(message, topic, profile)
 
     def wait_for_listener(self) -> None:
-        """Wait until the node subscribes to every topic of the bag."""
+        """Wait until the node subscribes to every topic of the bag, and hears what is published.
+
+        A publisher knows of its subscriber before the subscriber knows of it, and what is published
+        in between is lost; so the first transform is repeated until the node has it.
+        """
         for topic, publisher in self._publishers.items():
             self._client.wait_until(publisher.get_subscription_count, f'the node listens to {topic}')
+        firsts = [next(one for one in self._recorded if one.topic == topic) for topic in (CLOCK, TF)]
+
+        def heard() -> bool:
+            for one in firsts:
+                self._publishers[one.topic].publish(one.data)
+            return bool(self._position_ns())
+
+        self._client.wait_until(heard, 'the node hears the first transform')
 
     def play(self, begin_ns: int, end_ns: int, told: Callable[[int], None] = lambda stamp_ns: None) -> None:
         """Play what lies in [begin_ns, end_ns), and wait until the node has received it.

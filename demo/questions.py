@@ -46,4 +46,4 @@ def questions(client: MemoryClient, drive: Drive) -> Iterator[Answer]:
     nearest = now.here.hits[0].item
     client.call('forget', filter=MemoryFilter(ids=[nearest.id]), reason='demonstration', actor='demo')
     yield ask('now, the nearest forgotten')
-    yield ask('half-way again: forgetting is of now', as_of=half)
+    yield ask('half-way, asked again', as_of=half)

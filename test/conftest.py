@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite('support')
+
 ROOT = Path(__file__).resolve().parents[1]
 DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral ones
 

@@ -13,7 +13,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.service import Service
 from rclpy.task import Task
 
-__all__ = ['MessageExecutor', 'begun']
+__all__ = ['MessageExecutor']
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class MessageExecutor(SingleThreadedExecutor):
         begin = getattr(getattr(entity, 'callback', None), 'begin', None)
         if begin is None or not isinstance(entity, Service):
             return super()._make_handler(entity, node, take_from_wait_list)
-        return Task(lambda: self._taken(begun, entity), executor=self)
+        return Task(lambda: self._taken(_begun, entity), executor=self)
 
     def _take_service(self, srv: Any) -> Any:
         return self._taken(super()._take_service, srv)
@@ -75,11 +75,9 @@ class MessageExecutor(SingleThreadedExecutor):
             return None
 
 
-def begun(service: Any) -> bool:
-    """Take a request whose handler answers by itself, later; False when none has come."""
+def _begun(service: Any) -> None:
+    """Take a request whose handler answers by itself, later."""
     with service.handle:
         request, header = service.handle.service_take_request(service.srv_type.Request)
-    if header is None:
-        return False
-    service.callback.begin(service, request, header)
-    return True
+    if header is not None:
+        service.callback.begin(service, request, header)

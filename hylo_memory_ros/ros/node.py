@@ -136,6 +136,7 @@ class MemoryNode(LifecycleNode):
     def end(self) -> None:
         """Close everything before the process ends; safe to repeat."""
         self._close()
+        self._step(self._servers.close)
         self._step(self._jumps.unregister)
         self._step(self._transforms.close)
         self._unbridge()

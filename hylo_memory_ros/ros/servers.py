@@ -1,14 +1,15 @@
 """The services of the node: made at configure, gone after cleanup.
 
-They outlive a cleanup by the requests that are still being answered: destroying a service under
-a running handler, or before a request that has come was taken, would cost its client the reply.
+They outlive a cleanup by the requests that are still being answered, and by a moment in which what
+has come is refused and what was sent arrives: destroying a service costs its clients every reply
+that they do not have yet.
 A configure that comes before takes the same ones over, so that there are never two of one name.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,6 @@ from rclpy.service_introspection import ServiceIntrospectionState
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.answering import awaited_in_executor, drive
-from hylo_memory_ros.ros.executor import begun
 from hylo_memory_ros.ros.guard import Guard, Handler
 from hylo_memory_ros.ros.maintenance import maintain_server
 from hylo_memory_ros.srv import (
@@ -56,6 +56,9 @@ TYPES = {
 # the time of a small query. So it gives way, but never so long that a message would notice.
 GIVE_WAY_S = 0.002
 
+# How long a service outlives the last request: the reply to it must have reached its client.
+LINGER_S = 0.5
+
 INTROSPECTION = {
     'off': ServiceIntrospectionState.OFF,
     'metadata': ServiceIntrospectionState.METADATA,
@@ -78,6 +81,8 @@ class Servers:
         self._node, self._guard = node, guard
         self._handlers: Mapping[str, Any] = {}
         self._services: list[Any] = []
+        self._until_s = 0.0
+        self._called = 0
         self._action: Any = None
         # Handlers await; in another group the first would keep all others waiting.
         self._group = ReentrantCallbackGroup()
@@ -101,20 +106,34 @@ class Servers:
             service.configure_introspection(self._clock(), qos.INTROSPECTION, INTROSPECTION[introspection])
 
     def withdraw(self) -> None:
-        """Offer no services any more, once what runs is answered. Safe to repeat."""
+        """Offer no services any more, once what has come is answered. Safe to repeat."""
         self._handlers = {}
-        if not self._services:
-            return
+        self._linger()
         executor = self._node.executor
-        if self._guard.running and executor is not None:
+        if self._services and executor is not None:
             executor.create_task(self._drained)
         else:
             self._destroy()
 
+    def close(self) -> None:
+        """Destroy the services now, unless a thread still answers; safe to repeat."""
+        if not self._guard.running:
+            self._destroy()
+
     async def _drained(self) -> None:
-        await _Until(lambda: bool(self._handlers) or not self._guard.running)
+        await _Until(lambda: bool(self._handlers) or self._over())
         if not self._handlers:
             self._destroy()
+
+    def _over(self) -> bool:
+        called = sum(self._guard.calls.values())
+        if self._guard.running or called != self._called:
+            self._called = called
+            self._linger()
+        return time.monotonic() >= self._until_s
+
+    def _linger(self) -> None:
+        self._until_s = time.monotonic() + LINGER_S
 
     def _on_idle(self) -> None:
         if self._services and not self._handlers:
@@ -123,7 +142,6 @@ class Servers:
     def _destroy(self) -> None:
         services, self._services = self._services, []
         for service in services:
-            _refuse_waiting(service)
             self._node.destroy_service(service)
         action, self._action = self._action, None
         if action is not None:
@@ -190,14 +208,6 @@ def deferred(
 
     callback.begin = begin  # type: ignore[attr-defined]
     return callback
-
-
-def _refuse_waiting(service: Any) -> None:
-    """Answer the requests that have come and were not taken yet: nobody would, later."""
-    for _ in range(qos.SERVICE.depth):
-        with contextlib.suppress(Exception):  # one that cannot be read
-            if not begun(service):
-                return
 
 
 class _Until:

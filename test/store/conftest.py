@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite(
-    'store.clauses', 'store.contract', 'store.plain_memory', 'store.sample', 'support.child'
-)
+pytest.register_assert_rewrite('store.clauses', 'store.contract', 'store.plain_memory', 'store.sample')
 
 from store.sample import ITEMS, fact, url  # noqa: E402
 from support.child import script  # noqa: E402

@@ -18,9 +18,9 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.landmarks import LandmarkPipeline
+from hylo_memory_ros.messages.cdr import READERS
+from hylo_memory_ros.parameters import InputConfig
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.cdr import READERS
-from hylo_memory_ros.ros.settings import InputConfig
 from hylo_memory_ros.ros.stamps import StampWatch
 
 __all__ = ['Input', 'message_type']

@@ -19,9 +19,9 @@ from visualization_msgs.msg import Marker, MarkerArray
 from hylo_memory_ros.errors import FrameError, LoadingError
 from hylo_memory_ros.frames import LATEST, TransformSource
 from hylo_memory_ros.model import Hit, MemoryKind, MemoryQuery, Pose
+from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.fields import stamp_msg
-from hylo_memory_ros.ros.settings import NodeConfig
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Markers']

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.errors import NotActiveError, ReadOnlyError
-from hylo_memory_ros.ros.settings import NodeConfig
+from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['database_url', 'opened']

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.ros.entries import Entry, input_entries, node_entries
-from hylo_memory_ros.ros.settings import NodeConfig
+from hylo_memory_ros.parameters import Entry, NodeConfig, configured, input_entries, node_entries
+from hylo_memory_ros.ros.descriptors import descriptor
 
 __all__ = ['Parameters']
 
@@ -69,20 +68,8 @@ class Parameters:
             With every parameter that is wrong, its value and the expected type.
         """
         self._declare_inputs()
-        values: dict[str, Any] = {}
-        problems: list[str] = []
-        for entry in node_entries():
-            self._put(values, entry, problems)
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
-        values.setdefault('memory', {})['clock'] = clock
-        values['inputs'] = tuple(self._input(name, problems) for name in values.get('inputs', ()))
-        if not problems:
-            try:
-                return NodeConfig.model_validate(values)
-            except ValidationError as exc:
-                names = [source['settings']['name'] for source in values['inputs']]
-                problems += [_told(error, names) for error in exc.errors()]
-        raise ConfigurationError('; '.join(problems), problems=tuple(problems))
+        return configured(lambda entry: self._node.get_parameter_or(entry.name).value, clock=clock)
 
     def unknown(self) -> tuple[str, ...]:
         """Return the names that a file or the command line gave and nothing declares: misspelt ones."""
@@ -90,22 +77,6 @@ class Parameters:
         return tuple(
             sorted(name for name in given if name not in self._entries and not name.startswith(FOREIGN))
         )
-
-    def _input(self, name: str, problems: list[str]) -> dict[str, Any]:
-        values: dict[str, Any] = {'settings': {'name': name}}
-        for entry in input_entries(name):
-            self._put(values, entry, problems)
-        return values
-
-    def _put(self, values: dict[str, Any], entry: Entry, problems: list[str]) -> None:
-        try:
-            value = entry.validated(self._node.get_parameter_or(entry.name).value)
-        except ValueError as exc:
-            problems.append(str(exc))
-            return
-        for part in entry.path[:-1]:
-            values = values.setdefault(part, {})
-        values[entry.path[-1]] = value
 
     def _declare_inputs(self) -> None:
         try:
@@ -127,10 +98,10 @@ class Parameters:
 
     def _declare_one(self, entry: Entry) -> None:
         try:
-            self._node.declare_parameter(entry.name, entry.default, entry.descriptor())
+            self._node.declare_parameter(entry.name, entry.default, descriptor(entry))
         except InvalidParameterValueException:
             # The given value is out of range. Keep it, so that configure can name it.
-            self._node.declare_parameter(entry.name, entry.default, entry.descriptor(ranged=False))
+            self._node.declare_parameter(entry.name, entry.default, descriptor(entry, ranged=False))
 
     def _check(self, changed: list[Parameter]) -> SetParametersResult:
         if self._declaring:
@@ -148,11 +119,3 @@ class Parameters:
             except ValueError as exc:
                 problems.append(str(exc))
         return SetParametersResult(successful=not problems, reason='; '.join(problems))
-
-
-def _told(error: Any, inputs: list[str]) -> str:
-    place = [str(part) for part in error['loc'] if part != 'settings']
-    if place[:1] == ['inputs']:
-        place[:2] = ['input', inputs[int(place[1])]]
-    text = str(error['msg']).removeprefix('Value error, ')
-    return f'{".".join(place)}: {text}' if place else text

@@ -18,8 +18,8 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import HyloMemoryError, NotNowError
 from hylo_memory_ros.frames import TransformSource
 from hylo_memory_ros.landmarks import LandmarkPipeline, PipelineStatus
+from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.inputs import Input, message_type
-from hylo_memory_ros.ros.settings import NodeConfig
 from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.workers import Lane
 

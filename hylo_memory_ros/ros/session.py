@@ -16,6 +16,7 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError
 from hylo_memory_ros.frames import PendingQueue
+from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.maintenance import Maintenance
@@ -24,7 +25,6 @@ from hylo_memory_ros.ros.opening import opened
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Placement
 from hylo_memory_ros.ros.reading import Reading
-from hylo_memory_ros.ros.settings import NodeConfig
 from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.status import Diagnostics, StatusTopic
 from hylo_memory_ros.ros.transforms import NodeTransforms

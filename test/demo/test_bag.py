@@ -33,7 +33,7 @@ def test_the_bag_is_an_mcap(drive: Drive, tmp_path: Path) -> None:
 
 
 def test_a_detection_is_where_it_was_seen(drive: Drive, tmp_path: Path) -> None:
-    cdr = pytest.importorskip('hylo_memory_ros.ros.cdr', reason='ROS is not installed')
+    cdr = pytest.importorskip('hylo_memory_ros.messages.cdr', reason='ROS is not installed')
     read = cdr.READERS['vision_msgs/msg/Detection3DArray']
     messages = [
         read(one.data, 'trees') for one in read_bag(bag_of(drive, tmp_path)) if one.topic == DETECTIONS

@@ -11,7 +11,7 @@ from rclpy.serialization import serialize_message
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from hylo_memory_ros.landmarks import Message, digest32
-from hylo_memory_ros.ros.cdr import read_detections, read_pose
+from hylo_memory_ros.messages.cdr import read_detections, read_pose
 
 pytestmark = pytest.mark.ros
 numbers = st.floats(-1e6, 1e6)

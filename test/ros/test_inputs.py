@@ -18,8 +18,8 @@ from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithP
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.landmarks import InputSettings
 from hylo_memory_ros.msg import MemoryFilter, MemoryStatus
+from hylo_memory_ros.parameters import InputConfig
 from hylo_memory_ros.ros.inputs import message_type
-from hylo_memory_ros.ros.settings import InputConfig
 from hylo_memory_ros.srv import Flush, SetMap, Snapshot
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]

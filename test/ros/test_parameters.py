@@ -12,9 +12,8 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.ros.entries import input_entries, node_entries
+from hylo_memory_ros.parameters import NodeConfig, input_entries, node_entries
 from hylo_memory_ros.ros.parameters import Parameters
-from hylo_memory_ros.ros.settings import NodeConfig
 
 pytestmark = pytest.mark.ros
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""One parameter each: a field of the typed configuration, as ROS declares it."""
+"""One parameter each: a field of the typed configuration, by the name that it has in a parameter file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
-from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.landmarks import InputSettings, LandmarkSettings
 from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.ros.settings import InputConfig, NodeConfig
+from hylo_memory_ros.parameters.settings import InputConfig, NodeConfig
 
 __all__ = ['Entry', 'input_entries', 'node_entries']
 
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
-INT_MAX = 2**63 - 1
 
 # Below which prefix the fields of a composed model appear.
 COMPOSED = {
@@ -93,36 +91,14 @@ class Entry:
         for rule in self.field.metadata:
             yield from rule if isinstance(rule, annotated_types.GroupedMetadata) else (rule,)
 
-    def _range(self) -> tuple[float | None, float | None]:
+    @property
+    def range(self) -> tuple[float | None, float | None]:
+        """The least and the largest value, where there is one."""
         low = high = None
         for rule in self._rules():
             low = getattr(rule, 'ge', getattr(rule, 'gt', low))
             high = getattr(rule, 'le', getattr(rule, 'lt', high))
         return low, high
-
-    def descriptor(self, *, ranged: bool = True) -> ParameterDescriptor:
-        """Return what ``ros2 param describe`` shows; without the range, ROS takes any value."""
-        text = ParameterDescriptor(
-            name=self.name,
-            description=' '.join((self.field.description or '').split()),
-            additional_constraints=self.expected,
-            read_only=self.read_only,
-            dynamic_typing=True,
-        )
-        low, high = self._range()
-        if not ranged or (low is None and high is None):
-            return text
-        if isinstance(self.default, float):
-            span = FloatingPointRange(from_value=float('-inf'), to_value=float('inf'))
-            text.floating_point_range = [span]
-        elif isinstance(self.default, int):
-            span = IntegerRange(from_value=-INT_MAX, to_value=INT_MAX)
-            text.integer_range = [span]
-        else:
-            return text
-        span.from_value = span.from_value if low is None else type(span.from_value)(low)
-        span.to_value = span.to_value if high is None else type(span.to_value)(high)
-        return text
 
     def validated(self, value: Any) -> Any:
         """Return a value as the configuration takes it; an integer is taken for a number.

@@ -1,0 +1,9 @@
+"""What can be configured, with ROS or without: typed settings, and one parameter for each field."""
+
+from __future__ import annotations
+
+from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries
+from hylo_memory_ros.parameters.reading import configured
+from hylo_memory_ros.parameters.settings import InputConfig, NodeConfig
+
+__all__ = ['Entry', 'InputConfig', 'NodeConfig', 'configured', 'input_entries', 'node_entries']

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
 from hylo_memory_ros.model._time import seconds_from_ns
+from hylo_memory_ros.model.evidence import CandidateEvidence
 from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.pose import Pose
 
@@ -178,6 +179,12 @@ class QueryResult(Sequence[Hit]):
     """The centre that distances were measured from."""
     purged: int = 0
     """How many matches were deleted for good since the time asked about."""
+    plan: tuple[str, ...] = ()
+    """What was done, step by step, and why in this order."""
+    evidence: tuple[CandidateEvidence, ...] = ()
+    """What each source of candidates did."""
+    receipt_id: str = ''
+    """The receipt that was kept of this answer; empty: none was."""
 
     @overload
     def __getitem__(self, index: int) -> Hit: ...

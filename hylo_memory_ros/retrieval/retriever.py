@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
-from hylo_memory_ros.model import Hit, MemoryItem, MemoryKind, MemoryQuery, QueryResult
+from hylo_memory_ros.model import CandidateEvidence, Hit, MemoryItem, MemoryKind, MemoryQuery, QueryResult
 from hylo_memory_ros.retrieval.cursor import MAX_SEQUENCE, Cursor, digest_of_question
 from hylo_memory_ros.retrieval.explanation import Explanation
 from hylo_memory_ros.retrieval.question import Question
@@ -49,6 +49,8 @@ class _Found:
     below_score: int = 0
     ranking: Mapping[int, float | None] | None = None
     """Text ranks of all matches, for the next page."""
+    plan: tuple[str, ...] = ()
+    evidence: tuple[CandidateEvidence, ...] = ()
 
 
 class Retriever:
@@ -136,6 +138,8 @@ class Retriever:
             nearest_excluded_m=nearest,
             center_used=query.near[0] if query.near else None,
             purged=self._store.purged_after(found.seq) if asked.seq is not None else 0,
+            plan=found.plan,
+            evidence=found.evidence,
         )
 
     def version_rows(self, asked: Question) -> list[int] | None:
@@ -163,6 +167,11 @@ class Retriever:
             found = self._find_by_words(asked, everything=bool(working))
         else:
             found = self._find_by_filters(asked, everything=bool(working))
+        source = 'mirror' if asked.query.near else 'fts5' if asked.query.text is not None else 'sql'
+        evidence = CandidateEvidence(
+            source, returned=found.total + found.below_score, after_filter=found.total
+        )
+        found = replace(found, plan=(f'candidates from {source}',), evidence=(evidence,))
         if not working:
             return found
         merged = sorted([*found.ranked, *working], key=_order)

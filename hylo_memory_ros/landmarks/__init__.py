@@ -6,12 +6,13 @@ transforms arrive, and commits once a second.
 
 from __future__ import annotations
 
-from hylo_memory_ros.landmarks.observation import Detections, Message, digest32
+from hylo_memory_ros.landmarks.observation import Deletion, Detections, Message, digest32
 from hylo_memory_ros.landmarks.pipeline import LandmarkPipeline, Offer
 from hylo_memory_ros.landmarks.settings import InputSettings, LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
 
 __all__ = [
+    'Deletion',
     'Detections',
     'InputSettings',
     'InputStatus',

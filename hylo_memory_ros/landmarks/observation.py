@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError
 
-__all__ = ['Detections', 'Message', 'digest32']
+__all__ = ['Deletion', 'Detections', 'Message', 'digest32']
 
 
 def digest32(serialized: bytes | bytearray | memoryview) -> int:
@@ -58,6 +58,10 @@ class Detections:
     """Sizes of the boxes, metres, shape (n, 3); all zeros: unknown."""
     instances: Sequence[str] | None = None
     """Name that tells each from all others of its kind (``tag36h11:5``, ``ns/3``); empty: none."""
+    orientations: NDArray[np.float64] | None = None
+    """Quaternions x y z w, from its own axes to the message's frame, shape (n, 4); all zeros: unknown."""
+    frames: Sequence[str] | None = None
+    """Frame in tf that has the pose of each; `positions` and `orientations` say nothing then."""
 
     def __post_init__(self) -> None:
         count = len(self.labels)
@@ -66,6 +70,7 @@ class Detections:
             ('scores', (count,)),
             ('covariances', (count, 3, 3)),
             ('extents', (count, 3)),
+            ('orientations', (count, 4)),
         ):
             given = getattr(self, name)
             if given is None:
@@ -78,11 +83,40 @@ class Detections:
                     f'{name}: a column of shape {column.shape}, expected {shape}', shape=column.shape
                 )
             object.__setattr__(self, name, column)
-        if self.instances is not None and len(self.instances) != count:
-            raise InvalidRequestError(f'instances: {len(self.instances)} names for {count} detections')
+        for name in ('instances', 'frames'):
+            names = getattr(self, name)
+            if names is not None and len(names) != count:
+                raise InvalidRequestError(f'{name}: {len(names)} names for {count} detections')
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What an input says is there no more, by the names that it gives its things (``ns/3``).
+
+    Examples
+    --------
+    >>> gone = Deletion(namespaces=frozenset({'cups'}), kept=frozenset({'cups/2'}))
+    >>> [name for name in ('cups/1', 'cups/2', 'mugs/1') if gone.covers(name)]
+    ['cups/1']
+    >>> Deletion(namespaces=frozenset({''})).covers('mugs/1')
+    True
+    """
+
+    names: frozenset[str] = frozenset()
+    """Single things."""
+    namespaces: frozenset[str] = frozenset()
+    """Namespaces of which everything is gone; the empty one is all of them."""
+    kept: frozenset[str] = frozenset()
+    """Things that stay all the same."""
+
+    def covers(self, name: str) -> bool:
+        """Return whether the thing of this name is gone."""
+        if name in self.kept:
+            return False
+        return name in self.names or '' in self.namespaces or name.rpartition('/')[0] in self.namespaces
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +144,8 @@ class Message:
     """`digest32` of the message; with input and stamp it tells a message that comes again."""
     detections: Detections
     """What it reports; an empty array is a message too."""
+    deletion: Deletion | None = None
+    """What it says is gone; such a message reports nothing, and needs no frame."""
 
     def __post_init__(self) -> None:
         # Whoever read them with numpy has integers that a database does not take.

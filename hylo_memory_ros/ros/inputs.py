@@ -18,7 +18,7 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.landmarks import LandmarkPipeline
-from hylo_memory_ros.messages.cdr import READERS
+from hylo_memory_ros.messages import READERS
 from hylo_memory_ros.parameters import InputConfig
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.stamps import StampWatch
@@ -91,7 +91,7 @@ class Input:
         """The quality of service for which a publisher does not match; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
         self._watch = watch
-        self._read = READERS[source.settings.type]
+        self._read = READERS[source.settings.type]()
         self._waiting: deque[bytes] = deque()
         # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
         self._dropped = 0
@@ -137,8 +137,11 @@ class Input:
             pipeline.note_refused(self.name, 'malformed')
             logger.warning('input %s: refused a message: %s', self.name, exc)
             return
-        self._watch.check(read.stamp_ns, f'input {self.name}')
-        pipeline.offer(read)
+        for reason, count in read.refused.items():
+            pipeline.note_refused(self.name, reason, count)
+        for one in read.messages:
+            self._watch.check(one.stamp_ns, f'input {self.name}')
+            pipeline.offer(one)
 
     def _subscribed(self, events: SubscriptionEventCallbacks) -> Any:
         settings = self._source.settings

@@ -7,6 +7,7 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 
 from demo.bag import CLOCK, DETECTIONS, TF, TF_STATIC, bag_of, read_bag
 from demo.drive import Drive
+from hylo_memory_ros.messages.detections import read_detections
 
 
 @pytest.fixture
@@ -33,10 +34,10 @@ def test_the_bag_is_an_mcap(drive: Drive, tmp_path: Path) -> None:
 
 
 def test_a_detection_is_where_it_was_seen(drive: Drive, tmp_path: Path) -> None:
-    cdr = pytest.importorskip('hylo_memory_ros.messages.cdr', reason='ROS is not installed')
-    read = cdr.READERS['vision_msgs/msg/Detection3DArray']
     messages = [
-        read(one.data, 'trees') for one in read_bag(bag_of(drive, tmp_path)) if one.topic == DETECTIONS
+        read_detections(one.data, 'trees')
+        for one in read_bag(bag_of(drive, tmp_path))
+        if one.topic == DETECTIONS
     ]
     assert [message.stamp_ns for message in messages] == [one.stamp_ns for one in drive.seen()]
     assert {message.frame_id for message in messages} == {'base_link'}

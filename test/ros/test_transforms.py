@@ -24,13 +24,13 @@ from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.errors import TransformTooNewError, UnknownFrameError
 from hylo_memory_ros.frames import LATEST, PendingQueue
+from hylo_memory_ros.messages import read_transforms
 from hylo_memory_ros.ros.transforms import (
     TF_QOS,
     TF_STATIC_QOS,
     NodeTransforms,
     StandInTransformSource,
     Tf2TransformSource,
-    read_transforms,
     transform_source,
 )
 

@@ -4,14 +4,18 @@ import struct
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import PoseStamped
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip('rclpy', reason='ROS is not installed')
+
+from geometry_msgs.msg import PoseStamped
 from rclpy.serialization import serialize_message
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from hylo_memory_ros.landmarks import Message, digest32
-from hylo_memory_ros.messages.cdr import read_detections, read_pose
+from hylo_memory_ros.messages.detections import read_detections
+from hylo_memory_ros.messages.poses import read_pose
 
 pytestmark = pytest.mark.ros
 numbers = st.floats(-1e6, 1e6)

@@ -73,6 +73,7 @@ class NearestAssociation:
     def observe(self, scan: Scan, book: LandmarkBook) -> Outcome:
         """Take one scan into the book."""
         given = np.zeros(scan.size, dtype=np.int64)
+        book.keyframes.advance(scan.stamp_ns, scan.global_from_base)
         if not len(scan):
             return Outcome(given, ())
         rows = self._known_rows(scan, book)

@@ -17,6 +17,7 @@ from hylo_memory_ros.store.landmark import (
     save_next_number,
 )
 from hylo_memory_ros.store.ledger import Block, add_block, input_number, save_counts
+from hylo_memory_ros.store.sighting import delete_sightings, save_keyframes, save_sightings
 
 __all__ = ['Batch', 'OvertakenError', 'store_batch']
 
@@ -68,9 +69,12 @@ def store_batch(connection: Connection, batch: Batch) -> int:
         used += add_block(
             connection, Block(input_id, stamps, digests, [entry.landmarks for entry in entries])
         )
-    for _, changes in batch.books:
+    for book, changes in batch.books:
         delete_landmarks(connection, changes.deleted)
         save_landmarks(connection, changes.saved)
+        save_keyframes(connection, book.map_id, changes.keyframes)
+        delete_sightings(connection, changes.sightings.deleted)
+        save_sightings(connection, changes.sightings.saved)
     if any(changes.new for _, changes in batch.books):
         save_next_number(connection, batch.next_number)
     return used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,10 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.landmarks.columns import COLUMNS, NEVER, fresh, stored_row, unpacked
 from hylo_memory_ros.landmarks.grid import CellGrid
+from hylo_memory_ros.landmarks.keyframe import Keyframes, StoredKeyframe
 from hylo_memory_ros.landmarks.landmark import Fused
+from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.landmarks.sighting import SightingChanges, Sightings
 
 __all__ = ['Changes', 'LandmarkBook', 'Numbering']
 
@@ -49,9 +53,13 @@ class Changes(NamedTuple):
     """Numbers of landmarks that are gone."""
     new: Collection[str]
     """Keys that are saved for the first time."""
+    keyframes: Sequence[StoredKeyframe]
+    """Keyframes to insert or replace."""
+    sightings: SightingChanges
+    """What changed of the sightings."""
 
     def __bool__(self) -> bool:
-        return bool(self.saved or self.deleted)
+        return bool(self.saved or self.deleted or self.keyframes or self.sightings)
 
 
 class LandmarkBook:
@@ -71,6 +79,10 @@ class LandmarkBook:
         Where new landmarks get their numbers.
     stored : mapping
         What was saved, column by column.
+    keyframes : Keyframes
+        Those of the map.
+    sightings : Sightings
+        Those of its landmarks.
     """
 
     def __init__(
@@ -79,8 +91,15 @@ class LandmarkBook:
         gate_m: float,
         numbering: Numbering | None = None,
         stored: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        keyframes: Keyframes | None = None,
+        sightings: Sightings | None = None,
     ) -> None:
         self.map_id = map_id
+        self.keyframes = keyframes or Keyframes(LandmarkSettings())
+        """Where the base of the robot was."""
+        self.sightings = sightings or Sightings()
+        """The sightings of all landmarks."""
         self._numbering = numbering or Numbering()
         self.state = np.zeros(_FIRST_CAPACITY, COLUMNS)
         """One row of `COLUMNS` per landmark."""
@@ -88,6 +107,8 @@ class LandmarkBook:
         """Key of each row."""
         self.labels: list[str] = []
         """Label of each row."""
+        self.scores: list[dict[str, float]] = []
+        """Sum of scores of each row by label."""
         self._gate_m = gate_m
         self._lattice = CellGrid(gate_m)
         self._grids: dict[str, CellGrid] = {}
@@ -125,14 +146,15 @@ class LandmarkBook:
 
     def fused(self, row: int) -> Fused:
         """Return what the observations of a landmark amount to."""
-        _, _, _, _, _, _, mean, covariance, extent, score, *_ = self.state[row].tolist()
-        size = None if np.isnan(extent[0]) else tuple(extent)
-        return Fused(self.keys[row], self.labels[row], tuple(mean), tuple(covariance), size, score)
+        state = self.state[row]
+        mean, covariance, extent = (tuple(state[name].tolist()) for name in ('mean', 'covariance', 'extent'))
+        size = None if np.isnan(extent[0]) else extent
+        return Fused(self.keys[row], self.labels[row], mean, covariance, size, float(state['score']))
 
     def add(self, key: str, label: str, *, has_instance: bool = False) -> int:
         """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
         row = self._free.pop() if self._free else self._new_row()
-        self.keys[row], self.labels[row] = key, label
+        self.keys[row], self.labels[row], self.scores[row] = key, label, {}
         self._row_of[key] = row
         state = fresh()
         state['number'], state['has_instance'] = self._numbering.take(), has_instance
@@ -197,13 +219,15 @@ class LandmarkBook:
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
         saved = [
-            stored_row(self.state[row], self.map_id, self.keys[row], self.labels[row])
+            stored_row(
+                self.state[row], self.map_id, self.keys[row], self.labels[row], _as_json(self.scores[row])
+            )
             for row in dirty.tolist()
         ]
         self.state['dirty'] = False
         self.state['saved'][dirty] = True
         deleted, self._deleted = self._deleted, set()
-        return Changes(saved, deleted, new)
+        return Changes(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
 
     def put_back(self, changes: Changes) -> None:
         """Take back changes that could not be stored."""
@@ -213,6 +237,8 @@ class LandmarkBook:
                 self.state['dirty'][row] = True
                 self.state['saved'][row] &= stored['key'] not in changes.new
         self._deleted.update(changes.deleted)
+        self.keyframes.put_back(changes.keyframes)
+        self.sightings.put_back(changes.sightings)
 
     def keep_only(self, numbers: Collection[int]) -> None:
         """Let go the landmarks that were saved before and have no stored row any more."""
@@ -226,13 +252,16 @@ class LandmarkBook:
         row = len(self.keys)
         self.keys.append('')
         self.labels.append('')
+        self.scores.append({})
         if row == len(self.state):
             self.state = np.concatenate([self.state, np.zeros_like(self.state)])
         return row
 
     def _drop(self, row: int) -> None:
         del self._row_of[self.keys[row]]
+        self.sightings.remove(self.sightings.of(int(self.state['number'][row])))
         self.keys[row] = self.labels[row] = ''
+        self.scores[row] = {}
         self.state[row] = np.zeros((), COLUMNS)
         self._free.append(row)
 
@@ -253,9 +282,15 @@ class LandmarkBook:
 
     def _load(self, stored: Mapping[str, Sequence[Any]]) -> None:
         self.keys, self.labels = list(stored['key']), list(stored['label'])
+        self.scores = [json.loads(labels) for labels in stored['labels']]
         self._row_of = {key: row for row, key in enumerate(self.keys)}
         states = unpacked(stored)
         spare = max(_FIRST_CAPACITY - len(states), 0)
+        states['slot'] = [self.sightings.newest(number) for number in states['number'].tolist()]
         self.state = np.concatenate([states, np.zeros(spare, COLUMNS)])
         self.place(np.arange(len(states)))
         self.state['dirty'] = False
+
+
+def _as_json(scores: Mapping[str, float]) -> str:
+    return json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':'))

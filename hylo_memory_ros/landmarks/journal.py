@@ -18,8 +18,10 @@ from hylo_memory_ros.landmarks.batch import Batch, OvertakenError, store_batch
 from hylo_memory_ros.landmarks.book import LandmarkBook, Numbering
 from hylo_memory_ros.landmarks.consumed import Consumed, Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
+from hylo_memory_ros.landmarks.keyframe import Keyframes
 from hylo_memory_ros.landmarks.port import MemoryPort
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.landmarks.sighting import Sightings
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.store.landmark import (
     Removed,
@@ -38,6 +40,7 @@ from hylo_memory_ros.store.ledger import (
     load_inputs,
     prune_assignments,
 )
+from hylo_memory_ros.store.sighting import load_keyframes, load_sightings
 
 __all__ = ['Journal']
 
@@ -128,7 +131,14 @@ class Journal:
 
     def _load(self, connection: Connection, map_id: str) -> None:
         stored = load_landmarks(connection, map_id)
-        book = LandmarkBook(map_id, self._gate_m, self._numbering, stored)
+        book = LandmarkBook(
+            map_id,
+            self._gate_m,
+            self._numbering,
+            stored,
+            keyframes=Keyframes(self._settings, load_keyframes(connection, map_id)),
+            sightings=Sightings(load_sightings(connection, map_id)),
+        )
         self._books[map_id] = book
         self._take_away(book, removed_landmarks(connection, map_id))
 

@@ -112,6 +112,8 @@ class Waiting:
     """The message."""
     transform: Transform | None = None
     """``global_from_sensor`` at its stamp, once known."""
+    base: Transform | None = None
+    """``global_from_base`` at its stamp; None: the base is unknown."""
     refusal: FrameError | None = None
     """Why it was not known when it was last asked for."""
     gone: bool = False
@@ -125,8 +127,8 @@ class Waiting:
 class Backlog:
     """Messages in their order, those without a transform also by frame."""
 
-    lookup: Callable[[str, int], Transform]
-    """Return ``global_from_sensor`` of a frame at a stamp, or raise `FrameError`."""
+    lookup: Callable[[str, int], tuple[Transform, Transform | None]]
+    """Return where a frame and the base were at a stamp, or raise `FrameError`."""
     _queue: list[Waiting] = field(default_factory=list)
     _unresolved: dict[str, list[Waiting]] = field(default_factory=dict)
     _orders: dict[tuple[int, str, int], Waiting] = field(default_factory=dict)
@@ -183,7 +185,7 @@ class Backlog:
         """Return whether the question is answered, for good or ill."""
         message = waiting.message
         try:
-            waiting.transform = self.lookup(message.frame_id, message.stamp_ns)
+            waiting.transform, waiting.base = self.lookup(message.frame_id, message.stamp_ns)
         except TransformTooOldError as refusal:
             waiting.refusal = refusal
             lost.append(waiting)

@@ -265,7 +265,17 @@ class LandmarkPipeline:
                 f'input: {source!r} is not declared; there are {sorted(self._counts)}', input=source
             ) from None
 
-    def _look_up(self, frame_id: str, stamp_ns: int) -> Transform:
+    def _look_up(self, frame_id: str, stamp_ns: int) -> tuple[Transform, Transform | None]:
+        sensor = self._look_up_one(frame_id, stamp_ns)
+        base_frame = self._settings.base_frame
+        if frame_id == base_frame:
+            return sensor, sensor
+        try:
+            return sensor, self._look_up_one(base_frame, stamp_ns)
+        except (UnknownFrameError, DisconnectedFrameError, TransformTooOldError):
+            return sensor, None
+
+    def _look_up_one(self, frame_id: str, stamp_ns: int) -> Transform:
         target = self._settings.global_frame
         if frame_id == target:
             return Transform((0.0, 0.0, 0.0), target_frame=target, source_frame=target, stamp_ns=stamp_ns)
@@ -309,11 +319,19 @@ class LandmarkPipeline:
         self._backlog.take(waiting)
         self._never_known.discard(message.frame_id)
         self._journal.notice_removals()
-        scan = self._screens[message.input].scan(message, global_from_sensor)
+        base = waiting.base or self._stand_in(message, global_from_sensor)
+        scan = self._screens[message.input].scan(message, global_from_sensor, base)
         outcome = self._association.observe(scan, self._book)
         entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)
         self._journal.record(message.input, entry, outcome.items)
         self._counts[message.input].consumed += 1
+
+    def _stand_in(self, message: Message, global_from_sensor: Transform) -> Transform:
+        """Return what stands for a base that tf does not know: the sensor, or where it last was."""
+        frames = self._book.keyframes
+        if message.frame_id == self._settings.global_frame and len(frames):
+            return frames.pose(len(frames) - 1)
+        return global_from_sensor
 
     def _drop(self, waiting: Waiting, reason: str) -> None:
         self._backlog.take(waiting)

@@ -31,6 +31,8 @@ class Scan:
     """Largest distance to a landmark, metres."""
     global_from_sensor: Transform
     """Where the message's frame was."""
+    global_from_base: Transform
+    """Where the base of the robot was; where tf does not know it, the message's frame."""
     indices: NDArray[np.int64]
     """Index in the message, ascending, shape (m,)."""
     labels: Sequence[str]

@@ -59,7 +59,9 @@ class Screen:
         self._refuse = refuse
         self._labels: dict[str, tuple[str, str]] = {}
 
-    def scan(self, message: Message, global_from_sensor: Transform) -> Scan:
+    def scan(
+        self, message: Message, global_from_sensor: Transform, global_from_base: Transform | None = None
+    ) -> Scan:
         """Return the sound detections of a message, in the global frame."""
         given = message.detections
         size = len(given)
@@ -83,6 +85,7 @@ class Screen:
             size=size,
             gate_m=self._settings.gate_m,
             global_from_sensor=global_from_sensor,
+            global_from_base=global_from_base or global_from_sensor,
             indices=rows,
             labels=[labels[row] for row in rows.tolist()],
             instances=[instances[row] for row in rows.tolist()],

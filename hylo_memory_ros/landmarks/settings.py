@@ -86,6 +86,14 @@ class LandmarkSettings(Contract):
 
     global_frame: FrameId = 'map'
     """Fixed frame in which landmarks are kept."""
+    base_frame: FrameId = 'base_link'
+    """Frame of the robot's body, which sightings are relative to; one that tf does not know is left out."""
+    keyframe_distance_m: Metres = 0.5
+    """A new keyframe begins when the base has moved this far, metres."""
+    keyframe_turn_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
+    """Or turned this far, degrees."""
+    keyframe_rest_s: PositiveSeconds = 60.0
+    """Or rested this long, seconds of stamps."""
     inputs: tuple[InputSettings, ...] = ()
     """The declared inputs."""
     reorder_window_s: Seconds = 0.5

@@ -32,6 +32,7 @@ DERIVED = {
     (NodeConfig, 'inputs'),
     (InputSettings, 'name'),
     (LandmarkSettings, 'global_frame'),
+    (LandmarkSettings, 'base_frame'),
     (LandmarkSettings, 'inputs'),
     (LandmarkSettings, 'min_valid_stamp_s'),
 }

@@ -36,7 +36,7 @@ class NodeConfig(Contract):
     global_frame: FrameId = 'map'
     """Fixed frame in which poses are stored."""
     base_frame: FrameId = 'base_link'
-    """Frame of the robot's body; markers show what is nearest to it."""
+    """Frame of the robot's body: sightings are kept relative to it, markers show what is nearest to it."""
     untransformable: Literal['reject', 'keep_frame'] = 'reject'
     """What to do with a pose that cannot be transformed into the global frame: refuse it, or keep it."""
     tf_timeout_s: Annotated[float, Field(ge=0.0, le=60.0)] = 1.0
@@ -92,6 +92,7 @@ class NodeConfig(Contract):
         return self.landmarks.model_copy(
             update={
                 'global_frame': self.global_frame,
+                'base_frame': self.base_frame,
                 'inputs': tuple(source.settings for source in self.inputs),
                 'min_valid_stamp_s': self.memory.min_valid_stamp_s,
             }

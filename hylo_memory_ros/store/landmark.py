@@ -16,6 +16,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Float,
+    ForeignKey,
     Integer,
     LargeBinary,
     Select,
@@ -36,6 +37,7 @@ __all__ = [
     'Removals',
     'Removed',
     'delete_landmarks',
+    'keyframe',
     'landmark',
     'latest_sequence',
     'load_landmarks',
@@ -46,6 +48,7 @@ __all__ = [
     'save_landmarks',
     'save_next_number',
     'scrub',
+    'sighting',
     'stats_for',
 ]
 
@@ -71,12 +74,47 @@ landmark = Table(
     Column('x', Float, nullable=False, comment='m'),
     Column('y', Float, nullable=False, comment='m'),
     Column('z', Float, nullable=False, comment='m'),
-    Column('estimate', LargeBinary, nullable=False, comment='float64: covariance, extent, score'),
+    Column('estimate', LargeBinary, nullable=False, comment='float64: covariance, extent, score, prior'),
     Column('written_ns', BigInteger, comment='valid_from of its newest version; null: tentative'),
     Column('written', LargeBinary, comment='float64: x y z of that version'),
     Column('forgotten_ns', BigInteger, comment='evidence up to here is void'),
+    Column('merged_into', Integer, nullable=False, server_default='0', comment='what it proved to be, or 0'),
+    Column('existence', Float, nullable=False, server_default='0', comment='log-odds that it is there'),
+    Column('stale', Boolean, nullable=False, server_default='0', comment='not seen where it should be'),
+    Column('pinned', Boolean, nullable=False, server_default='0', comment='nothing changes it'),
+    Column('held', Boolean, nullable=False, server_default='0', comment='in the gripper'),
+    Column('labels', Text, nullable=False, server_default='{}', comment='JSON: sum of scores by label'),
+    Column('apart', LargeBinary, comment='int64: numbers of those that were seen beside it'),
+    Column('rival', Integer, nullable=False, server_default='0', comment='what it may prove to be, or 0'),
+    Column('rival_n', Integer, nullable=False, server_default='0', comment='messages with one of the two'),
     UniqueConstraint('map_id', 'key'),
     comment='what perception holds of each landmark, tentative ones included',
+)
+
+keyframe = Table(
+    'keyframe',
+    metadata,
+    Column('map_id', Text, primary_key=True),
+    Column('number', Integer, primary_key=True),
+    Column('stamp_ns', BigInteger, nullable=False, comment='in force from here until the next one'),
+    Column('pose', LargeBinary, nullable=False, comment='float64: x y z, quaternion x y z w of the base'),
+    comment='where the base of the robot was',
+    sqlite_with_rowid=False,
+)
+
+sighting = Table(
+    'sighting',
+    metadata,
+    Column('landmark', ForeignKey('landmark.number', ondelete='CASCADE'), primary_key=True),
+    Column('keyframe', Integer, primary_key=True, comment='its number in the map of the landmark'),
+    Column('origin', Integer, primary_key=True, comment='landmark that it was first given to'),
+    Column('place', Integer, nullable=False, comment='among all sightings of its origin'),
+    Column('n', Integer, nullable=False, comment='detections'),
+    Column('first_ns', BigInteger, nullable=False),
+    Column('last_ns', BigInteger, nullable=False),
+    Column('estimate', LargeBinary, nullable=False, comment='float64: mean, information in the base frame'),
+    comment='one landmark seen from one keyframe; at most 64 of each are kept',
+    sqlite_with_rowid=False,
 )
 
 

@@ -83,7 +83,7 @@ def test_a_replay_after_a_restart_is_not_held_by_one_that_was_never_heard() -> N
 
 
 def test_the_order_is_stamp_input_digest() -> None:
-    backlog = Backlog(lambda frame, stamp: Transform((0.0, 0.0, 0.0)))
+    backlog = Backlog(lambda frame, stamp: (Transform((0.0, 0.0, 0.0)), None))
     given = [
         a_message(2.0, [(1, 1, 1)], source='a'),
         a_message(1.0, [(1, 1, 1)], source='b'),
@@ -106,7 +106,7 @@ def test_the_order_is_stamp_input_digest() -> None:
 
 def test_one_lookup_for_each_answer_and_one_for_each_frame_that_is_waited_for() -> None:
     robot = Standing(known_until_ns=START_NS + 5 * NS)
-    backlog = Backlog(lambda frame, stamp: robot.lookup('map', frame, stamp))
+    backlog = Backlog(lambda frame, stamp: (robot.lookup('map', frame, stamp), None))
     for second in range(10, 0, -1):
         backlog.push(a_message(second, []))
     assert backlog.resolve() == []
@@ -121,7 +121,7 @@ def test_one_lookup_for_each_answer_and_one_for_each_frame_that_is_waited_for() 
 
 
 def test_what_is_older_than_all_transforms_is_told_at_once() -> None:
-    def lookup(frame: str, stamp_ns: int) -> Transform:
+    def lookup(frame: str, stamp_ns: int) -> tuple[Transform, None]:
         raise TransformTooOldError('too old')
 
     backlog = Backlog(lookup)
@@ -133,7 +133,7 @@ def test_what_is_older_than_all_transforms_is_told_at_once() -> None:
 
 
 def test_another_failure_of_the_source_is_not_hidden() -> None:
-    def lookup(frame: str, stamp_ns: int) -> Transform:
+    def lookup(frame: str, stamp_ns: int) -> tuple[Transform, None]:
         raise RuntimeError('broken')
 
     backlog = Backlog(lookup)

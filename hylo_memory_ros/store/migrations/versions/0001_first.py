@@ -50,7 +50,9 @@ def upgrade() -> None:
         sa.Column('x', sa.Float(), nullable=False, comment='m'),
         sa.Column('y', sa.Float(), nullable=False, comment='m'),
         sa.Column('z', sa.Float(), nullable=False, comment='m'),
-        sa.Column('estimate', sa.LargeBinary(), nullable=False, comment='float64: covariance, extent, score'),
+        sa.Column(
+            'estimate', sa.LargeBinary(), nullable=False, comment='float64: covariance, extent, score, prior'
+        ),
         sa.Column(
             'written_ns',
             sa.BigInteger(),
@@ -59,9 +61,84 @@ def upgrade() -> None:
         ),
         sa.Column('written', sa.LargeBinary(), nullable=True, comment='float64: x y z of that version'),
         sa.Column('forgotten_ns', sa.BigInteger(), nullable=True, comment='evidence up to here is void'),
+        sa.Column(
+            'merged_into',
+            sa.Integer(),
+            server_default='0',
+            nullable=False,
+            comment='what it proved to be, or 0',
+        ),
+        sa.Column(
+            'existence', sa.Float(), server_default='0', nullable=False, comment='log-odds that it is there'
+        ),
+        sa.Column(
+            'stale', sa.Boolean(), server_default='0', nullable=False, comment='not seen where it should be'
+        ),
+        sa.Column('pinned', sa.Boolean(), server_default='0', nullable=False, comment='nothing changes it'),
+        sa.Column('held', sa.Boolean(), server_default='0', nullable=False, comment='in the gripper'),
+        sa.Column(
+            'labels', sa.Text(), server_default='{}', nullable=False, comment='JSON: sum of scores by label'
+        ),
+        sa.Column(
+            'apart',
+            sa.LargeBinary(),
+            nullable=True,
+            comment='int64: numbers of those that were seen beside it',
+        ),
+        sa.Column(
+            'rival',
+            sa.Integer(),
+            server_default='0',
+            nullable=False,
+            comment='what it may prove to be, or 0',
+        ),
+        sa.Column(
+            'rival_n',
+            sa.Integer(),
+            server_default='0',
+            nullable=False,
+            comment='messages with one of the two',
+        ),
         sa.PrimaryKeyConstraint('number'),
         sa.UniqueConstraint('map_id', 'key'),
         comment='what perception holds of each landmark, tentative ones included',
+    )
+    op.create_table(
+        'keyframe',
+        sa.Column('map_id', sa.Text(), nullable=False),
+        sa.Column('number', sa.Integer(), nullable=False),
+        sa.Column(
+            'stamp_ns', sa.BigInteger(), nullable=False, comment='in force from here until the next one'
+        ),
+        sa.Column(
+            'pose',
+            sa.LargeBinary(),
+            nullable=False,
+            comment='float64: x y z, quaternion x y z w of the base',
+        ),
+        sa.PrimaryKeyConstraint('map_id', 'number'),
+        comment='where the base of the robot was',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'sighting',
+        sa.Column('landmark', sa.Integer(), nullable=False),
+        sa.Column('keyframe', sa.Integer(), nullable=False, comment='its number in the map of the landmark'),
+        sa.Column('origin', sa.Integer(), nullable=False, comment='landmark that it was first given to'),
+        sa.Column('place', sa.Integer(), nullable=False, comment='among all sightings of its origin'),
+        sa.Column('n', sa.Integer(), nullable=False, comment='detections'),
+        sa.Column('first_ns', sa.BigInteger(), nullable=False),
+        sa.Column('last_ns', sa.BigInteger(), nullable=False),
+        sa.Column(
+            'estimate',
+            sa.LargeBinary(),
+            nullable=False,
+            comment='float64: mean, information in the base frame',
+        ),
+        sa.ForeignKeyConstraint(['landmark'], ['landmark.number'], ondelete='CASCADE'),
+        sa.PrimaryKeyConstraint('landmark', 'keyframe', 'origin'),
+        comment='one landmark seen from one keyframe; at most 64 of each are kept',
+        sqlite_with_rowid=False,
     )
     op.create_table(
         'ledger_input',

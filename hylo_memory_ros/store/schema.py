@@ -3,7 +3,8 @@
 Reading order: an accepted write is an `assertion` of an `identity`, with its place in
 `spatial`. What follows from all assertions and forgets of an identity are its `version`
 rows: a stretch of world time, and the transactions between which it was believed. Only
-``to_seq``, ``withdrawn_seq`` and the counters in `state` ever change in place.
+``to_seq``, ``withdrawn_seq`` and the counters in `state` ever change in place. A `correction`
+puts what was asserted elsewhere: what an assertion says since then is its row in `corrected`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ __all__ = [
     'assertion',
     'audit',
     'change',
+    'corrected',
+    'correction',
     'embedding',
     'forgetting',
     'identity',
@@ -145,6 +148,38 @@ forgetting = Table(
     Column('sequence', ForeignKey('txn.sequence'), primary_key=True),
     Column('forgotten_at_ns', BigInteger, nullable=False),
     comment='where a forget ends a timeline',
+    sqlite_with_rowid=False,
+)
+
+correction = Table(
+    'correction',
+    metadata,
+    Column('sequence', ForeignKey('txn.sequence'), primary_key=True),
+    Column('correction_id', Text, nullable=False, unique=True),
+    Column('map_id', Text, nullable=False),
+    Column('frame_id', Text, nullable=False),
+    Column('kind', Text, nullable=False, comment='rigid, path or reversal'),
+    Column('detail', Text, nullable=False, comment='JSON: the motion, or the corrected path'),
+    Column('reverts', Integer, comment='sequence of the correction that it takes back'),
+    Column(
+        'undo', LargeBinary, comment='landmark state before; null: there was none, or it is no longer kept'
+    ),
+    Column('after', LargeBinary, comment='digest of the landmark state that it left'),
+    comment='maps that moved under what was remembered',
+)
+
+corrected = Table(
+    'corrected',
+    metadata,
+    Column('assertion_id', ForeignKey('assertion.assertion_id'), primary_key=True),
+    Column('from_seq', Integer, primary_key=True),
+    Column('to_seq', Integer, comment='null: it says so now'),
+    Column('correction_seq', ForeignKey('correction.sequence'), nullable=False, comment='whose pose it is'),
+    Column('content_digest', LargeBinary, comment='null: it says nothing, another landmark speaks for it'),
+    Column('element', LargeBinary),
+    Column('spatial_id', ForeignKey('spatial.spatial_id')),
+    Index('corrected_by', 'correction_seq'),
+    comment='what assertions say since a correction, instead of what was first asserted',
     sqlite_with_rowid=False,
 )
 

@@ -321,6 +321,65 @@ def upgrade() -> None:
     )
     op.create_index(op.f('ix_request_sequence'), 'request', ['sequence'], unique=False)
     op.create_table(
+        'correction',
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('correction_id', sa.Text(), nullable=False),
+        sa.Column('map_id', sa.Text(), nullable=False),
+        sa.Column('frame_id', sa.Text(), nullable=False),
+        sa.Column('kind', sa.Text(), nullable=False, comment='rigid, path or reversal'),
+        sa.Column('detail', sa.Text(), nullable=False, comment='JSON: the motion, or the corrected path'),
+        sa.Column(
+            'reverts', sa.Integer(), nullable=True, comment='sequence of the correction that it takes back'
+        ),
+        sa.Column(
+            'undo',
+            sa.LargeBinary(),
+            nullable=True,
+            comment='landmark state before; null: there was none, or it is no longer kept',
+        ),
+        sa.Column(
+            'after', sa.LargeBinary(), nullable=True, comment='digest of the landmark state that it left'
+        ),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('sequence'),
+        sa.UniqueConstraint('correction_id'),
+        comment='maps that moved under what was remembered',
+    )
+    op.create_table(
+        'corrected',
+        sa.Column('assertion_id', sa.Integer(), nullable=False),
+        sa.Column('from_seq', sa.Integer(), nullable=False),
+        sa.Column('to_seq', sa.Integer(), nullable=True, comment='null: it says so now'),
+        sa.Column('correction_seq', sa.Integer(), nullable=False, comment='whose pose it is'),
+        sa.Column(
+            'content_digest',
+            sa.LargeBinary(),
+            nullable=True,
+            comment='null: it says nothing, another landmark speaks for it',
+        ),
+        sa.Column('element', sa.LargeBinary(), nullable=True),
+        sa.Column('spatial_id', sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ['assertion_id'],
+            ['assertion.assertion_id'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['correction_seq'],
+            ['correction.sequence'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['spatial_id'],
+            ['spatial.spatial_id'],
+        ),
+        sa.PrimaryKeyConstraint('assertion_id', 'from_seq'),
+        comment='what assertions say since a correction, instead of what was first asserted',
+        sqlite_with_rowid=False,
+    )
+    op.create_index('corrected_by', 'corrected', ['correction_seq'], unique=False)
+    op.create_table(
         'embedding',
         sa.Column('assertion_id', sa.Integer(), nullable=False),
         sa.Column('space', sa.Text(), nullable=False),

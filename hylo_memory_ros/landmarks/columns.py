@@ -13,12 +13,15 @@ __all__ = ['APART', 'COLUMNS', 'NEVER', 'State', 'fresh', 'stored_row', 'unpacke
 NEVER = -1
 """In a column of stamps: it has not happened."""
 
+Columns = tuple[tuple[str, int], ...]
+
 APART = 4
 """How many neighbours a landmark is known to be told apart from."""
 
 _INTEGERS = (
     *('number', 'observations', 'n', 'first_ns', 'since_ns', 'last_ns'),
     *('merged_into', 'rival', 'rival_n'),
+    'source',
 )
 _FLAGS = ('has_instance', 'stale', 'pinned', 'held')
 _ESTIMATE = (
@@ -28,7 +31,8 @@ _ESTIMATE = (
     ('prior_information', 6),
     ('prior_vector', 3),
 )
-_PARTS = sum(width for _, width in _ESTIMATE)
+_ORIENTATION = (('rotation', 4), ('rotation_n', 1), ('flipped', 4), ('flipped_n', 1), ('written_rotation', 4))
+_TURNS = sum(width for _, width in _ORIENTATION)
 
 COLUMNS = np.dtype(
     [
@@ -39,6 +43,7 @@ COLUMNS = np.dtype(
         ('score', 'f8'),
         ('prior_information', 'f8', 6),
         ('prior_vector', 'f8', 3),
+        *((name, 'f8', width) if width > 1 else (name, 'f8') for name, width in _ORIENTATION),
         ('existence', 'f8'),
         ('apart', 'i8', APART),
         ('written_ns', 'i8'),
@@ -59,7 +64,10 @@ COLUMNS = np.dtype(
 and `prior_vector` (1/m) are what all sightings but the newest amount to, in the global frame; `slot` is
 where the newest is. `existence` is the log-odds that it is still there, 0 for no opinion. `apart` are
 numbers of landmarks that were seen beside it in one message, `rival` the one that it may prove to be,
-and `rival_n` in how many messages only one of the two was seen. Then the place and the time that were
+and `rival_n` in how many messages only one of the two was seen. `rotation` (quaternion x y z w) is how
+most observations see it turned, `flipped` what others agree on, with the number of observations that
+each stands for (0: unknown), `written_rotation` what was last written. `source` is the digest of the
+name of the input that began it. Then the place and the time that were
 last written; and what the book needs to know of the row."""
 
 State = NDArray[np.void]
@@ -80,7 +88,6 @@ def stored_row(state: np.void, map_id: str, key: str, label: str, labels: str) -
     """Return the row that is stored of a landmark; `labels` are its label scores as JSON."""
     written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
     x, y, z = state['mean'].tolist()
-    estimate = np.concatenate([np.reshape(state[name], -1) for name, _ in _ESTIMATE]).astype('<f8')
     return {
         **{name: int(state[name]) for name in _INTEGERS},
         **{name: bool(state[name]) for name in _FLAGS},
@@ -92,7 +99,8 @@ def stored_row(state: np.void, map_id: str, key: str, label: str, labels: str) -
         'x': x,
         'y': y,
         'z': z,
-        'estimate': estimate.tobytes(),
+        'estimate': _joined(state, _ESTIMATE),
+        'orientation': _joined(state, _ORIENTATION) if state['rotation_n'] else None,
         'apart': state['apart'].astype('<i8').tobytes() if state['apart'].any() else None,
         'written_ns': None if written_ns == NEVER else written_ns,
         'written': None if written_ns == NEVER else state['written'].astype('<f8').tobytes(),
@@ -107,11 +115,9 @@ def unpacked(stored: Mapping[str, Sequence[Any]]) -> State:
         states[name] = stored[name]
     for axis, name in enumerate('xyz'):
         states['mean'][:, axis] = stored[name]
-    estimate = np.frombuffer(b''.join(stored['estimate']), dtype='<f8').reshape(-1, _PARTS)
-    start = 0
-    for name, width in _ESTIMATE:
-        states[name] = estimate[:, start : start + width].reshape(states[name].shape)
-        start += width
+    _part(states, _ESTIMATE, b''.join(stored['estimate']))
+    unknown = bytes(8 * _TURNS)
+    _part(states, _ORIENTATION, b''.join(turns or unknown for turns in stored['orientation']))
     nowhere = np.full(3, np.nan, dtype='<f8').tobytes()
     places = b''.join(place or nowhere for place in stored['written'])
     states['written'] = np.frombuffer(places, dtype='<f8').reshape(-1, 3)
@@ -122,3 +128,15 @@ def unpacked(stored: Mapping[str, Sequence[Any]]) -> State:
         states[name] = [NEVER if stamp is None else stamp for stamp in stored[name]]
     states['saved'] = True
     return states
+
+
+def _joined(state: np.void, columns: Columns) -> bytes:
+    return np.concatenate([np.reshape(state[name], -1) for name, _ in columns]).astype('<f8').tobytes()
+
+
+def _part(states: State, columns: Columns, joined: bytes) -> None:
+    values = np.frombuffer(joined, dtype='<f8').reshape(-1, sum(width for _, width in columns))
+    start = 0
+    for name, width in columns:
+        states[name] = values[:, start : start + width].reshape(states[name].shape)
+        start += width

@@ -34,6 +34,8 @@ class Fused(NamedTuple):
     """Mean size of its boxes, metres; None: unknown."""
     score: float
     """Mean score, 0 to 1."""
+    orientation: tuple[float, float, float, float] | None = None
+    """Quaternion x y z w in the global frame; None: unknown."""
 
 
 def landmark_key(
@@ -92,7 +94,13 @@ def item_of(
         key=fused.key,
         label=fused.label,
         content=fused.label,
-        pose=Pose(frame_id=frame_id, position=_rounded(fused.mean), covariance=covariance, stamp_ns=stamp_ns),
+        pose=Pose(
+            frame_id=frame_id,
+            position=_rounded(fused.mean),
+            orientation=fused.orientation,
+            covariance=covariance,
+            stamp_ns=stamp_ns,
+        ),
         extent=None if fused.extent is None else _rounded(fused.extent),
         scope={'map_id': map_id} if map_id else {},
         confidence=round(fused.score, _POSITION_DIGITS),

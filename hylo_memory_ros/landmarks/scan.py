@@ -43,6 +43,10 @@ class Scan:
     """Metres, x y z, in the global frame, shape (m, 3)."""
     covariances: Array
     """Of the positions, m^2, xx xy xz yy yz zz, axes of the global frame, shape (m, 6)."""
+    orientations: Array
+    """Unit quaternions x y z w, from the thing's axes to the global frame, shape (m, 4); NaN: unknown."""
+    axis: int | None
+    """The only axis of things whose direction means something; None: all do, where there is any."""
     extents: Array
     """Box sizes, metres, shape (m, 3); NaN: unknown."""
     scores: Array

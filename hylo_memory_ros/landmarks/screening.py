@@ -13,6 +13,8 @@ reason                  rule
 ``bad_instance``        an instance name that is no key
 ``duplicate_instance``  one instance twice in a message; the first one counts
 ``bad_covariance``      only the covariance is left out: the default takes its place
+``bad_orientation``     only the orientation is left out
+``no_transform``        tf has no pose of this tag at the stamp
 ======================  ============================================================
 """
 
@@ -23,10 +25,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.landmark import sound_label
 from hylo_memory_ros.landmarks.observation import Message
+from hylo_memory_ros.landmarks.orientation import AXES, known_orientations
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import InputSettings
 from hylo_memory_ros.model import normal_key
@@ -40,6 +44,7 @@ Refuse = Callable[[str, int], None]
 
 # A detector may make up class names for ever; what is remembered of them must not grow with it.
 _NAMES_KEPT = 4096
+_VARIANCES = (0, 3, 5)
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
@@ -70,7 +75,7 @@ class Screen:
         bounded = np.where(np.abs(given.positions) <= MAX_COORDINATE_M, given.positions, 0.0)
         positions = global_from_sensor.positions(bounded)
         labels, reasons = self._label_columns(given.labels)
-        kept = self._keep_measured(given.positions, scores)
+        kept = self._keep_measured(given.positions, scores, by_frame=given.frames is not None)
         kept = self._keep_near(kept, bounded, positions)
         for reason in ('no_label', 'bad_label'):
             kept = self._without(kept, np.array([found == reason for found in reasons], dtype=bool), reason)
@@ -91,14 +96,17 @@ class Screen:
             instances=[instances[row] for row in rows.tolist()],
             positions=positions[rows],
             covariances=self._covariances(given.covariances, rows, global_from_sensor),
+            orientations=self._orientations(given.orientations, rows, global_from_sensor),
+            axis=AXES[self._settings.orientation_axis] if self._settings.turns == 'axis' else None,
             extents=np.where(np.reshape(sized, (-1, 1)), extents, np.nan)[rows],
             scores=np.clip(scores, 0.0, 1.0)[rows],
         )
 
-    def _keep_measured(self, given: Array, scores: Array) -> Flags:
+    def _keep_measured(self, given: Array, scores: Array, *, by_frame: bool) -> Flags:
         kept = np.ones(len(given), dtype=bool)
         kept = self._without(kept, ~(np.isfinite(given).all(axis=1) & np.isfinite(scores)), 'not_finite')
-        kept = self._without(kept, (given == 0.0).all(axis=1), 'no_pose')
+        missing = 'no_transform' if by_frame else 'no_pose'
+        kept = self._without(kept, (given == 0.0).all(axis=1), missing)
         kept = self._without(kept, scores < self._settings.min_score, 'below_score')
         far_m = np.abs(given).max(axis=1, initial=0.0)
         return self._without(kept, far_m > MAX_COORDINATE_M, 'out_of_bounds')
@@ -149,8 +157,19 @@ class Screen:
             seen.add(name or '')
         return self._without(kept, twice, 'duplicate_instance'), [name or '' for name in instances]
 
+    def _orientations(self, given: Array | None, rows: NDArray[np.int64], turn: Transform) -> Array:
+        if self._settings.turns == 'none':
+            given = None
+        known, bad = known_orientations(None if given is None else given[rows], len(rows))
+        self._refuse('bad_orientation', int(bad.sum()))
+        there = np.isfinite(known).all(axis=1)
+        if there.any():
+            known[there] = (Rotation.from_quat(turn.rotation) * Rotation.from_quat(known[there])).as_quat()
+        return known
+
     def _covariances(self, given: Array | None, rows: NDArray[np.int64], turn: Transform) -> Array:
-        variance = self._settings.sigma_m**2
+        floor = self._settings.sigma_floor_m**2
+        variance = max(self._settings.sigma_m**2, floor)
         covariances = np.tile([variance, 0.0, 0.0, variance, 0.0, variance], (len(rows), 1))
         if given is None or not len(rows):
             return covariances
@@ -160,6 +179,7 @@ class Screen:
         self._refuse('bad_covariance', int(bad.sum()))
         known = ~unknown & ~bad
         covariances[known] = _turned(matrices[known], turn)
+        covariances[:, _VARIANCES] = np.maximum(covariances[:, _VARIANCES], floor)
         return covariances
 
 

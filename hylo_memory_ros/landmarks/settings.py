@@ -17,9 +17,12 @@ Seconds = Annotated[float, Field(ge=0.0)]
 PositiveSeconds = Annotated[float, Field(gt=0.0)]
 Metres = Annotated[float, Field(gt=0.0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 # Message types that carry no class, so that the settings must name it.
-CLASSLESS_TYPES = frozenset({'geometry_msgs/msg/PoseStamped'})
+CLASSLESS_TYPES = frozenset({'geometry_msgs/msg/PoseArray', 'geometry_msgs/msg/PoseStamped'})
+# Those whose orientation is that of the thing.
+TURNED_TYPES = frozenset({'apriltag_msgs/msg/AprilTagDetectionArray', 'geometry_msgs/msg/PoseStamped'})
 
 
 class InputSettings(Contract):
@@ -49,16 +52,31 @@ class InputSettings(Contract):
     """Least score of a detection that is used."""
     sigma_m: Metres = 0.05
     """Standard deviation of a position whose message gives no covariance, metres, on each axis."""
+    sigma_floor_m: Annotated[float, Field(ge=0.0, le=1e6)] = 0.01
+    """Least standard deviation that a single position is given, metres, whatever its message claims."""
     gate_m: Metres = 0.5
     """Largest distance between an observation and the landmark it is given to, metres."""
     min_range_m: Annotated[float, Field(ge=0.0)] = 0.0
     """Least distance from the origin of the message's frame, metres."""
     max_range_m: Annotated[float, Field(gt=0.0)] = 1e9
     """Largest distance from the origin of the message's frame, metres."""
+    orientation: Literal['auto', 'none', 'object', 'axis'] = 'auto'
+    """What the orientations in messages mean: nothing, how a thing is turned, or the direction of one of its
+    axes; auto: how it is turned for PoseStamped and AprilTag, nothing for all others."""
+    orientation_axis: Literal['x', 'y', 'z'] = 'z'
+    """The axis that means something where orientation is axis."""
+    detection_probability: Probability = 0.9
+    """How likely a thing that can be seen is in a message, for what absence tells."""
+    detection_probabilities: Mapping[Name, Probability] = Field(default_factory=dict)
+    """The same for single labels."""
+    tag_frames: Mapping[Name, FrameId] = Field(default_factory=dict)
+    """Frame in tf of each tag (family:id) that the detector calls otherwise than by that name."""
     optional: bool = False
     """Go on without this input when its message type is not installed."""
     reliability: Reliability = 'best_effort'
     """Reliability that the subscription asks for."""
+    durability: Literal['volatile', 'transient_local'] = 'volatile'
+    """Whether the subscription also asks for what was published before it (latched topics)."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Messages that the subscription keeps."""
 
@@ -79,6 +97,17 @@ class InputSettings(Contract):
         if self.label:
             return self.label
         return self.labels.get(class_id, '') if self.labels else class_id
+
+    def detection_probability_of(self, label: str) -> float:
+        """Return how likely a visible thing of this label is in a message."""
+        return self.detection_probabilities.get(label, self.detection_probability)
+
+    @property
+    def turns(self) -> Literal['none', 'object', 'axis']:
+        """What orientations mean, with ``auto`` resolved by the type."""
+        if self.orientation != 'auto':
+            return self.orientation
+        return 'object' if self.type in TURNED_TYPES else 'none'
 
 
 class LandmarkSettings(Contract):
@@ -114,6 +143,8 @@ class LandmarkSettings(Contract):
     """Messages in which a landmark is seen before it is confirmed, and written."""
     move_min_m: Metres = 0.05
     """A confirmed landmark is not written again for a smaller displacement, metres."""
+    turn_min_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
+    """A confirmed landmark is written again when it is turned by more than this, degrees."""
     move_sigmas: Annotated[float, Field(ge=0.0)] = 2.0
     """Nor for one of fewer standard deviations of its position."""
     sigma_floor_m: Metres = 0.02

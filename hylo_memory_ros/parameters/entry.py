@@ -122,7 +122,7 @@ class Entry:
             # YAML's [] has no type and arrives as "not set"; [""] is how files usually say it.
             value = () if value is None or list(value) == [''] else value
             if self._is_mapping:
-                return _as_mapping(value)
+                return _as_mapping(value, numbers=_is_number(get_args(self.field.annotation)[1]))
             return value if isinstance(value, str) or not hasattr(value, '__iter__') else tuple(value)
         if value == '' and self.field.is_required():
             raise ValueError('it must be given')
@@ -139,14 +139,18 @@ class Entry:
         return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _as_mapping(pairs: Any) -> dict[str, str]:
-    mapping = {}
+def _as_mapping(pairs: Any, *, numbers: bool) -> dict[str, Any]:
+    mapping: dict[str, Any] = {}
     for pair in pairs:
         name, found, value = str(pair).partition('=')
         if not found or name in mapping:
             raise ValueError(f'{pair!r} is no name=value, or its name was there before')
-        mapping[name] = value
+        mapping[name] = float(value) if numbers else value
     return mapping
+
+
+def _is_number(annotation: Any) -> bool:
+    return _in_words(annotation) == NAMED[float]
 
 
 NAMED = {float: 'a number', int: 'an integer', bool: 'true or false', str: 'a string'}
@@ -162,7 +166,7 @@ def _in_words(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return ' or '.join(_in_words(part) for part in parts if part is not type(None))
     if origin is Mapping:
-        return 'a list of name=value'
+        return 'a list of name=number' if _is_number(parts[1]) else 'a list of name=value'
     if origin is tuple:
         return LISTS.get(_in_words(parts[0]), 'a list')
     return NAMED.get(annotation, 'a string')

@@ -145,7 +145,7 @@ class Input:
 
     def _subscribed(self, events: SubscriptionEventCallbacks) -> Any:
         settings = self._source.settings
-        profile = qos.detections(settings.reliability, settings.depth)
+        profile = qos.detections(settings.reliability, settings.depth, settings.durability)
         try:
             return self._node.create_subscription(
                 self._kind, settings.topic, self._take, profile,
@@ -172,6 +172,7 @@ class Input:
     def _mismatched(self, info: Any) -> None:
         self.incompatible = str(info.last_policy_kind)
         logger.warning(
-            "input %s: a publisher on %s does not match its quality of service (%s): input.%s.reliability",
-            self.name, self._source.settings.topic, self.incompatible, self.name,
+            "input %s: a publisher on %s does not match its quality of service (%s): "
+            'input.%s.reliability, input.%s.durability',
+            self.name, self._source.settings.topic, self.incompatible, self.name, self.name,
         )  # fmt: skip

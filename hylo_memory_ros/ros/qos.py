@@ -52,7 +52,7 @@ INTROSPECTION = QoSProfile(
 """What services publish about their calls."""
 
 
-def detections(reliability: str, depth: int) -> QoSProfile:
+def detections(reliability: str, depth: int, durability: str = 'volatile') -> QoSProfile:
     """Return what a perception input asks for.
 
     Parameters
@@ -61,12 +61,14 @@ def detections(reliability: str, depth: int) -> QoSProfile:
         A reliable subscription does not receive from a best-effort publisher.
     depth : int
         Messages that the middleware keeps.
+    durability : {'volatile', 'transient_local'}
+        A latched subscription also gets what was published before it, from publishers that latch.
     """
     return QoSProfile(
         depth=depth,
         history=HistoryPolicy.KEEP_LAST,
         reliability=ReliabilityPolicy[reliability.upper()],
-        durability=DurabilityPolicy.VOLATILE,
+        durability=DurabilityPolicy[durability.upper()],
     )
 
 

@@ -84,6 +84,10 @@ landmark = Table(
     Column('pinned', Boolean, nullable=False, server_default='0', comment='nothing changes it'),
     Column('held', Boolean, nullable=False, server_default='0', comment='in the gripper'),
     Column('labels', Text, nullable=False, server_default='{}', comment='JSON: sum of scores by label'),
+    Column('orientation', LargeBinary, comment='float64: two quaternions, their counts, the written one'),
+    Column(
+        'source', BigInteger, nullable=False, server_default='0', comment='digest of its input'
+    ),
     Column('apart', LargeBinary, comment='int64: numbers of those that were seen beside it'),
     Column('rival', Integer, nullable=False, server_default='0', comment='what it may prove to be, or 0'),
     Column('rival_n', Integer, nullable=False, server_default='0', comment='messages with one of the two'),

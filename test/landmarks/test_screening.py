@@ -89,7 +89,7 @@ def test_a_detection_is_counted_under_one_reason() -> None:
         (np.array([[0.01, 0.02, 0], [0, 0.01, 0], [0, 0, 0.01]]), False, 1),
         (np.array([[0.01, 0.02, 0], [0.02, 0.01, 0], [0, 0, 0.01]]), False, 1),
         (np.diag([1e300, 1.0, 1.0]), False, 1),
-        (np.diag([0.04, 0.09, 0.0]), True, 0),
+        (np.diag([0.04, 0.09, 1e-9]), True, 0),
         (np.diag([0.04, 0.09, 0.16]), True, 0),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_covariance_that_says_nothing_gives_way_to_the_default(
     scan, counted = screened(message, sigma_m=0.3)
     assert counted == ({'bad_covariance': 1} if refused else {})
     default = [0.09, 0.0, 0.0, 0.09, 0.0, 0.09]
-    expected = covariance[np.triu_indices(3)] if known else default
+    expected = np.maximum(covariance, 1e-4 * np.eye(3))[np.triu_indices(3)] if known else default
     assert_allclose(scan.covariances[0], expected, atol=1e-15)
 
 

@@ -80,6 +80,19 @@ def upgrade() -> None:
             'labels', sa.Text(), server_default='{}', nullable=False, comment='JSON: sum of scores by label'
         ),
         sa.Column(
+            'orientation',
+            sa.LargeBinary(),
+            nullable=True,
+            comment='float64: two quaternions, their counts, the written one',
+        ),
+        sa.Column(
+            'source',
+            sa.BigInteger(),
+            server_default='0',
+            nullable=False,
+            comment='digest of its input',
+        ),
+        sa.Column(
             'apart',
             sa.LargeBinary(),
             nullable=True,

@@ -10,13 +10,22 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.identity import EMPTY_STATE, statement_of, updated_state
-from hylo_memory_ros.model import VerifyReport
+from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.store.asking import embeddings_of
 from hylo_memory_ros.store.history import last_transaction
-from hylo_memory_ros.store.replaying import BelievedSpan, Known, sequence_of_difference
-from hylo_memory_ros.store.rows import ITEM_COLUMNS, item_of, select_items
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, forgetting, identity, version
+from hylo_memory_ros.store.replaying import BelievedSpan, Known, Said, sequence_of_difference
+from hylo_memory_ros.store.rows import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
+from hylo_memory_ros.store.schema import (
+    FULL_TEXT,
+    assertion,
+    corrected,
+    forgetting,
+    identity,
+    spatial,
+    version,
+)
 from hylo_memory_ros.store.timeline import Point, Span
+from hylo_memory_ros.store.timelines import effective, says_now
 from hylo_memory_ros.store.transaction import get_state
 
 __all__ = ['verify_database']
@@ -57,12 +66,19 @@ class _Check:
         known: dict[int, list[Known]] = {}
         believed: dict[int, list[BelievedSpan]] = {}
         part = {'first': first, 'end': end}
-        for identity_id, withdrawn_seq, *point in connection.execute(_points, part):
-            known.setdefault(identity_id, []).append(Known(Point(*point), withdrawn_seq))
+        said: dict[int, list[Said]] = {}
+        for assertion_id, *rest in connection.execute(_corrected, part):
+            said.setdefault(assertion_id, []).append(Said(*rest))
+        for identity_id, withdrawn_seq, spatial_id, *rest in connection.execute(_points, part):
+            point = Point(*rest)
+            one = Known(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
+            known.setdefault(identity_id, []).append(one)
         for identity_id, at_ns, sequence in connection.execute(_forgettings, part):
             known.setdefault(identity_id, []).append(Known(Point(at_ns, sequence, 0, None, 0), None))
-        for identity_id, from_seq, to_seq, *span in connection.execute(_spans, part):
-            believed.setdefault(identity_id, []).append(BelievedSpan(Span(*span), from_seq, to_seq))
+        for identity_id, from_seq, to_seq, spatial_id, *span in connection.execute(_spans, part):
+            believed.setdefault(identity_id, []).append(
+                BelievedSpan(Span(*span), from_seq, to_seq, spatial_id)
+            )
         rows = connection.execute(_versions, part).all()
         yield from self._digests(connection, rows)
         self.identities += len(known)
@@ -72,7 +88,7 @@ class _Check:
             if seq is not None:
                 yield (
                     f'identity {identity_id}: its versions as of sequence {seq} do not follow from its '
-                    'assertions and forgets'
+                    'assertions, forgets and corrections'
                 )
 
     def _digests(self, connection: sa.Connection, rows: Sequence[Any]) -> Iterator[str]:
@@ -82,7 +98,8 @@ class _Check:
         for row in rows:
             item = item_of(row[:width], vectors.get(row.version_row))
             statement = statement_of(item, self._scope)
-            if (statement.content, statement.element, statement.identity) != (
+            said = statement.content, statement.element
+            if said != (row.said_digest, row.said_element) or self._first_said(row, item) != (
                 row.content_digest,
                 row.element,
                 row.digest,
@@ -93,12 +110,20 @@ class _Check:
                 if row.valid_to_ns is None
                 else b'%d%s' % (row.valid_to_ns, b'f' if row.forgotten else b'')
             )
-            line_elements.append(row.element + end)
+            line_elements.append(row.said_element + end)
             if row.valid_to_ns is None:
-                open_elements.append(row.element)
+                open_elements.append(row.said_element)
                 self._counts[row.kind] += 1
         self._open_hash = updated_state(self._open_hash, open_elements)
         self._line_hash = updated_state(self._line_hash, line_elements)
+
+    def _first_said(self, row: Any, item: MemoryItem) -> tuple[bytes, bytes, bytes]:
+        """Return content, element and identity of a version's statement as it was asserted."""
+        if row.spatial_id != row.first_spatial_id:
+            pose = pose_of(row[-_POSE_WIDTH:])
+            item = item.model_copy(update={'pose': pose})
+        statement = statement_of(item, self._scope)
+        return statement.content, statement.element, statement.identity
 
     def totals(self, connection: sa.Connection) -> Iterator[str]:
         """Compare the hashes and counters that are kept up to date with those recomputed."""
@@ -125,6 +150,7 @@ def _in_batch(column: sa.Column[int]) -> sa.ColumnElement[bool]:
 _points = sa.select(
     assertion.c.identity_id,
     assertion.c.withdrawn_seq,
+    assertion.c.spatial_id,
     assertion.c.valid_from_ns,
     assertion.c.sequence,
     assertion.c.position,
@@ -134,26 +160,62 @@ _points = sa.select(
 _forgettings = sa.select(forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence).where(
     _in_batch(forgetting.c.identity_id)
 )
+_corrected = (
+    sa.select(
+        corrected.c.assertion_id,
+        corrected.c.from_seq,
+        corrected.c.to_seq,
+        corrected.c.content_digest,
+        corrected.c.spatial_id,
+    )
+    .join(assertion, assertion.c.assertion_id == corrected.c.assertion_id)
+    .where(_in_batch(assertion.c.identity_id))
+)
+_said_then = (
+    (corrected.c.assertion_id == version.c.assertion_id)
+    & (corrected.c.from_seq <= version.c.from_seq)
+    & (corrected.c.to_seq.is_(None) | (corrected.c.to_seq > version.c.from_seq))
+)
 _spans = (
     sa.select(
         version.c.identity_id,
         version.c.from_seq,
         version.c.to_seq,
+        version.c.spatial_id,
         version.c.valid_from_ns,
         version.c.valid_to_ns,
         version.c.forgotten,
-        assertion.c.content_digest,
+        effective('content_digest'),
         assertion.c.assertion_id,
     )
     .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
+    .outerjoin(corrected, _said_then)
     .where(_in_batch(version.c.identity_id))
 )
 _texts = sa.select(
     sa.select(sa.func.count()).select_from(sa.table(f'{FULL_TEXT}_docsize')).scalar_subquery(),
     sa.select(sa.func.count()).select_from(assertion).scalar_subquery(),
 )
+_stated = spatial.alias('stated')
+_POSE = [_stated.c[name] for name in POSE_NAMES]
+_POSE_WIDTH = len(_POSE)
 _versions = (
-    select_items.add_columns(identity.c.digest, assertion.c.content_digest, assertion.c.element)
+    sa.select(
+        *ITEM_COLUMNS,
+        version.c.spatial_id,
+        identity.c.digest,
+        assertion.c.content_digest,
+        assertion.c.element,
+        assertion.c.spatial_id.label('first_spatial_id'),
+        effective('content_digest').label('said_digest'),
+        effective('element').label('said_element'),
+        *_POSE,
+    )
+    .select_from(
+        item_source.outerjoin(corrected, says_now).outerjoin(
+            _stated, _stated.c.spatial_id == assertion.c.spatial_id
+        )
+    )
     .where(_in_batch(version.c.identity_id), version.c.to_seq.is_(None))
     .order_by(version.c.identity_id, version.c.valid_from_ns)
 )

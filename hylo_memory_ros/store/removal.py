@@ -13,6 +13,8 @@ from hylo_memory_ros.store.schema import (
     assertion,
     audit,
     change,
+    corrected,
+    correction,
     embedding,
     forgetting,
     identity,
@@ -22,7 +24,7 @@ from hylo_memory_ros.store.schema import (
     version,
 )
 from hylo_memory_ros.store.timeline import Point
-from hylo_memory_ros.store.timelines import Held, Timelines
+from hylo_memory_ros.store.timelines import Held, Timelines, effective, says_now
 from hylo_memory_ros.store.transaction import Transaction, chunks
 
 __all__ = [
@@ -156,6 +158,8 @@ def purge_identities(txn: Transaction, identity_ids: Sequence[int]) -> int:
             if row.to_seq is None:
                 txn.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
         scrub(txn.connection, {(row.map_id, row.key) for row in rows if row.key is not None})
+        # The landmark states before a correction name keys: what is to leave no trace is in them too.
+        txn.connection.execute(_drop_undo, {'maps': sorted({row.map_id for row in rows})})
         _delete_text(txn.connection, rows)
         _delete_rows(txn.connection, part, [row.assertion_id for row in rows])
     _scrub(txn.connection, names)
@@ -184,7 +188,7 @@ def _delete_rows(connection: sa.Connection, identity_ids: list[int], assertion_i
     for part in chunks(assertion_ids):
         places += connection.execute(_places_of, {'ids': part}).scalars()
     connection.execute(version.delete().where(version.c.identity_id.in_(identity_ids)))
-    for table in (tag, embedding, assertion):
+    for table in (tag, embedding, corrected, assertion):
         for part in chunks(assertion_ids):
             connection.execute(table.delete().where(table.c.assertion_id.in_(part)))
     for part in chunks(places):
@@ -229,10 +233,11 @@ _matched = (
         version.c.valid_to_ns,
         assertion.c.id,
         identity.c.key,
-        assertion.c.content_digest,
+        effective('content_digest'),
     )
     .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
     .join(identity, identity.c.identity_id == version.c.identity_id)
+    .outerjoin(corrected, says_now)
     .where(version.c.version_row.in_(sa.bindparam('rows', expanding=True)))
 )
 _withdraw_assertions = (
@@ -258,11 +263,18 @@ _purged_versions = (
         version.c.valid_to_ns,
         version.c.forgotten,
         version.c.to_seq,
-        assertion.c.element,
+        effective('element'),
     )
     .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
+    .outerjoin(corrected, says_now)
     .where(version.c.identity_id.in_(_ids))
 )
-_places_of = sa.select(assertion.c.spatial_id).where(
-    assertion.c.assertion_id.in_(_ids), assertion.c.spatial_id.is_not(None)
+_drop_undo = (
+    correction.update().where(correction.c.map_id.in_(sa.bindparam('maps', expanding=True))).values(undo=None)
+)
+_places_of = sa.union(
+    *(
+        sa.select(table.c.spatial_id).where(table.c.assertion_id.in_(_ids), table.c.spatial_id.is_not(None))
+        for table in (assertion, corrected)
+    )
 )

@@ -16,6 +16,7 @@ from hylo_memory_ros.store.schema import assertion, identity, spatial, version
 
 __all__ = [
     'ITEM_COLUMNS',
+    'POSE_NAMES',
     'ItemRow',
     'assertion_row',
     'embedding_rows',
@@ -23,6 +24,7 @@ __all__ = [
     'item_of',
     'item_source',
     'paired',
+    'pose_of',
     'select_items',
     'spatial_row',
     'stats_of',
@@ -74,6 +76,9 @@ ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
     landmark.c.last_ns,
 )
 """What `item_of` and `stats_of` read, in its order."""
+
+POSE_NAMES = ('frame_id', 'x', 'y', 'z', 'qx', 'qy', 'qz', 'qw', 'covariance', 'stamp_ns')
+"""What `pose_of` reads of `spatial`, in its order."""
 
 ItemRow = Sequence[Any]
 """Values of `ITEM_COLUMNS`."""
@@ -169,17 +174,7 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
      assumed, event_start_ns, event_end_ns, event_clock, detail_json, _, _,
      frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns, *_) = row  # fmt: skip
     detail = json.loads(detail_json) if detail_json else {}
-    pose = None
-    if frame_id is not None:
-        pose = Pose.trusted(
-            {
-                'frame_id': frame_id,
-                'position': (x, y, z),
-                'orientation': None if qw is None else (qx, qy, qz, qw),
-                'covariance': None if covariance is None else _COVARIANCE.unpack(covariance),
-                'stamp_ns': stamp_ns,
-            }
-        )
+    pose = pose_of((frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns))
     span = None
     if event_start_ns is not None:
         span = TimeSpan.trusted({'start_ns': event_start_ns, 'end_ns': event_end_ns, 'clock': event_clock})
@@ -206,6 +201,22 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
             'provenance': detail.get('provenance') or {},
             'embeddings': embeddings or {},
             'id': item_id,
+        }
+    )
+
+
+def pose_of(row: Sequence[Any]) -> Pose | None:
+    """Return the pose of a row of `POSE_NAMES`, which was validated when it was written."""
+    frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns = row
+    if frame_id is None:
+        return None
+    return Pose.trusted(
+        {
+            'frame_id': frame_id,
+            'position': (x, y, z),
+            'orientation': None if qw is None else (qx, qy, qz, qw),
+            'covariance': None if covariance is None else _COVARIANCE.unpack(covariance),
+            'stamp_ns': stamp_ns,
         }
     )
 

@@ -11,20 +11,20 @@ import json
 from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.store.database import insert_rows
-from hylo_memory_ros.store.schema import assertion, forgetting, identity, spatial, version
+from hylo_memory_ros.store.schema import assertion, corrected, forgetting, identity, spatial, version
 from hylo_memory_ros.store.timeline import Point, Span, timeline
 from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
 
-__all__ = ['Evidence', 'Held', 'Timelines']
+__all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'says_now']
 
 
 class Evidence(NamedTuple):
-    """What a version takes over from the assertion that speaks for it."""
+    """What a version takes over from the assertion that speaks for it, as it is corrected now."""
 
     id: str
     element: bytes
@@ -37,6 +37,7 @@ class _Believed(NamedTuple):
     valid_from_ns: int
     valid_to_ns: int | None
     forgotten: bool
+    spatial_id: int | None
 
 
 @dataclass(slots=True)
@@ -70,6 +71,7 @@ class Timelines:
     def __init__(self, transaction: Transaction) -> None:
         self._txn = transaction
         self._held: dict[int, Held] = {}
+        self._former: dict[int, Evidence] = {}
         self.evidence: dict[int, Evidence] = {}
 
     def new(self, identity_id: int, kind: str, key: str | None) -> None:
@@ -79,6 +81,25 @@ class Timelines:
     def __getitem__(self, identity_id: int) -> Held:
         """Return a timeline that was begun or loaded."""
         return self._held[identity_id]
+
+    def correct(
+        self, identity_id: int, points: Mapping[int, Point | None], spoken: Mapping[int, Evidence]
+    ) -> None:
+        """Let assertions of one timeline say something else from now on.
+
+        Parameters
+        ----------
+        points : mapping
+            What each assertion says now, by its number; None: nothing.
+        spoken : mapping
+            What a version takes over from those that say something.
+        """
+        held = self._held[identity_id]
+        changed = [points.get(point.assertion_id, point) for point in held.points]
+        held.points = [point for point in changed if point is not None]
+        for assertion_id in points:
+            self._former.setdefault(assertion_id, self.evidence[assertion_id])
+        self.evidence.update(spoken)
 
     def load(self, earliest_ns: Mapping[int, int]) -> None:
         """Load timelines from the version before the earliest change on.
@@ -113,26 +134,31 @@ class Timelines:
 
     def save(self) -> None:
         """End the versions that are no longer so, and write those that are now."""
+        first_ended, first_added = len(self._txn.ended), len(self._txn.added)
         for held in self._held.values():
-            wanted = {(s.assertion_id, s.valid_from_ns, s.valid_to_ns, s.forgotten) for s in held.spans()}
+            wanted = {self._face(span) for span in held.spans()}
             for row in held.believed:
                 if tuple(row[1:]) in wanted:
                     wanted.discard(tuple(row[1:]))
                 else:
                     self._end(held, row)
             for begin in sorted(wanted, key=lambda values: values[1]):
-                self._begin(held, *begin)
+                self._begin(held, *begin[:4])
         connection, sequence = self._txn.connection, self._txn.sequence
-        if self._txn.ended:
-            connection.execute(_end_version, [{'row': row, 'seq': sequence} for row in self._txn.ended])
-        if self._txn.added:
-            insert_rows(connection, version, [row._asdict() for row in self._txn.added])
+        if ended := self._txn.ended[first_ended:]:
+            connection.execute(_end_version, [{'row': row, 'seq': sequence} for row in ended])
+        if added := self._txn.added[first_added:]:
+            insert_rows(connection, version, [row._asdict() for row in added])
         self._load_places()
+
+    def _face(self, span: Span) -> tuple[Any, ...]:
+        spatial_id = self.evidence[span.assertion_id].spatial_id
+        return span.assertion_id, span.valid_from_ns, span.valid_to_ns, span.forgotten, spatial_id
 
     def _end(self, held: Held, row: _Believed) -> None:
         self._txn.ended.append(row.version_row)
-        element = self.evidence[row.assertion_id].element
-        self._txn.count_version(held.kind, element, (row.valid_to_ns, row.forgotten), -1)
+        spoke = self._former.get(row.assertion_id) or self.evidence[row.assertion_id]
+        self._txn.count_version(held.kind, spoke.element, (row.valid_to_ns, row.forgotten), -1)
 
     def _begin(
         self, held: Held, assertion_id: int, valid_from_ns: int, valid_to_ns: int | None, gone: bool
@@ -159,6 +185,16 @@ class Timelines:
         for part in chunks(wanted - places.keys()):
             for spatial_id, *place in self._txn.connection.execute(_places, {'ids': part}):
                 places[spatial_id] = tuple(place)
+
+
+says_now = (corrected.c.assertion_id == assertion.c.assertion_id) & corrected.c.to_seq.is_(None)
+"""Joins assertions with what they say since a correction."""
+
+
+def effective(column: str) -> sa.ColumnElement[Any]:
+    """Return a column of assertions, outer-joined by `says_now`, as it is corrected now."""
+    is_corrected = corrected.c.assertion_id.is_not(None)
+    return sa.case((is_corrected, corrected.c[column]), else_=assertion.c[column]).label(column)
 
 
 def _among(column: sa.Column[int]) -> sa.ColumnElement[bool]:
@@ -193,6 +229,7 @@ _believed = sa.select(
     version.c.valid_from_ns,
     version.c.valid_to_ns,
     version.c.forgotten,
+    version.c.spatial_id,
 ).select_from(
     _pairs.join(
         version,
@@ -201,23 +238,27 @@ _believed = sa.select(
         & (version.c.valid_from_ns >= _pair_ns),
     )
 )
-_assertions = sa.select(
-    assertion.c.identity_id,
-    assertion.c.id,
-    assertion.c.element,
-    assertion.c.spatial_id,
-    assertion.c.valid_from_ns,
-    assertion.c.sequence,
-    assertion.c.position,
-    assertion.c.content_digest,
-    assertion.c.assertion_id,
-).select_from(
-    _pairs.join(
-        assertion,
-        (assertion.c.identity_id == _pair_id)
-        & (assertion.c.valid_from_ns >= _pair_ns)
-        & assertion.c.withdrawn_seq.is_(None),
+_assertions = (
+    sa.select(
+        assertion.c.identity_id,
+        assertion.c.id,
+        effective('element'),
+        effective('spatial_id'),
+        assertion.c.valid_from_ns,
+        assertion.c.sequence,
+        assertion.c.position,
+        effective('content_digest'),
+        assertion.c.assertion_id,
     )
+    .select_from(
+        _pairs.join(
+            assertion,
+            (assertion.c.identity_id == _pair_id)
+            & (assertion.c.valid_from_ns >= _pair_ns)
+            & assertion.c.withdrawn_seq.is_(None),
+        ).outerjoin(corrected, says_now)
+    )
+    .where(effective('content_digest').is_not(None))
 )
 _forgettings = sa.select(
     forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence

@@ -1,15 +1,74 @@
-"""Canonical bytes and the digests that tell statements, identities and snapshots apart."""
+"""Canonical bytes, digests of statements and snapshots, and the six identities.
+
+Similarity finds memories; only exact identity permits reuse. The layers, from what is remembered to
+what is computed of it: `SemanticIdentity`, `EmbeddingIdentity`, `DerivedGenerationIdentity`,
+`RenderedSegmentIdentity`, `TokenKvIdentity`, `CompressionArtifactIdentity`. Each has a digest of its
+own class, and the `gates` refuse one where another is meant.
+"""
 
 from __future__ import annotations
 
+from hylo_memory_ros.identity.artifact import Codec, CompressionArtifactIdentity
 from hylo_memory_ros.identity.canonical import CANONICAL_FORM, canonical_bytes
+from hylo_memory_ros.identity.digest import (
+    ArtifactDigest,
+    EmbeddingDigest,
+    GenerationDigest,
+    LayerDigest,
+    SegmentDigest,
+    SemanticDigest,
+    Sha256,
+    TokenKvDigest,
+)
+from hylo_memory_ros.identity.layer import Identity
+from hylo_memory_ros.identity.memory import SemanticIdentity
+from hylo_memory_ros.identity.prompt import (
+    AttentionLayout,
+    CacheLayout,
+    ModelRevision,
+    PositionLayout,
+    RenderedSegmentIdentity,
+    SegmentType,
+    Tokenizer,
+    TokenKvIdentity,
+)
 from hylo_memory_ros.identity.set_hash import EMPTY_STATE, digest_of_state, updated_state
 from hylo_memory_ros.identity.statement import Statement, statement_of
+from hylo_memory_ros.identity.vectors import (
+    DerivedGenerationIdentity,
+    EmbeddingIdentity,
+    Ordering,
+    SourceSnapshot,
+)
 
 __all__ = [
     'CANONICAL_FORM',
     'EMPTY_STATE',
+    'ArtifactDigest',
+    'AttentionLayout',
+    'CacheLayout',
+    'Codec',
+    'CompressionArtifactIdentity',
+    'DerivedGenerationIdentity',
+    'EmbeddingDigest',
+    'EmbeddingIdentity',
+    'GenerationDigest',
+    'Identity',
+    'LayerDigest',
+    'ModelRevision',
+    'Ordering',
+    'PositionLayout',
+    'RenderedSegmentIdentity',
+    'SegmentDigest',
+    'SegmentType',
+    'SemanticDigest',
+    'SemanticIdentity',
+    'Sha256',
+    'SourceSnapshot',
     'Statement',
+    'TokenKvDigest',
+    'TokenKvIdentity',
+    'Tokenizer',
     'canonical_bytes',
     'digest_of_state',
     'statement_of',

@@ -14,6 +14,7 @@ from hylo_memory_ros.model.pose import Pose
 __all__ = [
     'Change',
     'Changes',
+    'CorrectionResult',
     'History',
     'Hit',
     'Outcome',
@@ -224,9 +225,11 @@ class Version:
     superseded_at_ns: int | None
     """Service clock at `to_seq`."""
     cause: str
-    """The operation that began this belief: ``write``, ``forget``, ``retract``."""
+    """The operation that began this belief: ``write``, ``forget``, ``retract``, ``correct``."""
     superseded_cause: str | None = None
     """The operation that ended this belief."""
+    correction_id: str = ''
+    """The correction that its pose comes from; empty: the pose is as it was asserted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class Change:
     recorded_at_ns: int
     """Service clock at its commit."""
     op: str
-    """``write``, ``forget``, ``retract``, ``purge``, ``restore`` …; ``PURGED`` once scrubbed."""
+    """``write``, ``forget``, ``end``, ``retract``, ``purge``, ``restore`` …; ``PURGED`` once scrubbed."""
     ids: tuple[str, ...] = ()
     """The ids it touched."""
     keys: tuple[str, ...] = ()
@@ -249,6 +252,24 @@ class Change:
     """Who asked for it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What an operation adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionResult:
+    """What a correction of a map did, or its reversal."""
+
+    correction_id: str
+    """Its name, by which it can be taken back."""
+    moved: int
+    """Versions that got another pose."""
+    merged: int = 0
+    """Landmarks that proved to be others."""
+    split: int = 0
+    """Landmarks that proved to be several."""
+    sequence: int = 0
+    """Its transaction; 0: nothing was committed."""
+    remark: str = ''
+    """What there is to say of it; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

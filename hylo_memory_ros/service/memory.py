@@ -21,8 +21,10 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, StoreError
 from hylo_memory_ros.model import (
+    MAX_STAMP_NS,
     Change,
     Changes,
+    CorrectionResult,
     History,
     MemoryItem,
     MemoryKind,
@@ -36,11 +38,13 @@ from hylo_memory_ros.model import (
     sound_text,
 )
 from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor, Question, Retriever
+from hylo_memory_ros.service.correcting import Plan, corrected, reverted
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.store import Committed, SqliteStore, Store, WorkingMemory
 from hylo_memory_ros.store.asking import World
+from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.port import Within
 from hylo_memory_ros.store.writing import check_items, check_stamps, resolved
 
@@ -323,6 +327,80 @@ class MemoryService:
             self._follow(committed)
             return self._with_working(removal, question, dry_run)
 
+    def end(
+        self,
+        keys: Sequence[str],
+        at_ns: int | Sequence[int],
+        *,
+        kind: MemoryKind = MemoryKind.SPATIAL,
+        map_id: str | None = None,
+        reason: str = '',
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+    ) -> Removal:
+        """End what holds under each key at a stated world time: a forget that says itself when.
+
+        Parameters
+        ----------
+        keys : sequence of str
+            Each at most once.
+        at_ns : int or sequence of int
+            World time, nanoseconds, for all keys or for each: what was said from before holds up to
+            here, and what was said from a later time stays, whichever came first.
+        kind : MemoryKind
+            A durable kind.
+        map_id : str, optional
+            Their map; None: the current one.
+        durable : bool
+            As in `write`.
+
+        Returns
+        -------
+        Removal
+            The exact count, with ids and sequence.
+
+        Raises
+        ------
+        InvalidRequestError
+            A key, kind or time is not sound, or a key is given twice.
+
+        Examples
+        --------
+        >>> with MemoryService.open() as memory:
+        ...     _ = memory.write([MemoryItem(kind='spatial', key='cup', content='cup', valid_from=1)])
+        ...     ended = memory.end(['cup'], 3 * 10**9)
+        ...     ended, [len(memory.query(MemoryQuery(key='cup', as_of=t))) for t in (2, 4)]
+        (1, [1, 0])
+        """
+        _refuse_unsound(sound_text, reason=reason, actor=actor)
+        (sound_map,) = _refuse_unsound(normal_key, map_id=map_id or None)
+        if map_id is None:
+            sound_map = self.map_id
+        stamps = list(at_ns) if isinstance(at_ns, Sequence) else [at_ns] * len(keys)
+        if len(stamps) != len(keys):
+            raise InvalidRequestError(f'at_ns: {len(stamps)} times for {len(keys)} keys', field='at_ns')
+        endings = [
+            Ending(_sound(normal_key, key, f'keys[{index}]'), _sound_stamp(stamp), sound_map or '')
+            for index, (key, stamp) in enumerate(zip(keys, stamps, strict=True))
+        ]
+        if len({ending.key for ending in endings}) < len(endings):
+            raise InvalidRequestError(f'keys: one is given twice in {list(keys)}', field='keys')
+        if kind not in set(MemoryKind) - {MemoryKind.WORKING}:
+            raise InvalidRequestError(f'kind: {kind!r} has no timeline that could end', field='kind')
+        with self._lock:
+            self._refuse_closed()
+            removal, committed = self._store.end(
+                endings,
+                kind=MemoryKind(kind).value,
+                reason=reason,
+                actor=actor,
+                dry_run=dry_run,
+                durable=durable,
+            )
+            self._follow(committed)
+            return removal
+
     def retract(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
     ) -> Removal:
@@ -367,6 +445,89 @@ class MemoryService:
             )
             self._follow(committed)
             return self._with_working(removal, question, dry_run)
+
+    def correct_map(
+        self,
+        correction: Correction,
+        *,
+        map_id: str | None = None,
+        frame_id: str = 'map',
+        actor: str = '',
+        dry_run: bool = False,
+    ) -> CorrectionResult:
+        """Move all that is remembered in a map: what is believed changes, not what was true when.
+
+        Every version keeps its id and its interval, closed ones too, and gets another pose; what
+        was believed before stays answerable.
+
+        Parameters
+        ----------
+        correction : Correction
+            ``new_from_old`` at each stamp: a `RigidCorrection`, or a `PathCorrection`.
+        map_id : str, optional
+            None: the current map; empty: what was written without one.
+        frame_id : str
+            Only poses in this frame move.
+
+        Raises
+        ------
+        NotFoundError
+            The map is not known.
+        InvalidRequestError
+            Something would be moved beyond all coordinates.
+
+        Examples
+        --------
+        >>> from hylo_memory_ros.frames import Transform
+        >>> from hylo_memory_ros.landmarks import RigidCorrection
+        >>> from hylo_memory_ros.model import Pose
+        >>> with MemoryService.open(map_id='hall') as memory:
+        ...     mug = MemoryItem(kind='spatial', key='mug', content='mug',
+        ...                      pose=Pose(frame_id='map', position=(1.0, 2.0, 0.8)))
+        ...     _ = memory.write([mug])
+        ...     done = memory.correct_map(RigidCorrection(Transform((0.5, 0.0, 0.0))))
+        ...     there = memory.query(MemoryQuery(key='mug'))[0].item.pose.position
+        ...     before = memory.query(MemoryQuery(key='mug', known_seq=1))[0].item.pose.position
+        ...     _ = memory.revert_correction(done.correction_id)
+        ...     done.moved, there, before, memory.query(MemoryQuery(key='mug'))[0].item.pose.position
+        (1, (1.5, 2.0, 0.8), (1.0, 2.0, 0.8), (1.0, 2.0, 0.8))
+        """
+        _refuse_unsound(sound_text, actor=actor)
+        map_id = self._known_map(map_id)
+        return self._correct(corrected(map_id, frame_id, correction), actor, dry_run)
+
+    def revert_correction(
+        self, correction_id: str, *, actor: str = '', dry_run: bool = False
+    ) -> CorrectionResult:
+        """Put back the coordinates that a correction replaced, bit for bit.
+
+        What was moved again since stays where that put it.
+
+        Raises
+        ------
+        NotFoundError
+            No correction has this name.
+        InvalidRequestError
+            It is a reversal, or was taken back before.
+        """
+        _refuse_unsound(sound_text, actor=actor)
+        return self._correct(reverted(correction_id), actor, dry_run)
+
+    def _known_map(self, map_id: str | None) -> str:
+        if map_id is None:
+            return self.map_id
+        self._maps.refuse_unknown(map_id)
+        return map_id
+
+    def _correct(self, plan: Callable[[sa.Connection], Plan], actor: str, dry_run: bool) -> CorrectionResult:
+        with self._lock:
+            self._refuse_closed()
+            moved, committed = self._store.correct(plan, actor=actor, dry_run=dry_run)
+            self._follow(committed)
+        sequence = 0 if committed is None else committed.change.sequence
+        return CorrectionResult(
+            moved.correction_id, moved.moved, moved.merged, moved.split, sequence, moved.remark
+        )
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
@@ -518,6 +679,12 @@ class MemoryService:
 def _refuse_unsound(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
     return [text if text is None else _sound(normal, text, field) for field, text in texts.items()]
+
+
+def _sound_stamp(at_ns: int) -> int:
+    if not 0 <= at_ns <= MAX_STAMP_NS:
+        raise InvalidRequestError(f'at_ns: {at_ns} is not a time from 0 to {MAX_STAMP_NS} ns', field='at_ns')
+    return int(at_ns)
 
 
 def _sound(normal: Callable[[str, str], str], text: str, field: str) -> str:

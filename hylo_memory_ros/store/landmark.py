@@ -56,7 +56,7 @@ __all__ = [
 _CHUNK = 5000
 _COUNTER = 'landmark_number'
 # What these took away is named by the feed; a purge scrubs even the names.
-_NAMED_REMOVALS = frozenset({'forget', 'retract'})
+_NAMED_REMOVALS = frozenset({'forget', 'retract', 'end'})
 
 landmark = Table(
     'landmark',
@@ -85,9 +85,7 @@ landmark = Table(
     Column('held', Boolean, nullable=False, server_default='0', comment='in the gripper'),
     Column('labels', Text, nullable=False, server_default='{}', comment='JSON: sum of scores by label'),
     Column('orientation', LargeBinary, comment='float64: two quaternions, their counts, the written one'),
-    Column(
-        'source', BigInteger, nullable=False, server_default='0', comment='digest of its input'
-    ),
+    Column('source', BigInteger, nullable=False, server_default='0', comment='digest of its input'),
     Column('apart', LargeBinary, comment='int64: numbers of those that were seen beside it'),
     Column('rival', Integer, nullable=False, server_default='0', comment='what it may prove to be, or 0'),
     Column('rival_n', Integer, nullable=False, server_default='0', comment='messages with one of the two'),

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
 from hylo_memory_ros.store.asking import Asked, Ranked
+from hylo_memory_ros.store.correction import Edit, Moved, Reversal
+from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed
 
@@ -65,6 +67,23 @@ class Store(Protocol):
         self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
     ) -> tuple[Removal, Committed | None]:
         """Withdraw what matches: it was never true."""
+
+    def end(
+        self,
+        endings: Sequence[Ending],
+        *,
+        kind: str,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+        durable: bool = True,
+    ) -> tuple[Removal, Committed | None]:
+        """End what holds at the stated world times."""
+
+    def correct(
+        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
+    ) -> tuple[Moved, Committed | None]:
+        """Move what was asserted in a map, or take that back, in one recorded event."""
 
     def purge(
         self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool

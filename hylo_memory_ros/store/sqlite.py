@@ -25,7 +25,9 @@ from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
+from hylo_memory_ros.store.correction import Edit, Moved, Reversal, correct_assertions, revert
 from hylo_memory_ros.store.database import Database, log_of, translated
+from hylo_memory_ros.store.ending import Ending, end_versions
 from hylo_memory_ros.store.files import (
     APPLICATION_ID,
     check_file,
@@ -269,6 +271,47 @@ class SqliteStore(SqliteReader):
     ) -> tuple[Removal, Committed | None]:
         """Withdraw what matches: it was never true."""
         return self._remove('retract', asked, among, retract_versions, reason, actor, dry_run)
+
+    def end(
+        self,
+        endings: Sequence[Ending],
+        *,
+        kind: str,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+        durable: bool = True,
+    ) -> tuple[Removal, Committed | None]:
+        """End what holds at the stated world times."""
+
+        def act(txn: Transaction) -> Removal:
+            matched = end_versions(txn, endings, kind)
+            ids = [one.id for one in matched]
+            asked = json.dumps({'end': endings, 'kind': kind}, ensure_ascii=False)
+            keep_audit(txn, reason, asked, ids, len(matched))
+            return Removal(len(matched), ids, txn.sequence)
+
+        removal, committed = self._transact('end', actor, act, durable=durable, dry_run=dry_run)
+        return removal or Removal(0, sequence=self.sequence), committed
+
+    def correct(
+        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
+    ) -> tuple[Moved, Committed | None]:
+        """Move what was asserted in a map, or take that back, in one recorded event."""
+
+        def act(txn: Transaction) -> Moved:
+            plan = prepare(txn.connection)
+            if isinstance(plan, Reversal):
+                moved = revert(txn, plan)
+            else:
+                moved = correct_assertions(txn, plan, self._config.identity_scope)
+                ready = [resolved(item, txn.recorded_at_ns) for item in plan.items]
+                write_items(txn, ready, self._config.identity_scope)
+            if plan.within is not None:
+                plan.within(txn.connection, txn.sequence)
+            return moved
+
+        return self._transact('correct', actor, act, dry_run=dry_run)
 
     def _remove(
         self,

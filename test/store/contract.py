@@ -14,7 +14,7 @@ from store.clauses.answers import ExplanationClauses, PagingClauses, RankingClau
 from store.clauses.asking import FilterClauses, MapClauses, PlaceClauses, TextClauses
 from store.clauses.base import Clauses, ManualClock, contents, fact, near, only, spans, thing
 from store.clauses.belief import BeliefClauses
-from store.clauses.forgetting import ForgetClauses, RetractClauses
+from store.clauses.forgetting import EndClauses, ForgetClauses, RetractClauses
 from store.clauses.records import (
     FeedClauses,
     HistoryClauses,
@@ -37,6 +37,7 @@ class StoreContract(
     TimelineClauses,
     KeylessClauses,
     ForgetClauses,
+    EndClauses,
     RetractClauses,
     BeliefClauses,
     PlaceClauses,

@@ -199,6 +199,19 @@ class PlainMemory:
                 self.forgets.append((stretch.said.about, self.now, self.sequence + 1))
         return self._removed(matched)
 
+    def end(self, key: str, at: int) -> list[Stretch]:
+        """End what holds at a stated time; what is said from later stays."""
+        matched = [
+            s
+            for s in self.believed
+            if s.said.item.key == key
+            and s.said.item.kind == 'spatial'
+            and s.said.item.scope.get('map_id', '') == self.map_id
+            and s.holds(at)
+        ]
+        self.forgets += [(s.said.about, at, self.sequence + 1) for s in matched]
+        return self._removed(matched)
+
     def retract(self, query: MemoryQuery) -> list[Stretch]:
         at = self.time_of(query)
         anytime = query.ids or query.include_invalidated

@@ -101,6 +101,15 @@ class MemoryMachine(RuleBasedStateMachine):
         assert rehearsal == removal == len(gone)
         assert sorted(removal.ids) == sorted(str(s.said.item.id) for s in gone)
 
+    @rule(key=st.sampled_from(['mug', 'cup']), at=st.integers(0, 60))
+    def end(self, key: str, at: int) -> None:
+        self.plain.look_at(self.clock())
+        rehearsal = self.memory.end([key], at * NS // 2, dry_run=True)
+        removal = self.memory.end([key], at * NS // 2)
+        gone = self.plain.end(key, at * NS // 2)
+        assert rehearsal == removal == len(gone)
+        assert sorted(removal.ids) == sorted(str(s.said.item.id) for s in gone)
+
     @rule(query=filters, ever=st.booleans())
     def retract(self, query: MemoryQuery, ever: bool) -> None:
         self.plain.look_at(self.clock())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from store.clauses.base import Clauses, ManualClock, contents, fact, near, only, spans, state_of, thing
+from store.clauses.base import NS, Clauses, ManualClock, contents, fact, near, only, spans, state_of, thing
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.model import MemoryKind, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
 MUG = MemoryQuery(key='mug')
@@ -176,6 +176,88 @@ class ForgetClauses(Clauses):
             assert not memory.query(MUG)
             assert not memory.query(MemoryQuery(key='mug', as_of=1e6))
             assert memory.verify().ok
+
+
+class EndClauses(Clauses):
+    """An end is a forget that says itself when."""
+
+    def test_it_ends_what_holds_at_the_stated_time(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 1, key='mug', content='red mug')])
+        removal = memory.end(['mug'], 20 * NS, reason='gone', actor='me')
+        assert removal == 1
+        assert spans(memory) == [('red mug', 1, 20)]
+        assert not memory.query(MUG)
+        assert only(memory.query(near(0.0, 1.0, as_of=19))).status == 'forgotten'
+        assert not memory.query(near(0.0, 1.0, as_of=20))
+        assert only(memory.query(MemoryQuery(key='mug', known_seq=1, as_of=30))).valid_to is None
+        change = memory.changes().changes[-1]
+        assert (change.op, change.keys, change.outcomes, change.actor) == ('end', ('mug',), ('END',), 'me')
+        assert memory.history(key='mug').versions[-1].cause == 'end'
+
+    def test_later_evidence_stays_whichever_came_first(
+        self, memory: MemoryService, clock: ManualClock
+    ) -> None:
+        for key, early in (('mug', True), ('cup', False)):
+            later = thing(0.0, 50, key=key, content='red')
+            memory.write([thing(0.0, 1, key=key, content='red'), *([later] if early else [])])
+            assert memory.end([key], 20 * NS) == 1
+            if not early:
+                memory.write([later])
+            assert spans(memory, key) == [('red', 1, 20), ('red', 50, None)]
+
+    def test_a_closed_version_ends_earlier_and_its_successor_stays(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 1, key='mug', content='a'), thing(0.0, 30, key='mug', content='b')])
+        assert memory.end(['mug'], 20 * NS) == 1
+        assert spans(memory) == [('a', 1, 20), ('b', 30, None)]
+
+    def test_at_the_same_time_the_later_one_wins(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 20, key='mug', content='a')])
+        assert memory.end(['mug'], 20 * NS) == 1
+        assert spans(memory) == []
+        memory.write([thing(0.0, 20, key='mug', content='a')])
+        assert spans(memory) == [('a', 20, None)]
+
+    def test_each_key_has_its_time_and_its_map(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 1, key='mug', content='a'), thing(0.0, 1, key='cup', content='b')])
+        memory.write([thing(0.0, 1, key='mug', content='c', scope={'map_id': 'hall'})])
+        assert memory.end(['mug', 'cup', 'none'], [5 * NS, 7 * NS, NS]) == 2
+        assert spans(memory, 'cup') == [('b', 1, 7)]
+        assert spans(memory, scope={'map_id': 'hall'}) == [('c', 1, None)]
+        assert memory.end(['mug'], 9 * NS, map_id='hall') == 1
+
+    def test_what_held_before_or_not_at_all_ends_nothing(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 10, key='mug', content='a')])
+        before = state_of(memory)
+        assert memory.end(['mug'], 9 * NS) == 0
+        assert memory.end(['mug'], 20 * NS, dry_run=True) == 1
+        assert memory.end(['mug'], 20 * NS, kind=MemoryKind.SEMANTIC) == 0
+        assert memory.end([], 20 * NS) == 0
+        assert state_of(memory) == before
+        assert memory.end(['mug'], 20 * NS) == 1
+        assert memory.end(['mug'], 20 * NS) == 0
+
+    @pytest.mark.parametrize(
+        ('keys', 'options', 'named'),
+        [
+            (['mug'], {'at_ns': -1}, 'at_ns'),
+            (['mug'], {'at_ns': 2**62}, 'at_ns'),
+            (['mug'], {'at_ns': [1, 2]}, 'at_ns'),
+            ([' '], {'at_ns': 1}, r'keys\[0\]'),
+            (['mug', 'mug'], {'at_ns': 1}, 'twice'),
+            (['mug'], {'at_ns': 1, 'kind': 'working'}, 'kind'),
+            (['mug'], {'at_ns': 1, 'kind': 'none'}, 'kind'),
+            (['mug'], {'at_ns': 1, 'map_id': ' '}, 'map_id'),
+            (['mug'], {'at_ns': 1, 'reason': '\ud800'}, 'reason'),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused_by_name(
+        self, memory: MemoryService, keys: list[str], options: dict[str, Any], named: str
+    ) -> None:
+        memory.write([thing(0.0, 1, key='mug')])
+        before = state_of(memory)
+        with pytest.raises(InvalidRequestError, match=named):
+            memory.end(keys, **options)
+        assert state_of(memory) == before
 
 
 class RetractClauses(Clauses):

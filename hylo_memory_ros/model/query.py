@@ -14,9 +14,10 @@ from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
 
-__all__ = ['MAX_K', 'MemoryQuery']
+__all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery']
 
 MAX_K = 10_000
+MAX_DEPTH = 8
 
 FILTERS = (
     "text", "kinds", "key", "keys", "ids", "labels", "entities", "object_ids", "relation", "scope",
@@ -55,6 +56,9 @@ class MemoryQuery(Contract):
     """Object ids that an item must all name."""
     relation: Link | None = None
     """A link that an item must have: ``("on", "O12")``."""
+    depth: Annotated[int, Field(ge=1, le=MAX_DEPTH, strict=True)] = 1
+    """Most links to follow: at 2 also what is on something that is on O12. Without a `relation`, an item
+    also has the `entities` that something names to which its links, of any relation, lead."""
     scope: Mapping[Name, Name] | None = None
     """Scope values that an item must all have; ``map_id`` also chooses the map that is searched."""
     any_map: bool = False

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.store.rows import (
-    ITEM_COLUMNS,
-    ItemRow,
-    item_source,
-    paired,
-    select_items,
-    vector_of,
-)
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
+from hylo_memory_ros.store.filtering import Asked, World, conditions, search_words
+from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow, item_source, select_items, vector_of
+from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, version
 
 __all__ = [
     'TOTAL_LIMIT',
     'Asked',
+    'World',
     'count_matches',
     'embeddings_of',
     'excluded_by_time',
@@ -40,26 +34,6 @@ __all__ = [
 
 TOTAL_LIMIT = 10_000
 
-World = Literal['at', 'any', 'unended']
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A query with its place on both time axes."""
-
-    query: MemoryQuery
-    """The filters; `near` is the business of the mirror."""
-    at_ns: int
-    """World time asked about."""
-    world: World = 'at'
-    """``at``: holds at `at_ns`; ``any``: whenever; ``unended``: holds at `at_ns` or later."""
-    seq: int | None = None
-    """Believed as of this sequence; None: believed now."""
-    ever_believed: bool = False
-    """Lift the filter on belief (purge)."""
-    clock: str = 'wall'
-    """The clock that event times are compared on."""
-
 
 class Ranked(NamedTuple):
     """A matching row and its rank in the full text: b = -bm25, higher is better."""
@@ -68,78 +42,8 @@ class Ranked(NamedTuple):
     text_rank: float | None
 
 
-def search_words(text: str) -> str | None:
-    """Return the full-text expression of a text: all its words, no operators; None: no word.
-
-    Examples
-    --------
-    >>> search_words('red OR mug*')
-    '"red" AND "OR" AND "mug*"'
-    >>> search_words('*** --') is None
-    True
-    """
-    words = [word for word in text.replace('\0', ' ').split() if any(map(str.isalnum, word))]
-    return ' AND '.join('"' + word.replace('"', '""') + '"' for word in words) or None
-
-
 _item_text = sa.table(FULL_TEXT, sa.column('rowid', sa.Integer))
 _bm25 = sa.func.bm25(sa.literal_column(FULL_TEXT), type_=sa.Float)
-
-
-def _believed(asked: Asked) -> sa.ColumnElement[bool]:
-    if asked.ever_believed:
-        return sa.true()
-    if asked.seq is None:
-        return version.c.to_seq.is_(None)
-    return (version.c.from_seq <= asked.seq) & (version.c.to_seq.is_(None) | (version.c.to_seq > asked.seq))
-
-
-def _holds(asked: Asked) -> sa.ColumnElement[bool]:
-    if asked.world == 'any':
-        return sa.true()
-    ends_later = version.c.valid_to_ns.is_(None) | (version.c.valid_to_ns > asked.at_ns)
-    return ends_later if asked.world == 'unended' else ends_later & (version.c.valid_from_ns <= asked.at_ns)
-
-
-def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
-    found = sa.select(tag.c.assertion_id).where(tag.c.field == field, tag.c.value == value)
-    return assertion.c.assertion_id.in_(found)
-
-
-def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
-    query = asked.query
-    if query.kinds is not None:
-        yield version.c.kind.in_(sorted(kind.value for kind in query.kinds))
-    if query.all_keys:
-        yield identity.c.key.in_(query.all_keys)
-    if query.ids:
-        yield assertion.c.id.in_(query.ids)
-    if query.labels:
-        yield assertion.c.label.in_(query.labels)
-    yield from (_tagged('entity', name) for name in query.entities)
-    yield from (_tagged('object', name) for name in query.object_ids)
-    if query.relation is not None:
-        yield _tagged('link', paired(*query.relation))
-    for name, value in (query.scope or {}).items():
-        yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', paired(name, value))
-    if query.min_confidence is not None:
-        yield assertion.c.confidence >= query.min_confidence
-    if query.time_range_ns is not None:
-        yield from _in_time_range(query.time_range_ns)
-        yield assertion.c.event_clock == asked.clock
-    if query.text is not None:
-        words = search_words(query.text)
-        table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
-        yield table.op('MATCH', is_comparison=True)(words) if words else sa.false()
-
-
-def _in_time_range(span: tuple[int | None, int | None]) -> Iterable[sa.ColumnElement[bool]]:
-    start_ns, end_ns = span
-    yield assertion.c.event_start_ns.is_not(None)
-    if end_ns is not None:
-        yield assertion.c.event_start_ns <= end_ns
-    if start_ns is not None:
-        yield assertion.c.event_end_ns.is_(None) | (assertion.c.event_end_ns >= start_ns)
 
 
 def _select(asked: Asked, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -147,7 +51,7 @@ def _select(asked: Asked, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     if asked.query.text is not None:
         source = item_source.join(_item_text, _item_text.c.rowid == assertion.c.assertion_id)
     statement: sa.Select[Any] = sa.select(*columns).select_from(source)
-    return statement.where(_believed(asked), _holds(asked), *_filters(asked))
+    return statement.where(*conditions(asked))
 
 
 def _among(version_rows: Sequence[int] | None) -> sa.ColumnElement[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -74,6 +75,8 @@ ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
     landmark.c.observations,
     landmark.c.first_ns,
     landmark.c.last_ns,
+    landmark.c.existence,
+    landmark.c.stale,
 )
 """What `item_of` and `stats_of` read, in its order."""
 
@@ -223,15 +226,21 @@ def pose_of(row: Sequence[Any]) -> Pose | None:
 
 def stats_of(row: ItemRow) -> Stats | None:
     """Return what is counted beside the item of a row; None: nothing is."""
-    observations, first_ns, last_ns = row[-3:]
-    return None if observations is None else Stats(observations, first_ns, last_ns)
+    observations, first_ns, last_ns, log_odds, _ = row[-5:]
+    if observations is None:
+        return None
+    # Exactly 0 is no opinion, not an even one.
+    existence = 0.5 + 0.5 * math.tanh(0.5 * log_odds) if log_odds else None
+    return Stats(observations, first_ns, last_ns, existence)
 
 
 def status_of(row: ItemRow, at_ns: int) -> Status:
     """Return how a version stands at a world time."""
-    _, valid_from_ns, valid_to_ns, forgotten, *_ = row
+    _, valid_from_ns, valid_to_ns, forgotten, *_, stale = row
     if forgotten:
         return 'forgotten'
     if at_ns < valid_from_ns:
         return 'scheduled'
-    return 'invalidated' if valid_to_ns is not None and valid_to_ns <= at_ns else 'current'
+    if valid_to_ns is None:
+        return 'stale' if stale else 'current'
+    return 'invalidated' if valid_to_ns <= at_ns else 'current'

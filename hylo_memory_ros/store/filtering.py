@@ -1,0 +1,166 @@
+"""The filters of a question as conditions over versions, and its place on both time axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.store.landmark import landmark
+from hylo_memory_ros.store.relation import reached_by_entity, reached_by_relation
+from hylo_memory_ros.store.rows import paired
+from hylo_memory_ros.store.schema import FULL_TEXT, assertion, identity, tag, version
+
+__all__ = ['Asked', 'World', 'chain_of', 'conditions', 'is_doubted', 'search_words']
+
+World = Literal['at', 'any', 'unended']
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query with its place on both time axes."""
+
+    query: MemoryQuery
+    """The filters; `near` is the business of the mirror."""
+    at_ns: int
+    """World time asked about."""
+    world: World = 'at'
+    """``at``: holds at `at_ns`; ``any``: whenever; ``unended``: holds at `at_ns` or later."""
+    seq: int | None = None
+    """Believed as of this sequence; None: believed now."""
+    ever_believed: bool = False
+    """Lift the filter on belief (purge)."""
+    clock: str = 'wall'
+    """The clock that event times are compared on."""
+
+
+def search_words(text: str) -> str | None:
+    """Return the full-text expression of a text: all its words, no operators; None: no word.
+
+    Examples
+    --------
+    >>> search_words('red OR mug*')
+    '"red" AND "OR" AND "mug*"'
+    >>> search_words('*** --') is None
+    True
+    """
+    words = [word for word in text.replace('\0', ' ').split() if any(map(str.isalnum, word))]
+    return ' AND '.join('"' + word.replace('"', '""') + '"' for word in words) or None
+
+
+def conditions(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
+    """Yield what a version, its item and its landmark must fulfil: both time axes, then each filter."""
+    yield from (_believed(version, asked), _holds(version, asked))
+    yield from _filters(asked)
+    yield from statistics_of(asked.query)
+
+
+def chain_of(asked: Asked) -> sa.CTE | None:
+    """Return what is reached by the links of a question; None: it follows none."""
+    query = asked.query
+
+    def axes(versions: Any) -> sa.ColumnElement[bool]:
+        return _believed(versions, asked) & _holds(versions, asked)
+
+    if query.relation is None or query.depth == 1:
+        return None
+    return reached_by_relation(*query.relation, query.depth, axes)
+
+
+def statistics_of(query: MemoryQuery) -> Iterable[sa.ColumnElement[bool]]:
+    """Yield what the landmark of an open version must fulfil; what has ended, or is none, passes."""
+    uncounted = version.c.valid_to_ns.is_not(None) | landmark.c.number.is_(None)
+    if query.min_existence is not None:
+        yield uncounted | ~is_doubted(query.min_existence)
+    if not query.include_stale:
+        yield uncounted | ~landmark.c.stale
+
+
+def is_doubted(least: float) -> sa.ColumnElement[bool]:
+    """Return whether a landmark exists with less than this probability; without an opinion it does not."""
+    return (landmark.c.existence != 0.0) & (landmark.c.existence < log_odds(least))
+
+
+def _believed(versions: Any, asked: Asked) -> sa.ColumnElement[bool]:
+    if asked.ever_believed:
+        return sa.true()
+    still = versions.c.to_seq.is_(None)
+    if asked.seq is None:
+        return still
+    return (versions.c.from_seq <= asked.seq) & (still | (versions.c.to_seq > asked.seq))
+
+
+def _holds(versions: Any, asked: Asked) -> sa.ColumnElement[bool]:
+    if asked.world == 'any':
+        return sa.true()
+    ends_later = versions.c.valid_to_ns.is_(None) | (versions.c.valid_to_ns > asked.at_ns)
+    if asked.world == 'unended':
+        return ends_later
+    return ends_later & (versions.c.valid_from_ns <= asked.at_ns)
+
+
+def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
+    found = sa.select(tag.c.assertion_id).where(tag.c.field == field, tag.c.value == value)
+    return assertion.c.assertion_id.in_(found)
+
+
+def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
+    query = asked.query
+
+    def axes(versions: Any) -> sa.ColumnElement[bool]:
+        return _believed(versions, asked) & _holds(versions, asked)
+
+    if (chain := chain_of(asked)) is not None:
+        yield version.c.version_row.in_(sa.select(chain.c.version_row))
+    elif query.relation is not None:
+        yield _tagged('link', paired(*query.relation))
+    if query.depth == 1 or query.relation is not None:
+        yield from (_tagged('entity', name) for name in query.entities)
+        return
+    for name in query.entities:
+        yield version.c.version_row.in_(sa.select(reached_by_entity(name, query.depth, axes).c.version_row))
+
+
+def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
+    query = asked.query
+    if query.kinds is not None:
+        yield version.c.kind.in_(sorted(kind.value for kind in query.kinds))
+    if query.all_keys:
+        yield identity.c.key.in_(query.all_keys)
+    if query.ids:
+        yield assertion.c.id.in_(query.ids)
+    if query.labels:
+        yield assertion.c.label.in_(query.labels)
+    yield from _linked(asked)
+    yield from (_tagged('object', name) for name in query.object_ids)
+    for name, value in (query.scope or {}).items():
+        yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', paired(name, value))
+    if query.min_confidence is not None:
+        yield assertion.c.confidence >= query.min_confidence
+    if query.time_range_ns is not None:
+        yield from _in_time_range(query.time_range_ns)
+        yield assertion.c.event_clock == asked.clock
+    if query.text is not None:
+        words = search_words(query.text)
+        table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
+        yield table.op('MATCH', is_comparison=True)(words) if words else sa.false()
+
+
+def _in_time_range(span: tuple[int | None, int | None]) -> Iterable[sa.ColumnElement[bool]]:
+    start_ns, end_ns = span
+    yield assertion.c.event_start_ns.is_not(None)
+    if end_ns is not None:
+        yield assertion.c.event_start_ns <= end_ns
+    if start_ns is not None:
+        yield assertion.c.event_end_ns.is_(None) | (assertion.c.event_end_ns >= start_ns)
+
+
+def log_odds(probability: float) -> float:
+    """Return the logarithm of the odds."""
+    if probability in (0.0, 1.0):
+        return math.copysign(math.inf, probability - 0.5)
+    return math.log(probability / (1.0 - probability))

@@ -1,0 +1,114 @@
+"""What is reached by following links: chains of statements, each of which holds and is believed.
+
+A link names its target. A statement answers to its id, to its key and, when it speaks of just
+one object, to that object's id; names are looked up in the map of the statement that links,
+and among those of no map. The depth is limited, so that cycles end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.store.rows import paired
+from hylo_memory_ros.store.schema import assertion, identity, tag, version
+
+__all__ = ['Axes', 'names_of', 'reached_by_entity', 'reached_by_relation']
+
+Axes = Callable[[Any], sa.ColumnElement[bool]]
+"""Whether a version (a row of the given form of that table) holds and is believed where it is asked about."""
+
+_SEPARATOR = paired('', '')
+# The next character: where the values of the next relation may begin.
+_BEHIND = chr(ord(_SEPARATOR) + 1)
+
+
+def reached_by_relation(relation: str, target: str, depth: int, axes: Axes) -> sa.CTE:
+    """Return the versions that a chain of at most `depth` links of one relation leads from, to the target."""
+    link = sa.literal(paired(relation, ''), sa.Text)
+    return _chain(_tagged('link', paired(relation, target), axes), depth, axes, lambda name: link + name)
+
+
+def reached_by_entity(entity: str, depth: int, axes: Axes) -> sa.CTE:
+    """Return the versions that name an entity, or lead by less than `depth` links of any relation to one."""
+    relations = _relations()
+    return _chain(
+        _tagged('entity', entity, axes), depth, axes, lambda name: relations.c.value + name, relations
+    )
+
+
+def names_of(chain: sa.CTE, depth: int) -> sa.Select[Any]:
+    """Return (name, map) of what is reached with links to spare."""
+    ways = [
+        sa.select(name.label('name'), said.c.map_id).select_from(source).where(chain.c.depth < depth)
+        for name, said, source in _names(chain)
+    ]
+    return sa.select(*(union := sa.union(*ways).subquery()).c).where(union.c.name.is_not(None))
+
+
+def _tagged(field: str, value: str, axes: Axes) -> sa.Select[Any]:
+    found, named = version.alias(), tag.alias()
+    return (
+        sa.select(found.c.version_row, found.c.assertion_id, sa.literal(1).label('depth'))
+        .join(named, named.c.assertion_id == found.c.assertion_id)
+        .where(named.c.field == field, named.c.value == value, axes(found))
+    )
+
+
+def _chain(
+    first: sa.Select[Any],
+    depth: int,
+    axes: Axes,
+    link_to: Callable[[sa.ColumnElement[str]], sa.ColumnElement[str]],
+    *beside: sa.FromClause,
+) -> sa.CTE:
+    chain = first.cte(recursive=True)
+    steps = []
+    for name, said, source in _names(chain):
+        for other in beside:
+            source = source.join(other, sa.true())
+        linking, link, saying = version.alias(), tag.alias(), assertion.alias()
+        source = (
+            source.join(link, (link.c.field == 'link') & (link.c.value == link_to(name)))
+            .join(linking, linking.c.assertion_id == link.c.assertion_id)
+            .join(saying, saying.c.assertion_id == linking.c.assertion_id)
+        )
+        same_map = (saying.c.map_id == said.c.map_id) | (saying.c.map_id == '') | (said.c.map_id == '')
+        steps.append(
+            sa.select(linking.c.version_row, linking.c.assertion_id, chain.c.depth + 1)
+            .select_from(source)
+            .where(chain.c.depth < depth, axes(linking), same_map)
+        )
+    return chain.union(*steps)
+
+
+def _names(chain: sa.CTE) -> Iterator[tuple[sa.ColumnElement[Any], sa.Alias, sa.FromClause]]:
+    """Yield each way in which what is in a chain is named: the name, its statement, where both are."""
+    said = assertion.alias()
+    source: sa.FromClause = chain.join(said, said.c.assertion_id == chain.c.assertion_id)
+    yield said.c.id, said, source
+    about = identity.alias()
+    yield about.c.key, said, source.join(about, about.c.identity_id == said.c.identity_id)
+    one, other = tag.alias(), tag.alias()
+    others = sa.exists().where(
+        other.c.assertion_id == one.c.assertion_id, other.c.field == 'object', other.c.value != one.c.value
+    )
+    alone = (one.c.assertion_id == said.c.assertion_id) & (one.c.field == 'object') & ~others
+    yield one.c.value, said, source.join(one, alone)
+
+
+def _relations() -> sa.CTE:
+    """Return every relation that there is, each with the separator, by leaps over the index."""
+
+    def leap(behind: sa.ColumnElement[Any] | None) -> sa.ColumnElement[Any]:
+        link = tag.alias()
+        least = sa.select(sa.func.min(link.c.value)).where(link.c.field == 'link')
+        if behind is not None:
+            least = least.where(link.c.value >= sa.func.replace(behind, _SEPARATOR, _BEHIND))
+        value = least.scalar_subquery()
+        return sa.func.substr(value, 1, sa.func.instr(value, _SEPARATOR)).label('value')
+
+    relations = sa.select(leap(None)).cte(recursive=True)
+    return relations.union(sa.select(leap(relations.c.value)).where(relations.c.value.is_not(None)))

@@ -20,6 +20,7 @@ from hylo_memory_ros.identity.digest import (
     Sha256,
     TokenKvDigest,
 )
+from hylo_memory_ros.identity.gates import EXACT, CompressionFigure, require_exact_rerank, require_ordering
 from hylo_memory_ros.identity.layer import Identity
 from hylo_memory_ros.identity.memory import SemanticIdentity
 from hylo_memory_ros.identity.prompt import (
@@ -32,6 +33,7 @@ from hylo_memory_ros.identity.prompt import (
     Tokenizer,
     TokenKvIdentity,
 )
+from hylo_memory_ros.identity.reuse import CachedPrefix, Reuse, may_reuse, prefix_from_json
 from hylo_memory_ros.identity.set_hash import EMPTY_STATE, digest_of_state, updated_state
 from hylo_memory_ros.identity.statement import Statement, statement_of
 from hylo_memory_ros.identity.vectors import (
@@ -44,11 +46,14 @@ from hylo_memory_ros.identity.vectors import (
 __all__ = [
     'CANONICAL_FORM',
     'EMPTY_STATE',
+    'EXACT',
     'ArtifactDigest',
     'AttentionLayout',
     'CacheLayout',
+    'CachedPrefix',
     'Codec',
     'CompressionArtifactIdentity',
+    'CompressionFigure',
     'DerivedGenerationIdentity',
     'EmbeddingDigest',
     'EmbeddingIdentity',
@@ -59,6 +64,7 @@ __all__ = [
     'Ordering',
     'PositionLayout',
     'RenderedSegmentIdentity',
+    'Reuse',
     'SegmentDigest',
     'SegmentType',
     'SemanticDigest',
@@ -71,6 +77,10 @@ __all__ = [
     'Tokenizer',
     'canonical_bytes',
     'digest_of_state',
+    'may_reuse',
+    'prefix_from_json',
+    'require_exact_rerank',
+    'require_ordering',
     'statement_of',
     'updated_state',
 ]

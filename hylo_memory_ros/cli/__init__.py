@@ -1,6 +1,6 @@
 """The command line `hylo-memory`: asks a memory file, also one that a running node writes.
 
-Everything is read without the file's lock; nothing here changes a memory.
+Everything is read without the file's lock. Only `replay` writes, and only the file that it is given.
 """
 
 from __future__ import annotations

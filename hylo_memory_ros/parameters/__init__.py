@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries
+from hylo_memory_ros.parameters.file import ParameterFile
 from hylo_memory_ros.parameters.reading import configured
 from hylo_memory_ros.parameters.settings import InputConfig, NodeConfig
 
-__all__ = ['Entry', 'InputConfig', 'NodeConfig', 'configured', 'input_entries', 'node_entries']
+__all__ = [
+    'Entry',
+    'InputConfig',
+    'NodeConfig',
+    'ParameterFile',
+    'configured',
+    'input_entries',
+    'node_entries',
+]

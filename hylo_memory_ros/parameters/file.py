@@ -177,9 +177,8 @@ def _nodes(name: str, below: Any, where: str) -> Iterable[tuple[str, Mapping[str
 
 def _matches(pattern: str, node: str) -> bool:
     """Return whether a name in a file, where ``*`` is one part and ``**`` any number, is this node's."""
-    parts = []
-    for part in filter(None, pattern.split('/')):
-        parts.append('(/[^/]+)*' if part == '**' else '/[^/]+' if part == '*' else f'/{re.escape(part)}')
+    wild = {'**': '(/[^/]+)*', '*': '/[^/]+'}
+    parts = [wild.get(part, f'/{re.escape(part)}') for part in pattern.split('/') if part]
     return re.fullmatch(''.join(parts), node) is not None
 
 

@@ -59,7 +59,7 @@ def replay(
     names: Names | None = None,
     database: str | None = None,
     loops: int = 1,
-    told: Callable[[int], None] = lambda done_ns: None,
+    told: Callable[[int], None] = lambda _: None,
 ) -> Replayed:
     """Replay an open bag into a memory.
 
@@ -98,8 +98,8 @@ def replay(
             if loop:
                 pipeline.on_clock_jump()
                 transforms.clear()
-            done_ns = loop * (end_ns - start_ns)
-            run.once(lambda stamp_ns, done_ns=done_ns: told(done_ns + stamp_ns - start_ns))
+            # The first message of a loop is as far as the loops before it have come.
+            run.once(told, start_ns - loop * (end_ns - start_ns))
         pipeline.flush()
         pipeline.commit(force=True)
         status = pipeline.status()
@@ -129,7 +129,7 @@ class _Run:
         self._interval_ns = interval_ns
         self.messages = 0
 
-    def once(self, told: Callable[[int], None]) -> None:
+    def once(self, told: Callable[[int], None], origin_ns: int) -> None:
         due_ns = 0
         for one in self._bag.messages(self._feeding.takers):
             if not self._feeding.has_clock:
@@ -139,5 +139,5 @@ class _Run:
             self.messages += 1
             if one.stamp_ns >= due_ns:
                 self._pipeline.commit()
-                told(one.stamp_ns)
+                told(one.stamp_ns - origin_ns)
                 due_ns = one.stamp_ns + self._interval_ns

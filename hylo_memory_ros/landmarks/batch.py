@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from hylo_memory_ros.landmarks.book import Changes, LandmarkBook
 from hylo_memory_ros.landmarks.consumed import Entry
-from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.landmarks.statements import Statement
 from hylo_memory_ros.store.landmark import (
     delete_landmarks,
     removals_since,
@@ -30,8 +30,8 @@ class OvertakenError(Exception):
 class Batch:
     """Everything that changed since the last commit."""
 
-    items: Sequence[MemoryItem]
-    """Statements, in their order."""
+    statements: Sequence[Statement]
+    """What is to be written or ended, in order."""
     books: Sequence[tuple[LandmarkBook, Changes]]
     """Landmark state, of the books where it changed."""
     entries: Mapping[str, Sequence[Entry]]
@@ -44,9 +44,11 @@ class Batch:
     """Where it ends."""
     seen: int
     """The newest transaction whose removals it takes account of."""
+    own: set[int]
+    """Transactions that ended what perception itself found ended."""
 
     def __bool__(self) -> bool:
-        return bool(self.items or self.counts or self.entries or self.books)
+        return bool(self.statements or self.counts or self.entries or self.books)
 
 
 def store_batch(connection: Connection, batch: Batch) -> int:
@@ -57,7 +59,7 @@ def store_batch(connection: Connection, batch: Batch) -> int:
     OvertakenError
         If something was taken away that it does not know of: nothing may be stored on top of that.
     """
-    if removals_since(connection, batch.seen).happened:
+    if removals_since(connection, batch.seen, batch.own).happened:
         raise OvertakenError
     for name, (dropped, late) in batch.counts.items():
         save_counts(connection, name, dropped, late)

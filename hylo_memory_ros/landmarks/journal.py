@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -22,7 +22,9 @@ from hylo_memory_ros.landmarks.keyframe import Keyframes
 from hylo_memory_ros.landmarks.port import MemoryPort
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.sighting import Sightings
+from hylo_memory_ros.landmarks.statements import Statement, concerns, phases
 from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.landmark import (
     Removed,
     latest_sequence,
@@ -82,7 +84,8 @@ class Journal:
         self._gate_m = max((source.gate_m for source in settings.inputs), default=1.0)
         self._consumed = {name: Consumed(name, self._find_blocks) for name in counts}
         self._books: dict[str, LandmarkBook] = {}
-        self._items: list[MemoryItem] = []
+        self._statements: list[Statement] = []
+        self._own: set[int] = set()
         self.restore()
 
     @property
@@ -97,7 +100,8 @@ class Journal:
 
     def restore(self) -> None:
         """Take over what the memory holds, and forget all else."""
-        self._items.clear()
+        self._statements.clear()
+        self._own.clear()
         self._books.clear()
         for consumed in self._consumed.values():
             consumed.clear()
@@ -159,10 +163,14 @@ class Journal:
         self._memory.side_write(read)
         return found
 
-    def record(self, name: str, entry: Entry, items: Sequence[MemoryItem]) -> None:
+    def record(self, name: str, entry: Entry, statements: Sequence[Statement]) -> None:
         """Take a message that was processed, and the statements that follow from it."""
         self._consumed[name].add(entry)
-        self._items += items
+        self.tell(statements)
+
+    def tell(self, statements: Sequence[Statement]) -> None:
+        """Take statements that follow from no message, in their order."""
+        self._statements += statements
 
     def commit(self, watermark_ns: int, *, force: bool) -> int:
         """Store what is due in one transaction; return how many items were written."""
@@ -181,7 +189,7 @@ class Journal:
                         continue
                     raise
                 self._acknowledge(batch)
-                return len(batch.items)
+                return sum(isinstance(one, MemoryItem) for one in batch.statements)
 
     def _take(self, watermark_ns: int, force: bool) -> Batch | None:
         if not (force or self._is_due(watermark_ns)):
@@ -190,17 +198,22 @@ class Journal:
             book.trim_forgotten(watermark_ns)
         counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
         return Batch(
-            items=tuple(self._items),
+            statements=tuple(self._statements),
             books=[(book, made) for book in self._books.values() if (made := book.take_changes())],
             entries={name: tuple(one.fresh) for name, one in self._consumed.items() if one.fresh},
             counts=counts,
             next_number=self._numbering.following,
             watermark_ns=watermark_ns,
             seen=self._seen,
+            own=self._own,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:
-        if self._items or self._committed_ns is None or any(one.changed for one in self._counts.values()):
+        if (
+            self._statements
+            or self._committed_ns is None
+            or any(one.changed for one in self._counts.values())
+        ):
             return True
         # Each commit rewrites whole pages, so statistics wait; what they wait for is stamps.
         interval_ns = round(self._settings.statistics_interval_s * 1e9)
@@ -212,19 +225,43 @@ class Journal:
             self._gained = store_batch(connection, batch)
             self._freed, self._oldest_ns = self._prune(connection, batch, self._gained)
 
-        if not batch.items:
-            self._memory.side_write(within)
-            return
         try:
-            # Items may be ahead of the state they follow from: made again, they are duplicates.
-            *early, last = range(0, len(batch.items), _ITEMS_PER_WRITE)
-            for start in early:
-                self._memory.write(batch.items[start : start + _ITEMS_PER_WRITE], durable=False)
-            self._memory.write(batch.items[last:], durable=False, within=within)
+            # Statements may be ahead of the state they follow from: made again, they change nothing.
+            for items, endings in (made := phases(batch.statements))[:-1]:
+                self._write(items)
+                self._end(endings)
+            items, endings = made[-1]
+            if not items or endings:
+                self._write(items)
+                self._end(endings)
+                self._memory.side_write(within)
+                return
+            self._write(items, within)
         except (InvalidRequestError, ClockError) as exc:
-            if not self._sort_out(batch.items, exc):
+            if not self._sort_out([one for one in batch.statements if isinstance(one, MemoryItem)], exc):
                 raise
             raise OvertakenError from exc
+
+    def _write(
+        self, items: Sequence[MemoryItem], within: Callable[[Connection, int], None] | None = None
+    ) -> None:
+        starts = range(0, len(items), _ITEMS_PER_WRITE)
+        for start in starts:
+            last = within if start == starts[-1] else None
+            self._memory.write(items[start : start + _ITEMS_PER_WRITE], durable=False, within=last)
+
+    def _end(self, endings: Sequence[Ending]) -> None:
+        for map_id, reason in sorted({(ending.map_id, ending.reason) for ending in endings}):
+            alike = [ending for ending in endings if (ending.map_id, ending.reason) == (map_id, reason)]
+            ended = self._memory.end(
+                [ending.key for ending in alike],
+                [ending.at_ns for ending in alike],
+                map_id=map_id,
+                reason=reason,
+                durable=False,
+            )
+            if ended:
+                self._own.add(ended.sequence)
 
     def _prune(self, connection: Connection, batch: Batch, gained: int) -> tuple[int, int | None]:
         settings = self._settings
@@ -245,7 +282,7 @@ class Journal:
         with self._lock:
             for item in refused:
                 self._counts[item.source.partition('/')[2]].refuse('item_refused')
-            self._items = [one for one in self._items if not any(one is item for item in refused)]
+            self._statements = [one for one in self._statements if not any(one is item for item in refused)]
         return bool(refused)
 
     def _would_take(self, item: MemoryItem) -> bool:
@@ -262,8 +299,8 @@ class Journal:
 
     def _acknowledge(self, batch: Batch) -> None:
         with self._lock:
-            stored_ids = set(map(id, batch.items))
-            self._items = [item for item in self._items if id(item) not in stored_ids]
+            stored_ids = set(map(id, batch.statements))
+            self._statements = [one for one in self._statements if id(one) not in stored_ids]
             for name, entries in batch.entries.items():
                 self._consumed[name].stored(len(entries))
             for name, stored in batch.counts.items():
@@ -282,7 +319,7 @@ class Journal:
         seen: list[int] = []
 
         def read(connection: Connection) -> None:
-            happened, keys = removals_since(connection, self._seen)
+            happened, keys = removals_since(connection, self._seen, self._own)
             for map_id in maps if happened else ():
                 left = numbers_of(connection, map_id) if keys is None else None
                 removed[map_id] = removed_landmarks(connection, map_id, keys), left
@@ -295,6 +332,7 @@ class Journal:
                 if left is not None:
                     self._books[map_id].keep_only(left)
             self._seen = max(self._seen, *seen)
+            self._own = {sequence for sequence in self._own if sequence > self._seen}
 
     def _take_away(self, book: LandmarkBook, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:
@@ -305,9 +343,5 @@ class Journal:
                 book.remove(row)
             else:
                 book.forget(row, at_ns)
-        gone = {key for key, _ in removed}
-        self._items = [
-            item
-            for item in self._items
-            if item.key not in gone or item.scope.get('map_id', '') != book.map_id
-        ]
+        gone = {(book.map_id, key) for key, _ in removed}
+        self._statements = [one for one in self._statements if concerns(one) not in gone]

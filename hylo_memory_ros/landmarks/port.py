@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from hylo_memory_ros.model import MemoryItem, WriteResult
+from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 
 __all__ = ['MemoryPort']
 
@@ -37,6 +37,12 @@ class MemoryPort(Protocol):
 
         An exception out of `within` undoes all of it and reaches the caller.
         """
+        ...
+
+    def end(
+        self, keys: Sequence[str], at_ns: Sequence[int], *, map_id: str, reason: str, durable: bool
+    ) -> Removal:
+        """End what holds under each key at a stated world time."""
         ...
 
     def side_write(self, within: Callable[[Connection], None], *, durable: bool = False) -> None:

@@ -25,6 +25,8 @@ class Ending(NamedTuple):
     """When, nanoseconds: it held before, and holds no more from here on."""
     map_id: str = ''
     """Map of the identity; empty: none."""
+    reason: str = ''
+    """Why, for the audit."""
 
 
 def end_versions(txn: Transaction, endings: Sequence[Ending], kind: str) -> list[Matched]:
@@ -35,7 +37,8 @@ def end_versions(txn: Transaction, endings: Sequence[Ending], kind: str) -> list
     """
     found: dict[int, tuple[Matched, int]] = {}
     for ending in endings:
-        rows = txn.connection.scalars(_held, {**ending._asdict(), 'kind': kind})
+        at = {'key': ending.key, 'map_id': ending.map_id, 'at_ns': ending.at_ns}
+        rows = txn.connection.scalars(_held, {**at, 'kind': kind})
         for matched in matched_versions(txn.connection, rows):
             found[matched.identity_id] = matched, ending.at_ns
     timelines = Timelines(txn)

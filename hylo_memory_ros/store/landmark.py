@@ -89,6 +89,7 @@ landmark = Table(
     Column('apart', LargeBinary, comment='int64: numbers of those that were seen beside it'),
     Column('rival', Integer, nullable=False, server_default='0', comment='what it may prove to be, or 0'),
     Column('rival_n', Integer, nullable=False, server_default='0', comment='messages with one of the two'),
+    Column('chances', Integer, nullable=False, server_default='0', comment='messages that might show it'),
     UniqueConstraint('map_id', 'key'),
     comment='what perception holds of each landmark, tentative ones included',
 )
@@ -221,14 +222,14 @@ def latest_sequence(connection: Connection) -> int:
     return int(connection.scalar(select(func.coalesce(func.max(txn.c.sequence), 0))) or 0)
 
 
-def removals_since(connection: Connection, sequence: int) -> Removals:
-    """Return what was taken away after a transaction."""
+def removals_since(connection: Connection, sequence: int, own: Collection[int] = ()) -> Removals:
+    """Return what was taken away after a transaction, but by those that perception made itself."""
     query = (
-        select(txn.c.op, change.c['keys'])
+        select(txn.c.sequence, txn.c.op, change.c['keys'])
         .outerjoin(change, change.c.sequence == txn.c.sequence)
         .where(txn.c.sequence > sequence, txn.c.op != 'write')
     )
-    rows = connection.execute(query).all()
+    rows = [(op, keys) for number, op, keys in connection.execute(query) if number not in own]
     if any(op not in _NAMED_REMOVALS or keys is None for op, keys in rows):
         return Removals(True, None)
     return Removals(bool(rows), frozenset(key for _, keys in rows for key in json.loads(keys) if key))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.store.landmark import scrub
+from hylo_memory_ros.store.receipt import scrub_receipts
 from hylo_memory_ros.store.schema import (
     assertion,
     audit,
@@ -149,10 +150,14 @@ def purge_identities(txn: Transaction, identity_ids: Sequence[int]) -> int:
     """
     gone = 0
     names: set[str] = set()
+    keys: set[str] = set()
+    said: list[str] = []
     for part in chunks(identity_ids):
         rows = list(txn.connection.execute(_purged_assertions, {'ids': part}))
         gone += len(rows)
         names |= {row.id for row in rows}
+        said += [text for row in rows for text in (row.content, row.label, row.detail or '')]
+        keys |= {row.key for row in rows if row.key is not None}
         for row in txn.connection.execute(_purged_versions, {'ids': part}):
             txn.removed.append(row.version_row)
             if row.to_seq is None:
@@ -163,6 +168,7 @@ def purge_identities(txn: Transaction, identity_ids: Sequence[int]) -> int:
         _delete_text(txn.connection, rows)
         _delete_rows(txn.connection, part, [row.assertion_id for row in rows])
     _scrub(txn.connection, names)
+    scrub_receipts(txn.connection, names | keys, said)
     return gone
 
 

@@ -487,6 +487,33 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text('to_seq IS NULL'),
     )
+    op.create_table(
+        'receipt',
+        sa.Column('number', sa.Integer(), nullable=False, comment='in the order of storing'),
+        sa.Column('receipt_id', sa.Text(), nullable=False),
+        sa.Column('kind', sa.Text(), nullable=False, comment='retrieval, association'),
+        sa.Column(
+            'made_at_ns',
+            sa.BigInteger(),
+            nullable=False,
+            comment='service clock, or stamp of what was decided on',
+        ),
+        sa.Column('size', sa.Integer(), nullable=False, comment='bytes of the body in UTF-8'),
+        sa.Column('body', sa.Text(), nullable=False, comment='JSON'),
+        sa.PrimaryKeyConstraint('number'),
+        sa.UniqueConstraint('receipt_id'),
+        comment='evidence of retrievals and associations; the oldest leave',
+    )
+    op.create_table(
+        'registered',
+        sa.Column('digest', sa.Text(), nullable=False, comment='of the identity; names its layer'),
+        sa.Column('receipt_id', sa.Text(), nullable=False),
+        sa.Column('body', sa.Text(), nullable=False, comment='JSON: the identity'),
+        sa.PrimaryKeyConstraint('digest', 'receipt_id'),
+        comment='identities of caches and compressed bytes that callers made of an answer',
+        sqlite_with_rowid=False,
+    )
+    op.create_index('registered_receipt', 'registered', ['receipt_id'], unique=False)
 
     op.execute(
         'CREATE VIRTUAL TABLE item_text USING fts5(content, key, label, entities, '

@@ -10,8 +10,10 @@ from hylo_memory_ros.landmarks.observation import Deletion, Detections, Message,
 from hylo_memory_ros.landmarks.pipeline import LandmarkPipeline, Offer
 from hylo_memory_ros.landmarks.settings import InputSettings, LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
+from hylo_memory_ros.landmarks.trajectory import Correction, PathCorrection, RigidCorrection, Trajectory
 
 __all__ = [
+    'Correction',
     'Deletion',
     'Detections',
     'InputSettings',
@@ -20,6 +22,9 @@ __all__ = [
     'LandmarkSettings',
     'Message',
     'Offer',
+    'PathCorrection',
     'PipelineStatus',
+    'RigidCorrection',
+    'Trajectory',
     'digest32',
 ]

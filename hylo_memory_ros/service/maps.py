@@ -41,11 +41,22 @@ class Maps:
             Its name is not sound.
         """
         map_id = _sound(map_id)
-        if map_id and map_id not in self._known and not create:
-            raise NotFoundError(f'map_id: {map_id!r} is not known, and create is false', map_id=map_id)
+        if not create:
+            self.refuse_unknown(map_id, ', and create is false')
         self.remember([map_id])
         previous, self.current = self.current, map_id
         return previous
+
+    def refuse_unknown(self, map_id: str, more: str = '') -> None:
+        """Refuse a map that was never current or written to.
+
+        Raises
+        ------
+        NotFoundError
+            It is not known.
+        """
+        if map_id and map_id not in self._known:
+            raise NotFoundError(f'map_id: {map_id!r} is not known{more}', map_id=map_id)
 
     def remember(self, map_ids: Iterable[str]) -> None:
         """Keep the names of maps that are met for the first time."""

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, StoreError
+from hylo_memory_ros.landmarks.trajectory import Correction
 from hylo_memory_ros.model import (
     MAX_STAMP_NS,
     Change,

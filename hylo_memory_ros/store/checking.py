@@ -25,7 +25,7 @@ from hylo_memory_ros.store.schema import (
     version,
 )
 from hylo_memory_ros.store.timeline import Point, Span
-from hylo_memory_ros.store.timelines import effective, says_now
+from hylo_memory_ros.store.timelines import effective, said_then, says_now
 from hylo_memory_ros.store.transaction import get_state
 
 __all__ = ['verify_database']
@@ -171,11 +171,6 @@ _corrected = (
     .join(assertion, assertion.c.assertion_id == corrected.c.assertion_id)
     .where(_in_batch(assertion.c.identity_id))
 )
-_said_then = (
-    (corrected.c.assertion_id == version.c.assertion_id)
-    & (corrected.c.from_seq <= version.c.from_seq)
-    & (corrected.c.to_seq.is_(None) | (corrected.c.to_seq > version.c.from_seq))
-)
 _spans = (
     sa.select(
         version.c.identity_id,
@@ -189,7 +184,7 @@ _spans = (
         assertion.c.assertion_id,
     )
     .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
-    .outerjoin(corrected, _said_then)
+    .outerjoin(corrected, said_then)
     .where(_in_batch(version.c.identity_id))
 )
 _texts = sa.select(

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import Change, Changes, Version
 from hylo_memory_ros.store.asking import embeddings_of
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, item_of, item_source
-from hylo_memory_ros.store.schema import assertion, change, identity, txn, version
+from hylo_memory_ros.store.schema import assertion, change, corrected, correction, identity, txn, version
+from hylo_memory_ros.store.timelines import said_then
 
 __all__ = ['changes_after', 'expire_changes', 'last_transaction', 'sequence_at', 'versions_of']
 
@@ -46,11 +47,13 @@ def versions_of(
             _began.c.op.label('cause'),
             _ended.c.recorded_at_ns.label('superseded_at_ns'),
             _ended.c.op.label('superseded_cause'),
+            correction.c.correction_id,
         )
         .select_from(
-            item_source.join(_began, _began.c.sequence == version.c.from_seq).outerjoin(
-                _ended, _ended.c.sequence == version.c.to_seq
-            )
+            item_source.join(_began, _began.c.sequence == version.c.from_seq)
+            .outerjoin(_ended, _ended.c.sequence == version.c.to_seq)
+            .outerjoin(corrected, said_then)
+            .outerjoin(correction, correction.c.sequence == corrected.c.correction_seq)
         )
         .where(*where)
         .order_by(version.c.from_seq, version.c.valid_from_ns, version.c.version_row)
@@ -72,6 +75,7 @@ def versions_of(
             superseded_at_ns=row.superseded_at_ns,
             cause=row.cause,
             superseded_cause=row.superseded_cause,
+            correction_id=row.correction_id or '',
         )
         for row in rows
     ]

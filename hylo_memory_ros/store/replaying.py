@@ -61,7 +61,13 @@ def sequence_of_difference(known: Sequence[Known], believed: Sequence[BelievedSp
     """Return a sequence as of which an identity's versions do not follow from its points, or None."""
     changes = {one.point.sequence for one in known}
     changes |= {one.withdrawn_seq for one in known if one.withdrawn_seq is not None}
-    changes |= {said.from_seq for one in known for said in one.corrected}
+    changes |= {
+        seq
+        for one in known
+        for said in one.corrected
+        for seq in (said.from_seq, said.to_seq)
+        if seq is not None
+    }
     for one in believed:
         if one.from_seq not in changes or (one.to_seq is not None and one.to_seq not in changes):
             return one.from_seq

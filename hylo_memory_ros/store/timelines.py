@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from hylo_memory_ros.store.schema import assertion, corrected, forgetting, ident
 from hylo_memory_ros.store.timeline import Point, Span, timeline
 from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
 
-__all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'says_now']
+__all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'said_then', 'says_now']
 
 
 class Evidence(NamedTuple):
@@ -82,24 +82,33 @@ class Timelines:
         """Return a timeline that was begun or loaded."""
         return self._held[identity_id]
 
-    def correct(
-        self, identity_id: int, points: Mapping[int, Point | None], spoken: Mapping[int, Evidence]
-    ) -> None:
+    def correct(self, identity_id: int, said: Mapping[int, tuple[bytes, Evidence] | None]) -> None:
         """Let assertions of one timeline say something else from now on.
 
         Parameters
         ----------
-        points : mapping
-            What each assertion says now, by its number; None: nothing.
-        spoken : mapping
-            What a version takes over from those that say something.
+        said : mapping
+            Content and evidence of each assertion by its number, one that said nothing until now
+            too; None: it says nothing any more.
         """
         held = self._held[identity_id]
-        changed = [points.get(point.assertion_id, point) for point in held.points]
-        held.points = [point for point in changed if point is not None]
-        for assertion_id in points:
+        spoke = {point.assertion_id: point for point in held.points if point.assertion_id}
+        for assertion_id in spoke.keys() & said.keys():
             self._former.setdefault(assertion_id, self.evidence[assertion_id])
-        self.evidence.update(spoken)
+        held.points = [point for point in held.points if point.assertion_id not in said]
+        silent = [number for number, one in said.items() if one is not None and number not in spoke]
+        spoke |= self._silent_points(silent)
+        for assertion_id, one in said.items():
+            if one is not None:
+                held.add(spoke[assertion_id]._replace(content=one[0]))
+                self.evidence[assertion_id] = one[1]
+
+    def _silent_points(self, assertion_ids: Sequence[int]) -> dict[int, Point]:
+        found = {}
+        for part in chunks(assertion_ids):
+            for row in self._txn.connection.execute(_points, {'ids': part}):
+                found[row.assertion_id] = Point(*row)
+        return found
 
     def load(self, earliest_ns: Mapping[int, int]) -> None:
         """Load timelines from the version before the earliest change on.
@@ -190,6 +199,13 @@ class Timelines:
 says_now = (corrected.c.assertion_id == assertion.c.assertion_id) & corrected.c.to_seq.is_(None)
 """Joins assertions with what they say since a correction."""
 
+said_then = (
+    (corrected.c.assertion_id == version.c.assertion_id)
+    & (corrected.c.from_seq <= version.c.from_seq)
+    & (corrected.c.to_seq.is_(None) | (corrected.c.to_seq > version.c.from_seq))
+)
+"""Joins versions with what their assertion said when they began to be believed."""
+
 
 def effective(column: str) -> sa.ColumnElement[Any]:
     """Return a column of assertions, outer-joined by `says_now`, as it is corrected now."""
@@ -207,6 +223,13 @@ _pairs = sa.func.json_each(sa.bindparam('pairs', type_=sa.Text)).table_valued('v
 _pair_id = sa.func.json_extract(_pairs.c.value, '$[0]', type_=sa.BigInteger)
 _pair_ns = sa.func.json_extract(_pairs.c.value, '$[1]', type_=sa.BigInteger)
 
+_points = sa.select(
+    assertion.c.valid_from_ns,
+    assertion.c.sequence,
+    assertion.c.position,
+    assertion.c.content_digest,
+    assertion.c.assertion_id,
+).where(_among(assertion.c.assertion_id))
 _identities = sa.select(identity.c.identity_id, identity.c.kind, identity.c.key).where(
     _among(identity.c.identity_id)
 )

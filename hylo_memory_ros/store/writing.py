@@ -13,6 +13,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError, UnsupportedError
 from hylo_memory_ros.identity import Statement, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.store.correction import corrected_among, repeat_corrections
 from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
 from hylo_memory_ros.store.schema import assertion, embedding, identity, request, spatial, tag
@@ -120,12 +121,14 @@ def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: S
     _refuse_conflicts(txn, stated)
     timelines = Timelines(txn)
     accepted = _intern(txn, timelines, stated)
+    repeated = _repeated(txn, timelines, accepted)
     rows = _Rows()
     events = []
     for position, entry in enumerate(accepted):
         rows.add(txn, entry, position, timelines)
-        events.append(_apply(txn, timelines, entry, position))
+        events.append(_apply(txn, timelines, entry, position, repeated.get(entry.assertion_id)))
     rows.insert(txn.connection)
+    repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
     timelines.save()
     for event in events:
         txn.note(event.id, event.key, event.event)
@@ -193,12 +196,36 @@ def _intern(
     return accepted
 
 
-def _apply(txn: Transaction, timelines: Timelines, entry: _Accepted, position: int) -> WriteEvent:
+def _repeated(txn: Transaction, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
+    """Return the points that were corrected and are said again, by the new assertion.
+
+    Who says again what was said before the map moved means the same thing, and not its old place.
+    """
+    likes = {}
+    for entry in accepted:
+        for point in reversed(timelines[entry.identity_id].points):
+            known = timelines.evidence.get(point.assertion_id)
+            # A statement without a key is told by its content, which is its identity.
+            if known is not None and (entry.item.key is None or known.id == entry.statement.id):
+                likes[entry.assertion_id] = point
+                break
+    moved = corrected_among(txn.connection, {point.assertion_id for point in likes.values()})
+    return {number: point for number, point in likes.items() if point.assertion_id in moved}
+
+
+def _apply(
+    txn: Transaction, timelines: Timelines, entry: _Accepted, position: int, repeated: Point | None
+) -> WriteEvent:
     held = timelines[entry.identity_id]
     at_ns = entry.item.valid_from_ns
     assert at_ns is not None
+    content = entry.statement.content
+    if repeated is not None and repeated.content is not None:
+        content = repeated.content
+        spoken = timelines.evidence[repeated.assertion_id]
+        timelines.evidence[entry.assertion_id] = spoken._replace(id=entry.statement.id)
     before = held.spans()
-    held.add(Point(at_ns, txn.sequence, position, entry.statement.content, entry.assertion_id))
+    held.add(Point(at_ns, txn.sequence, position, content, entry.assertion_id))
     if not before:
         return WriteEvent('ADD', entry.statement.id, entry.item.key)
     return _event(before, held.spans(), at_ns, entry.item.key, timelines)

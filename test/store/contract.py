@@ -14,6 +14,7 @@ from store.clauses.answers import ExplanationClauses, PagingClauses, RankingClau
 from store.clauses.asking import FilterClauses, MapClauses, PlaceClauses, TextClauses
 from store.clauses.base import Clauses, ManualClock, contents, fact, near, only, spans, thing
 from store.clauses.belief import BeliefClauses
+from store.clauses.correcting import CorrectionClauses
 from store.clauses.forgetting import EndClauses, ForgetClauses, RetractClauses
 from store.clauses.records import (
     FeedClauses,
@@ -27,6 +28,8 @@ from store.clauses.writing import ConcurrencyClauses, WorkingClauses, WritingCla
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, ConfigurationError, EpochChangedError
+from hylo_memory_ros.frames import Transform
+from hylo_memory_ros.landmarks import RigidCorrection
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
@@ -55,6 +58,7 @@ class StoreContract(
     SnapshotClauses,
     PurgeClauses,
     RestoreClauses,
+    CorrectionClauses,
 ):
     """Everything that holds while a memory is open."""
 
@@ -76,6 +80,8 @@ class DurableContract(Clauses):
         first = memory.write([thing(9.0, 1, key='pot', content='red pot')], request_id='r2')
         assert memory.forget(MemoryQuery(key='cup')) == 1
         memory.purge(MemoryQuery(key='pot'))
+        memory.write([thing(3.0, 1, key='pan')])
+        moved = memory.correct_map(RigidCorrection(Transform((1.0, 0.0, 0.0))))
         before = (
             memory.snapshot(),
             memory.manifest(),
@@ -97,9 +103,12 @@ class DurableContract(Clauses):
             assert after == before
             assert (spans(memory), memory.history(key='mug')) == (line, past)
             assert contents(memory.query(MemoryQuery(key='mug', as_of=1.5))) == ['A']
-            for query in (MemoryQuery(key='cup'), MemoryQuery(text='red'), near(0.0, 10.0)):
+            for query in (MemoryQuery(key='cup'), MemoryQuery(text='red'), near(0.0, 3.0)):
                 assert memory.query(query).total == 0
             assert only(memory.query(near(0.0, 1.0, as_of=1.5))).status == 'forgotten'
+            assert only(memory.query(near(4.0, 0.0))).item.key == 'pan'
+            memory.revert_correction(moved.correction_id)
+            assert only(memory.query(near(3.0, 0.0))).item.key == 'pan'
             assert memory.write([fact('A', 1), fact('B', 2)], request_id='r1').sequence == 1
             assert memory.write([thing(9.0, 1, key='pot')], request_id='r2').sequence > first.sequence
             memory.set_map('hall', create=False)

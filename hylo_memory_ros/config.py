@@ -15,6 +15,7 @@ __all__ = ['MemoryConfig']
 # As nanoseconds, and added to any stamp, it still is an integer of 64 bits.
 Seconds = Annotated[float, Field(ge=0.0, le=4e9)]
 Count = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
 
 
 class MemoryConfig(Contract):
@@ -42,6 +43,16 @@ class MemoryConfig(Contract):
     """Most bytes of one content in UTF-8."""
     working_capacity: Count = 1024
     """Most items of working memory; the least recently used leaves first."""
+    weight_near: Weight = 1.0
+    """How much the order by distance counts where orders are fused by reciprocal rank; 0: it only filters."""
+    weight_text: Weight = 1.0
+    """How much the order by words counts where orders are fused."""
+    weight_vector: Weight = 1.0
+    """How much the order by similarity of vectors counts where orders are fused."""
+    weight_recency: Weight = 0.0
+    """How much the order by valid_from, newest first, counts; 0: it decides only between equals."""
+    weight_confidence: Weight = 0.0
+    """How much the order by confidence counts; 0: it does not."""
     event_retention: Count = 100_000
     """Transactions whose ids stay in the change feed."""
     request_retention: Count = 10_000

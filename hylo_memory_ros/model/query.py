@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,10 +14,13 @@ from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
 
-__all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery']
+__all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery', 'Order']
 
 MAX_K = 10_000
 MAX_DEPTH = 8
+
+Order = Literal['near', 'text', 'vector', 'recency', 'confidence']
+Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
 
 FILTERS = (
     "text", "kinds", "key", "keys", "ids", "labels", "entities", "object_ids", "relation", "scope",
@@ -86,7 +89,10 @@ class MemoryQuery(Contract):
     min_existence: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     """Least probability that a landmark still exists."""
     embedding: tuple[SpaceName, Vector] | None = None
-    """A vector to compare with, and its space."""
+    """A vector to compare with, and its space; only what has a vector there matches."""
+    weights: Mapping[Order, Weight] = Field(default_factory=dict)
+    """How much each order counts where several are fused: `near`, `text`, `vector`, `recency` (newest
+    ``valid_from`` first) and `confidence`; 0: it only filters. What is left out is as configured."""
     k: Annotated[int, Field(ge=0, le=MAX_K)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None

@@ -15,20 +15,36 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.store.filtering import Asked, World, conditions, search_words
+from hylo_memory_ros.store.filtering import (
+    Asked,
+    World,
+    chain_of,
+    conditions,
+    is_doubted,
+    search_words,
+    statistics_of,
+    tags_asked,
+)
+from hylo_memory_ros.store.relation import names_of
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow, item_source, select_items, vector_of
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, version
+from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
 
 __all__ = [
     'TOTAL_LIMIT',
     'Asked',
+    'Candidates',
     'World',
+    'any_stale',
+    'candidates',
     'count_matches',
     'embeddings_of',
+    'estimates',
+    'excluded_by_statistics',
     'excluded_by_time',
     'fetch',
     'match_page',
     'matching_rows',
+    'names_reached',
     'search_words',
 ]
 
@@ -115,6 +131,90 @@ def excluded_by_time(
     counts = {str(row[0]): row[1] for row in connection.execute(counted)}
     counts.pop('holds', None)
     return counts
+
+
+class Candidates(NamedTuple):
+    """What matches, column by column, newest ``valid_from`` first, then by id."""
+
+    version_rows: tuple[int, ...] = ()
+    text_ranks: tuple[float | None, ...] = ()
+    """b = -bm25, higher is better; None: no words were asked for."""
+    valid_from_ns: tuple[int, ...] = ()
+    confidence: tuple[float, ...] = ()
+
+
+def candidates(connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
+    """Return all that matches, perhaps out of given version rows, with what can be ranked."""
+    columns = (version.c.version_row, _rank(asked), version.c.valid_from_ns, assertion.c.confidence)
+    statement = _select(asked, *columns).where(_among(among))
+    rows = connection.execute(statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)).all()
+    if not rows:
+        return Candidates()
+    numbers, ranks, stamps, confidence = zip(*rows, strict=True)
+    return Candidates(numbers, tuple(None if b is None else -b for b in ranks), stamps, confidence)
+
+
+def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, int]:
+    """Return about how many statements pass each filter that has an index, counted up to a limit.
+
+    Statements of every time count, so that one look at an index is enough.
+    """
+    query = asked.query
+    ways: dict[str, sa.Select[Any]] = {}
+    if query.ids:
+        ways['ids'] = sa.select(assertion.c.assertion_id).where(assertion.c.id.in_(query.ids))
+    if query.all_keys:
+        ways['keys'] = sa.select(identity.c.identity_id).where(identity.c.key.in_(query.all_keys))
+    if query.labels:
+        ways['labels'] = sa.select(assertion.c.assertion_id).where(
+            assertion.c.label.in_(query.labels), assertion.c.label != ''
+        )
+    for field, value in tags_asked(query):
+        ways[f'{field} {value}'.replace('\x1f', ' ')] = sa.select(tag.c.assertion_id).where(
+            tag.c.field == field, tag.c.value == value
+        )
+    if query.text is not None and (words := search_words(query.text)):
+        table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
+        ways['text'] = sa.select(_item_text.c.rowid).where(table.op('MATCH', is_comparison=True)(words))
+    return {
+        name: connection.execute(
+            sa.select(sa.func.count()).select_from(way.limit(most).subquery())
+        ).scalar_one()
+        for name, way in ways.items()
+    }
+
+
+def excluded_by_statistics(
+    connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
+) -> dict[str, int]:
+    """Count what only the statistics of its landmark exclude, by reason.
+
+    Of many matches the first `TOTAL_LIMIT` are looked at.
+    """
+    query = asked.query
+    if query.min_existence is None and query.include_stale:
+        return {}
+    uncounted = replace(asked, query=query.model_copy(update={'min_existence': None, 'include_stale': True}))
+    left_out = sa.and_(*statistics_of(query))
+    doubted = sa.false() if query.min_existence is None else is_doubted(query.min_existence)
+    reason = sa.case((doubted, 'below_existence'), else_='stale').label('reason')
+    found = _select(uncounted, reason).where(~left_out, _among(among)).limit(TOTAL_LIMIT).subquery()
+    counted = sa.select(found.c.reason, sa.func.count()).group_by(found.c.reason)
+    return {str(row[0]): row[1] for row in connection.execute(counted)}
+
+
+def any_stale(connection: sa.Connection) -> bool:
+    """Return whether any landmark is stale."""
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute('SELECT 1 FROM landmark WHERE stale LIMIT 1').fetchone() is not None
+
+
+def names_reached(connection: sa.Connection, asked: Asked) -> set[tuple[str, str]]:
+    """Return (name, map) of what the links of a question reach with at least one to spare."""
+    chain = chain_of(asked)
+    if chain is None:
+        return set()
+    return {(row[0], row[1]) for row in connection.execute(names_of(chain, asked.query.depth))}
 
 
 _rows = sa.func.json_each(sa.bindparam('rows', type_=sa.Text)).table_valued('value')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +13,18 @@ from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.relation import reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, identity, tag, version
+from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
 
-__all__ = ['Asked', 'World', 'chain_of', 'conditions', 'is_doubted', 'search_words']
+__all__ = [
+    'Asked',
+    'World',
+    'chain_of',
+    'conditions',
+    'is_doubted',
+    'search_words',
+    'statistics_of',
+    'tags_asked',
+]
 
 World = Literal['at', 'any', 'unended']
 
@@ -36,6 +45,8 @@ class Asked:
     """Lift the filter on belief (purge)."""
     clock: str = 'wall'
     """The clock that event times are compared on."""
+    space: str = ''
+    """Only what has a vector in this space; empty: all."""
 
 
 def search_words(text: str) -> str | None:
@@ -57,6 +68,19 @@ def conditions(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     yield from (_believed(version, asked), _holds(version, asked))
     yield from _filters(asked)
     yield from statistics_of(asked.query)
+    if asked.space:
+        placed = sa.select(embedding.c.assertion_id).where(embedding.c.space == asked.space)
+        yield assertion.c.assertion_id.in_(placed)
+
+
+def tags_asked(query: MemoryQuery) -> Iterator[tuple[str, str]]:
+    """Yield (field, value) of the tags that a match must have itself."""
+    if query.relation is not None or query.depth == 1:
+        yield from (('entity', name) for name in query.entities)
+    yield from (('object', name) for name in query.object_ids)
+    if query.relation is not None and query.depth == 1:
+        yield 'link', paired(*query.relation)
+    yield from (('scope', paired(*pair)) for pair in (query.scope or {}).items() if pair[0] != 'map_id')
 
 
 def chain_of(asked: Asked) -> sa.CTE | None:

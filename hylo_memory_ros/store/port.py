@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
-from hylo_memory_ros.store.asking import Asked, Ranked
+from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.correction import Edit, Moved, Reversal
 from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.rows import ItemRow
@@ -107,6 +107,21 @@ class Store(Protocol):
 
     def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
+
+    def candidates(self, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
+        """Return all that matches, perhaps out of given version rows, with what can be ranked."""
+
+    def estimates(self, asked: Asked, most: int) -> dict[str, int]:
+        """Return about how many statements pass each filter that has an index, counted up to a limit."""
+
+    def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count what only the statistics of its landmark exclude, by reason."""
+
+    def any_stale(self) -> bool:
+        """Return whether any landmark is stale."""
+
+    def names_reached(self, asked: Asked) -> set[tuple[str, str]]:
+        """Return (name, map) of what the links of a question reach with at least one to spare."""
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""

@@ -16,7 +16,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
 from hylo_memory_ros.model import Changes, VerifyReport, Version
 from hylo_memory_ros.store import asking, history
-from hylo_memory_ros.store.asking import Asked, Ranked
+from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.files import copy_database
@@ -75,6 +75,31 @@ class SqliteReader:
         """Count the believed matches that do not hold at the time asked about, by reason."""
         with self._db.reading() as connection:
             return dict(asking.excluded_by_time(connection, asked, among))
+
+    def candidates(self, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
+        """Return all that matches, perhaps out of given version rows, with what can be ranked."""
+        with self._db.reading() as connection:
+            return asking.candidates(connection, asked, among)
+
+    def estimates(self, asked: Asked, most: int) -> dict[str, int]:
+        """Return about how many statements pass each filter that has an index, counted up to a limit."""
+        with self._db.reading() as connection:
+            return asking.estimates(connection, asked, most)
+
+    def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count what only the statistics of its landmark exclude, by reason."""
+        with self._db.reading() as connection:
+            return asking.excluded_by_statistics(connection, asked, among)
+
+    def any_stale(self) -> bool:
+        """Return whether any landmark is stale."""
+        with self._db.reading() as connection:
+            return asking.any_stale(connection)
+
+    def names_reached(self, asked: Asked) -> set[tuple[str, str]]:
+        """Return (name, map) of what the links of a question reach with at least one to spare."""
+        with self._db.reading() as connection:
+            return asking.names_reached(connection, asked)
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""

@@ -1,0 +1,44 @@
+"""What matches a question, as columns: version rows, and what each source measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ['Floats', 'Matches', 'Rows']
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Version rows with what is known of each; a column that no source has filled is None."""
+
+    rows: Rows
+    """Version rows, shape (n,)."""
+    distance_m: Floats | None = None
+    """Metres from the centre, equal to `math.dist` to the bit."""
+    text: Floats | None = None
+    """b = -bm25, higher is better."""
+    similarity: Floats | None = None
+    """Of the vector asked about, -1 to 1."""
+    valid_from_ns: Rows | None = None
+    """When each became true."""
+    confidence: Floats | None = None
+    """How sure its producer is."""
+    sorted: bool = False
+    """Whether the rows come newest ``valid_from`` first, then by id."""
+    lower_bound: bool = False
+    """Whether more match than are here."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def taken(self, index: NDArray[np.intp], **columns: object) -> Matches:
+        """Return some of the rows in the order of an index, with columns set as given."""
+        names = ('rows', 'distance_m', 'text', 'similarity', 'valid_from_ns', 'confidence')
+        kept = {name: None if (part := getattr(self, name)) is None else part[index] for name in names}
+        return replace(self, **{**kept, 'sorted': False, **columns})  # type: ignore[arg-type]

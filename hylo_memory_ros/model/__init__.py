@@ -15,6 +15,7 @@ from hylo_memory_ros.model.query import MAX_K, MemoryQuery
 from hylo_memory_ros.model.result import (
     Change,
     Changes,
+    CorrectionResult,
     History,
     Hit,
     Outcome,
@@ -35,6 +36,7 @@ __all__ = [
     'CandidateEvidence',
     'Change',
     'Changes',
+    'CorrectionResult',
     'History',
     'Hit',
     'MemoryItem',

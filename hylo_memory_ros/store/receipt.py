@@ -35,7 +35,9 @@ receipt = Table(
     Column('number', Integer, primary_key=True, comment='in the order of storing'),
     Column('receipt_id', Text, nullable=False, unique=True),
     Column('kind', Text, nullable=False, comment='retrieval, association'),
-    Column('made_at_ns', BigInteger, nullable=False, comment='service clock, or stamp of what was decided on'),
+    Column(
+        'made_at_ns', BigInteger, nullable=False, comment='service clock, or stamp of what was decided on'
+    ),
     Column('size', Integer, nullable=False, comment='bytes of the body in UTF-8'),
     Column('body', Text, nullable=False, comment='JSON'),
     comment='evidence of retrievals and associations; the oldest leave',

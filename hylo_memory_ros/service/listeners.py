@@ -27,6 +27,10 @@ class Listeners:
 
         return remove
 
+    def __bool__(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
     def tell(self, change: Change) -> None:
         """Tell every listener of one change."""
         for listener in self._listeners:

@@ -26,6 +26,7 @@ __all__ = [
     'registered',
     'save_receipts',
     'save_registered',
+    'scrub_body',
     'scrub_receipts',
 ]
 
@@ -157,6 +158,25 @@ def scrub_receipts(connection: sa.Connection, names: Collection[str], texts: Seq
         else:
             continue
         connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
+
+
+def scrub_body(told: dict[str, Any], names: Collection[str], *, any_query: bool = False) -> bool:
+    """Take names out of a receipt of a retrieval; tell whether anything was.
+
+    Parameters
+    ----------
+    told : dict
+        The receipt, changed in place.
+    names : collection of str
+        Ids and keys.
+    any_query : bool
+        Also drop a query of which it is not known whether it tells of what was purged.
+    """
+    if any_query and told['query'] is not None and any(name in told['query'] for name in _TELLING):
+        told['query'] = None
+        _Purged(frozenset(names), '').scrub(told)
+        return True
+    return _Purged(frozenset(names), '').scrub(told)
 
 
 # What of a query says more than when, where and how much was asked.

@@ -1,0 +1,222 @@
+"""The receipt of a retrieval: what was asked, of which state, how it was answered; and its replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.identity import LayerDigest, SemanticIdentity, Sha256, canonical_bytes
+from hylo_memory_ros.model import CandidateEvidence, MemoryKind, MemoryQuery, QueryResult
+from hylo_memory_ros.retrieval.rendering import Rendering
+
+__all__ = [
+    'Asked',
+    'CandidateDigest',
+    'Replay',
+    'compared',
+    'query_facts',
+    'receipt_body',
+    'render_facts',
+    'replayed_query',
+]
+
+_COUNTED = (
+    'requested', 'returned', 'after_filter', 'scanned', 'missing', 'stale', 'corrupt', 'reranked',
+)  # fmt: skip
+_EXACT, _APPROXIMATE = 'exact_reference', 'approximate_candidate_generation_with_exact_rerank'
+
+
+class CandidateDigest(LayerDigest):
+    """Of how one source found its candidates: a link of the chain, no identity of anything stored."""
+
+    __slots__ = ()
+    layer, prefix = 'candidates', 'candidates:sha256:'
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is known of a retrieval the moment it is answered; the receipt is made of it later."""
+
+    receipt_id: str
+    """Its id."""
+    query: MemoryQuery
+    """What was asked."""
+    result: QueryResult
+    """What was answered."""
+    epoch: str
+    """History of the store."""
+    evaluated_at_ns: int
+    """Service clock."""
+    store_sequence: int
+    """Newest transaction when it was asked."""
+    map_id: str
+    """The current map."""
+    identity_scope: tuple[str, ...]
+    """Scope names that belong to identities."""
+    rendering: Rendering | None = None
+    """The prompt that was made of it."""
+
+
+def receipt_body(asked: Asked) -> dict[str, Any]:
+    """Return a receipt as a JSON object; see ``srv/Receipt.srv`` and the README."""
+    result = asked.result
+    query = query_facts(asked.query)
+    sources = [_source(evidence) for evidence in result.evidence]
+    approximate = any(one.exactness != _EXACT for one in result.evidence)
+    return {
+        'id': asked.receipt_id,
+        'kind': 'retrieval',
+        'epoch': asked.epoch,
+        'evaluated_at_ns': asked.evaluated_at_ns,
+        'as_of_ns': result.as_of_ns,
+        'sequence': result.sequence,
+        'store_sequence': asked.store_sequence,
+        'map_id': asked.map_id,
+        'query': query,
+        'query_digest': Sha256.of(canonical_bytes(query)),
+        'plan': list(result.plan),
+        'sources': sources,
+        'candidates': {name: sum(source[name] for source in sources) for name in _COUNTED},
+        'exactness': _APPROXIMATE if approximate else _EXACT,
+        'degradations': [told for source in sources for told in source['degradations']],
+        'fallback': '; '.join(source['fallback'] for source in sources if source['fallback']),
+        'total': result.total,
+        'total_is_lower_bound': result.total_is_lower_bound,
+        'truncated': result.truncated,
+        'excluded': dict(result.excluded),
+        'hits': _hits(asked),
+        'purged': 0,
+        'render': None if asked.rendering is None else render_facts(asked.rendering),
+    }
+
+
+def query_facts(query: MemoryQuery) -> dict[str, Any]:
+    """Return a query as a JSON object of what was set, the same for the same question."""
+    facts = query.model_dump(mode='json', exclude_defaults=True)
+    if 'kinds' in facts:
+        facts['kinds'] = sorted(facts['kinds'])
+    return facts
+
+
+def _source(evidence: CandidateEvidence) -> dict[str, Any]:
+    facts = {**asdict(evidence), 'degradations': list(evidence.degradations)}
+    return {**facts, 'digest': CandidateDigest.of(facts)}
+
+
+def _hits(asked: Asked) -> list[dict[str, Any]]:
+    told = []
+    for position, hit in enumerate(asked.result):
+        item = hit.item
+        fact: dict[str, Any] = {
+            'id': item.id,
+            'position': position,
+            'score': hit.score,
+            'sequence': hit.sequence,
+            'kind': item.kind.value,
+            'record': None,
+        }
+        if item.kind is not MemoryKind.WORKING:
+            fact['record'] = SemanticIdentity.of(
+                item, asked.identity_scope, valid_to_ns=hit.valid_to_ns, from_seq=hit.sequence
+            ).digest
+        told.append(fact)
+    return told
+
+
+def render_facts(rendering: Rendering) -> dict[str, Any]:
+    """Return which bytes a rendering has, without the text."""
+    whole = rendering.whole
+    return {
+        'renderer': whole.renderer,
+        'tokens': rendering.tokens,
+        'left_out': list(rendering.left_out),
+        'text': rendering.digest,
+        'digest': whole.digest,
+        'identity': whole.fields,
+        'segments': [{**segment.fields, 'digest': segment.digest} for segment in rendering.segments],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A receipt held against the same question to the same state."""
+
+    receipt_id: str
+    """Which receipt."""
+    same: bool
+    """Whether the same ids came, in the same order."""
+    ids: tuple[str, ...]
+    """What the receipt says."""
+    found: tuple[str, ...]
+    """What came now."""
+    missing: tuple[str, ...]
+    """Ids that did not come again."""
+    added: tuple[str, ...]
+    """Ids that did not come before."""
+    purged: int
+    """Hits and matches that were deleted for good since."""
+    reasons: tuple[str, ...]
+    """Why it is not the same; each in one sentence."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
+
+
+def replayed_query(body: Mapping[str, Any]) -> MemoryQuery:
+    """Return the question of a receipt, asked of the state that it was answered from.
+
+    Raises
+    ------
+    InvalidRequestError
+        It is no receipt of a retrieval, or its query was purged.
+    """
+    if body.get('kind') != 'retrieval':
+        raise InvalidRequestError(f'receipt: {body["id"]} is of an association: only retrievals are replayed')
+    if body['query'] is None:
+        raise InvalidRequestError(
+            f'receipt: the query of {body["id"]} left with what was purged: nothing can be asked again'
+        )
+    query = MemoryQuery.model_validate_json(json.dumps(body['query']))
+    if query.cursor is not None:
+        return query  # a cursor is pinned to both time axes itself
+    return query.model_copy(
+        update={'as_of_ns': body['as_of_ns'], 'known_seq': body['sequence'], 'known_at_ns': None}
+    )
+
+
+def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
+    """Return what an answer to `replayed_query` shows."""
+    ids = tuple(hit['id'] for hit in body['hits'])
+    found = tuple(hit.item.id or '' for hit in result)
+    missing = tuple(name for name in ids if name not in set(found))
+    added = tuple(name for name in found if name not in set(ids))
+    purged = max(body['purged'], result.purged)
+    same = ids == found and not body['purged']
+    return Replay(
+        body['id'], same, ids, found, missing, added, purged,
+        () if same else tuple(_reasons(body, result, purged, missing, added)),
+    )  # fmt: skip
+
+
+def _reasons(
+    body: Mapping[str, Any], result: QueryResult, purged: int, missing: Sequence[str], added: Sequence[str]
+) -> list[str]:
+    reasons = []
+    if purged:
+        reasons.append(f'purged: {purged} that matched were deleted for good since')
+    if body['purged'] and added:
+        reasons.append(f'{len(added)} moved up into the places of what was purged')
+    if any(hit['kind'] == MemoryKind.WORKING.value and hit['id'] in missing for hit in body['hits']):
+        reasons.append('working memory keeps no history')
+    query = body['query']
+    if query.get('text') is not None and not purged:
+        reasons.append('ranks of words depend on everything that was written since')
+    if not query.get('include_stale', True) or 'min_existence' in query:
+        reasons.append('existence is counted beside items and has no history')
+    if not reasons:
+        reasons.append('the state differs: verify the memory')
+    return reasons

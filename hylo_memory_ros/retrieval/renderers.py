@@ -1,0 +1,163 @@
+"""Renderers: how one hit becomes a line of a prompt. Another format is another name or version.
+
+A line tells only what the statement says and exactly which one it is; nothing of now, of scores or
+of what is counted beside it, so that unchanged memory gives unchanged bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any
+
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.identity import Sha256, canonical_bytes
+from hylo_memory_ros.model import Hit
+from hylo_memory_ros.retrieval.escaping import ESCAPING, quoted
+from hylo_memory_ros.retrieval.tokens import plugin_named
+
+__all__ = ['DEFAULT_RENDERER', 'Renderer', 'renderer_named', 'utc_text']
+
+GROUP = 'hylo_memory_ros.renderers'
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_compact = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(',', ':')).encode
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """A deterministic way from hits to text.
+
+    The text is ``head``, one line for each hit, and ``foot``, each closed by the separator.
+    """
+
+    name: str
+    """``name@version``; other bytes for the same memory are another version."""
+    head: str
+    """First line."""
+    line: Callable[[Hit], str]
+    """Returns the line of a hit, without a line end."""
+    foot: Callable[[int, int, bool], str]
+    """Returns the last line, given how many are shown, how many are not, and whether that is the least."""
+    separator: str = '\n'
+    """Closes every line."""
+
+    @cached_property
+    def policy_digest(self) -> Sha256:
+        """Digest of what frames and separates segments."""
+        policy = {
+            'renderer': self.name, 'head': self.head, 'separator': self.separator, 'placed': 'after each',
+            'escaping': ESCAPING, 'order': ORDER,
+        }  # fmt: skip
+        return Sha256.of(canonical_bytes(policy))
+
+
+ORDER = 'map_id, kind, key or id, valid_from, id'
+"""Lines stand in an order that no score decides: a changed item stays where it is."""
+
+
+def utc_text(stamp_ns: int) -> str:
+    """Return a stamp as ISO 8601 in UTC, exact to the nanosecond, without needless zeros.
+
+    Examples
+    --------
+    >>> utc_text(1_000_000_000_500_000_000), utc_text(0)
+    ('2001-09-09T01:46:40.5Z', '1970-01-01T00:00:00Z')
+    """
+    seconds, rest = divmod(stamp_ns, 1_000_000_000)
+    part = f'.{rest:09d}'.rstrip('0').rstrip('.')
+    return f'{(_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()}{part}Z'
+
+
+def _facts(hit: Hit) -> dict[str, Any]:
+    """Return what a hit says, in the order of a line; what is not told is left out."""
+    item = hit.item
+    pose = item.pose
+    facts: dict[str, Any] = {
+        'id': item.id,
+        'kind': item.kind.value,
+        'key': item.key,
+        'label': item.label,
+        'map': item.scope.get('map_id'),
+        'frame': pose and pose.frame_id,
+        'at': pose and list(pose.position),
+        'facing': pose and pose.orientation and list(pose.orientation),
+        'since': None if item.valid_from_ns is None else utc_text(item.valid_from_ns),
+        'until': None if hit.valid_to_ns is None else utc_text(hit.valid_to_ns),
+        'certainty': item.confidence,
+        'stale': True if hit.status == 'stale' else None,
+        'entities': list(item.entities),
+        'links': [':'.join(link) for link in item.links],
+        'payload': dict(item.payload),
+        'says': item.content,
+    }
+    return {name: value for name, value in facts.items() if value not in (None, '', [], {})}
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return quoted(_compact(value))
+    if isinstance(value, list):
+        return f'[{", ".join(map(_worded, value))}]'
+    return 'true' if value is True else repr(value)
+
+
+def _prelude_line(hit: Hit) -> str:
+    return '- ' + ' '.join(f'{name}={_worded(value)}' for name, value in _facts(hit).items())
+
+
+def _prelude_foot(shown: int, left_out: int, at_least: bool) -> str:
+    more = f'{"at least " if at_least else ""}{left_out}'
+    return f'</memory shown={shown} left_out="{more}">'
+
+
+def _json_value(value: Any) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return '{' + ','.join(f'{quoted(name)}:{_json_value(value[name])}' for name in sorted(value)) + '}'
+    if isinstance(value, list):
+        return '[' + ','.join(map(_json_value, value)) + ']'
+    return _compact(value)
+
+
+def _json_line(hit: Hit) -> str:
+    return '{' + ','.join(f'"{name}":{_json_value(value)}' for name, value in _facts(hit).items()) + '}'
+
+
+def _json_foot(shown: int, left_out: int, at_least: bool) -> str:
+    told = {'memory': 'end', 'shown': shown, 'left_out': left_out, 'at_least': at_least}
+    return json.dumps(told, separators=(',', ':'))
+
+
+DEFAULT_RENDERER = 'hylo-prelude@1'
+
+_RENDERERS = {
+    DEFAULT_RENDERER: Renderer(
+        DEFAULT_RENDERER, f'<memory renderer="{DEFAULT_RENDERER}">', _prelude_line, _prelude_foot
+    ),
+    'hylo-jsonl@1': Renderer(
+        'hylo-jsonl@1', '{"memory":"begin","renderer":"hylo-jsonl@1"}', _json_line, _json_foot
+    ),
+}
+
+
+def renderer_named(name: str) -> Renderer:
+    """Return a renderer by its name: one of ours, or an installed entry point; empty: the default.
+
+    Raises
+    ------
+    InvalidRequestError
+        There is none of this name, or the entry point offers something else.
+    """
+    name = name or DEFAULT_RENDERER
+    if name in _RENDERERS:
+        return _RENDERERS[name]
+    renderer = plugin_named(GROUP, name, 'renderer', dict(_RENDERERS))
+    if not isinstance(renderer, Renderer) or renderer.name != name:
+        raise InvalidRequestError(f'renderer: the entry point {name!r} offers no Renderer of this name')
+    return renderer

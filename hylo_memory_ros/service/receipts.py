@@ -1,0 +1,211 @@
+"""Receipts of retrievals: kept off the way of a question, readable as soon as it is answered.
+
+Threads: any may keep and read. One thread of its own turns what was answered into receipts and
+stores them in batches; a purge waits for it, and nothing that it purged is stored afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedError
+from hylo_memory_ros.identity import canonical_bytes
+from hylo_memory_ros.model import Change
+from hylo_memory_ros.retrieval.receipt import Asked, query_facts, receipt_body
+from hylo_memory_ros.service.listeners import Listeners
+from hylo_memory_ros.store.receipt import (
+    ReceiptRow,
+    existing_ids,
+    expire_receipts,
+    load_receipt,
+    save_receipts,
+    scrub_body,
+)
+
+__all__ = ['Receipts', 'new_receipt_id']
+
+logger = logging.getLogger(__name__)
+
+# Beyond this a question that wants a receipt helps to store them.
+_MOST_PENDING = 512
+# What comes within this time is stored in one transaction.
+_GATHER_S = 0.1
+
+
+def new_receipt_id() -> str:
+    """Return a name that no other receipt has."""
+    return f'retrieval/{os.urandom(12).hex()}'
+
+
+class Receipts:
+    """The receipts of one memory.
+
+    Parameters
+    ----------
+    config : MemoryConfig
+        What is kept, and how much.
+    side_write, side_read : callable
+        Give a connection; the first under the lock that a purge holds.
+    read_only : bool
+        Nothing is stored; receipts last as long as the memory is open.
+    """
+
+    def __init__(
+        self,
+        config: MemoryConfig,
+        side_write: Callable[[Callable[[sa.Connection], None]], None],
+        side_read: Callable[[Callable[[sa.Connection], Any]], Any],
+        *,
+        read_only: bool,
+    ) -> None:
+        self._config, self._write, self._read, self._read_only = config, side_write, side_read, read_only
+        self._pending: OrderedDict[str, Asked] = OrderedDict()
+        self._untold: deque[Asked] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.purged_at = 0
+        """Sequence of the last purge of this process; set under the lock of writes."""
+        self.listeners = Listeners()
+        """Told of every retrieval as of a change, in the thread of the receipts."""
+
+    def wanted(self, requested: bool) -> bool:
+        """Whether a receipt of a retrieval is to be kept.
+
+        Raises
+        ------
+        UnsupportedError
+            One is requested, and receipts are off.
+        """
+        if requested and self._config.receipts == 'off':
+            raise UnsupportedError(
+                'receipt: this memory keeps none (parameter receipts: off)', field='receipt'
+            )
+        return requested or self._config.receipts == 'all'
+
+    @property
+    def told(self) -> bool:
+        """Whether anybody is told of retrievals."""
+        return bool(self.listeners)
+
+    def keep(self, asked: Asked) -> None:
+        """Take what was answered; it has a receipt from now on when it has an id of one."""
+        with self._changed:
+            if self.told:
+                self._untold.append(asked)
+            if asked.receipt_id:
+                self._pending[asked.receipt_id] = asked
+            full = len(self._pending) >= _MOST_PENDING
+            if self._thread is None and not self._closed and not self._idle():
+                self._thread = threading.Thread(target=self._run, name='receipts', daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        if full:
+            self.flush()
+
+    def _idle(self) -> bool:
+        return not self._untold and (self._read_only or not self._pending)
+
+    def get(self, receipt_id: str) -> dict[str, Any]:
+        """Return a receipt as a JSON object.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this id, or no longer.
+        """
+        with self._changed:
+            asked = self._pending.get(receipt_id)
+        if asked is not None:
+            return receipt_body(asked)
+        row = self._read(lambda connection: load_receipt(connection, receipt_id))
+        if row is None:
+            raise NotFoundError(f'receipt: there is none of the id {receipt_id!r}, or no longer', field='id')
+        body: dict[str, Any] = json.loads(row.body)
+        return body
+
+    def flush(self) -> None:
+        """Store what is not stored yet; a failure is logged, and the oldest beyond a bound are lost."""
+        if self._read_only:
+            with self._changed:
+                self._drop(_MOST_PENDING)
+            return
+        try:
+            self._write(self._store)
+        except HyloMemoryError as exc:
+            logger.warning('receipts are not stored yet: %s', exc)
+            with self._changed:
+                self._drop(4 * _MOST_PENDING)
+
+    def _drop(self, most: int) -> None:
+        while len(self._pending) > most:
+            self._pending.popitem(last=False)
+
+    def _store(self, connection: sa.Connection) -> None:
+        # Taken under the lock of writes: a purge that comes next finds everything in the table.
+        with self._changed:
+            batch = list(self._pending.values())
+        save_receipts(connection, [self._row(connection, asked) for asked in batch])
+        expire_receipts(connection, self._config.receipt_retention, self._config.receipt_limit_bytes)
+        with self._changed:
+            # Found in the table by then or, should the commit fail, lost: evidence, no statement.
+            for asked in batch:
+                self._pending.pop(asked.receipt_id, None)
+
+    def _row(self, connection: sa.Connection, asked: Asked) -> ReceiptRow:
+        body = receipt_body(asked)
+        if asked.store_sequence < self.purged_at:
+            ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
+            scrub_body(body, ids - existing_ids(connection, ids), any_query=True)
+        return ReceiptRow(
+            asked.receipt_id, 'retrieval', asked.evaluated_at_ns, canonical_bytes(body).decode()
+        )
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or not self._idle())
+                if not self._closed:
+                    self._changed.wait_for(lambda: self._closed, _GATHER_S)
+                untold = list(self._untold)
+                self._untold.clear()
+                closed = self._closed
+            for asked in untold:
+                self.listeners.tell(_change(asked))
+            self.flush()
+            if closed:
+                return
+
+    def close(self) -> None:
+        """Store what is left and end the thread; safe to repeat."""
+        with self._changed:
+            self._closed = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+def _change(asked: Asked) -> Change:
+    result = asked.result
+    hits = [{'id': hit.item.id, 'position': place, 'score': hit.score} for place, hit in enumerate(result)]
+    extra: dict[str, Any] = {'query': query_facts(asked.query), 'hits': hits}
+    if asked.receipt_id:
+        extra['receipt_id'] = asked.receipt_id
+    return Change(
+        result.sequence,
+        asked.evaluated_at_ns,
+        'retrieval',
+        tuple(hit.item.id or '' for hit in result),
+        tuple(hit.item.key or '' for hit in result),
+        extra=extra,
+    )

@@ -85,11 +85,12 @@ class Bag:
 
     @property
     def topics(self) -> dict[str, str]:
-        """Type of each topic, by its full name, sorted; one that has several names them all."""
+        """Type of each topic that has messages, by its full name, sorted; of several types all are named."""
         found: dict[str, set[str]] = {}
         for _, reader in self._readers:
             for connection in reader.connections:
-                found.setdefault(connection.topic, set()).add(connection.msgtype)
+                if connection.msgcount:
+                    found.setdefault(connection.topic, set()).add(connection.msgtype)
         return {topic: ', '.join(sorted(found[topic])) for topic in sorted(found)}
 
     @property

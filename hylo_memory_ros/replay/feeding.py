@@ -96,7 +96,7 @@ class Feeding:
             )
         if not self._serve(topic, kind, self._input_taker(name, READERS[kind]())):
             there = self._topics.get(topic)
-            told = f'{topic} is {there} there, not {kind}' if there else f'there is no topic {topic}'
+            told = f'{topic} is {there} there, not {kind}' if there else f'nothing on {topic}'
             self.missing[name] = f'input {name}: {told}'
 
     def _transform_taker(self, topic: str, *, static: bool) -> Take:

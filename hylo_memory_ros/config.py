@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -57,6 +57,16 @@ class MemoryConfig(Contract):
     """Transactions whose ids stay in the change feed."""
     request_retention: Count = 10_000
     """Writes whose answer is kept for a repeated request_id."""
+    receipts: Literal['off', 'requested', 'all'] = 'requested'
+    """Of which queries the evidence is kept: none, those that ask for it, or all."""
+    receipt_retention: Count = 10_000
+    """Receipts that stay; the oldest leave."""
+    receipt_limit_bytes: Count = 67_108_864
+    """Bytes that all receipts may take; the oldest leave."""
+    renderer: Name = 'hylo-prelude@1'
+    """Renderer of prompts, name@version: ours, or one of an installed entry point."""
+    token_counter: Name = 'half_of_ascii@1'
+    """Counter of a prompt's tokens, name@version: ours, or one of an installed entry point."""
     wal_limit_bytes: Count = 16_777_216
     """Size to which the write-ahead log is cut back."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0

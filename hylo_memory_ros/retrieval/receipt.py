@@ -198,12 +198,12 @@ def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
     same = ids == found and not body['purged']
     return Replay(
         body['id'], same, ids, found, missing, added, purged,
-        () if same else tuple(_reasons(body, result, purged, missing, added)),
+        () if same else tuple(_reasons(body, purged, missing, added)),
     )  # fmt: skip
 
 
 def _reasons(
-    body: Mapping[str, Any], result: QueryResult, purged: int, missing: Sequence[str], added: Sequence[str]
+    body: Mapping[str, Any], purged: int, missing: Sequence[str], added: Sequence[str]
 ) -> list[str]:
     reasons = []
     if purged:

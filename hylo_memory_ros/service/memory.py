@@ -20,6 +20,14 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, StoreError
+from hylo_memory_ros.identity import (
+    CachedPrefix,
+    CompressionArtifactIdentity,
+    LayerDigest,
+    Reuse,
+    TokenKvIdentity,
+    may_reuse,
+)
 from hylo_memory_ros.landmarks.trajectory import Correction
 from hylo_memory_ros.model import (
     MAX_STAMP_NS,
@@ -39,10 +47,15 @@ from hylo_memory_ros.model import (
     sound_text,
 )
 from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor, Question, Retriever
+from hylo_memory_ros.retrieval.chain import Chain
+from hylo_memory_ros.retrieval.receipt import Replay
+from hylo_memory_ros.retrieval.rendering import Rendering
+from hylo_memory_ros.retrieval.tokens import TokenCounter
 from hylo_memory_ros.service.correcting import Plan, corrected, reverted
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
+from hylo_memory_ros.service.proving import Proving
 from hylo_memory_ros.store import Committed, SqliteStore, Store, WorkingMemory
 from hylo_memory_ros.store.asking import World
 from hylo_memory_ros.store.ending import Ending
@@ -76,7 +89,9 @@ class MemoryService:
     ('ADD', 'red mug', 1)
     """
 
-    def __init__(self, store: Store, config: MemoryConfig, map_id: str, *, background: bool) -> None:
+    def __init__(
+        self, store: Store, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool = False
+    ) -> None:
         self.config = config
         self._store = store
         self._maps = Maps(store, map_id)
@@ -84,10 +99,27 @@ class MemoryService:
         self._listeners = Listeners()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
         self._mirroring = Mirroring(store, background=background)
-        self._retriever = Retriever(
-            store, self._mirroring.mirror, self._working, config, lambda: self._maps.current
-        )
         self._closed = False
+        self._retriever = self._retriever_in(None)
+        self._proving = Proving(
+            store,
+            config,
+            self._retriever,
+            self._retriever_in,
+            lambda: self._maps.current,
+            self.side_write,
+            read_only=read_only,
+        )
+
+    def _retriever_in(self, map_id: str | None) -> Retriever:
+        """Return what answers questions in a map; None: in the current one."""
+        return Retriever(
+            self._store,
+            self._mirroring.mirror,
+            self._working,
+            self.config,
+            lambda: self._maps.current if map_id is None else map_id,
+        )
 
     @classmethod
     def open(
@@ -127,7 +159,7 @@ class MemoryService:
         config = config or MemoryConfig()
         store = SqliteStore(url, config, clock or time.time_ns, read_only=read_only)
         try:
-            memory = cls(store, config, map_id, background=background)
+            memory = cls(store, config, map_id, background=background, read_only=read_only)
             if not read_only:
                 memory.set_map(map_id)
         except BaseException:
@@ -147,6 +179,7 @@ class MemoryService:
 
     def close(self) -> None:
         """Close the memory: threads ended, write-ahead log emptied, lock released. Safe to repeat."""
+        self._proving.receipts.close()
         with self._lock:
             if self._closed:
                 return
@@ -292,8 +325,15 @@ class MemoryService:
         self._refuse_closed()
         return self._store.side_read(within)
 
-    def query(self, query: MemoryQuery) -> QueryResult:
+    def query(self, query: MemoryQuery, *, receipt: bool = False) -> QueryResult:
         """Return the hits of a query, best first, and why others are not among them.
+
+        Parameters
+        ----------
+        query : MemoryQuery
+            The question.
+        receipt : bool
+            Keep its evidence, to be read by `receipt` under ``receipt_id`` of the result.
 
         Raises
         ------
@@ -303,7 +343,109 @@ class MemoryService:
             The question cannot be answered.
         """
         self._refuse_closed()
-        return self._retriever.answer(query)
+        return self._proving.query(query, receipt)
+
+    def render(
+        self,
+        query: MemoryQuery,
+        max_tokens: int | None = None,
+        *,
+        renderer: str = '',
+        counter: TokenCounter | str | None = None,
+        receipt: bool = False,
+    ) -> Rendering:
+        """Return the hits of a query as the memory prelude of a prompt.
+
+        Unchanged memory gives unchanged bytes; a changed item changes its own segment only.
+
+        Parameters
+        ----------
+        query : MemoryQuery
+            The question; at most ``k`` hits are rendered.
+        max_tokens : int, optional
+            Most tokens of the text; hits that do not fit are left out whole, and the text says how many.
+        renderer : str
+            Renderer, ``name@version``; empty: that of the configuration.
+        counter : callable or str, optional
+            Counts tokens of a text; none: that of the configuration.
+        receipt : bool
+            Keep the evidence of the retrieval and the identities of the segments.
+
+        Raises
+        ------
+        InvalidRequestError
+            Not even an empty prelude fits, or there is no such renderer or counter; or as `query`.
+        """
+        self._refuse_closed()
+        return self._proving.render(query, max_tokens, renderer, counter, receipt)
+
+    def receipt(self, receipt_id: str) -> dict[str, Any]:
+        """Return the recorded evidence of a retrieval or an association, as a JSON object.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this id, or no longer.
+        """
+        self._refuse_closed()
+        return self._proving.receipts.get(receipt_id)
+
+    def replay_receipt(self, receipt_id: str) -> Replay:
+        """Ask the question of a receipt again, of the state it was answered from, and compare the ids.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such receipt.
+        InvalidRequestError
+            It is of an association, or its query was purged.
+        """
+        self._refuse_closed()
+        return self._proving.replay(receipt_id)
+
+    def chain(self, receipt_id: str) -> Chain:
+        """Return the identities behind one answer, from its records to what was made of it.
+
+        Raises
+        ------
+        NotFoundError
+            There is no receipt of a retrieval with this id.
+        """
+        self._refuse_closed()
+        return self._proving.chain(receipt_id)
+
+    def register(
+        self, receipt_id: str, identity: TokenKvIdentity | CompressionArtifactIdentity
+    ) -> LayerDigest:
+        """Record tokens in a cache, or compressed bytes, that were made of the answer of a receipt.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such receipt.
+        InvalidRequestError
+            What it was made of is no link of the chain of this answer.
+        """
+        self._refuse_closed()
+        return self._proving.register(receipt_id, identity)
+
+    @staticmethod
+    def may_reuse(have: CachedPrefix | TokenKvIdentity, want: CachedPrefix | TokenKvIdentity) -> Reuse:
+        """Tell whether a kept prompt cache may be used for what is wanted, with each difference.
+
+        Raises
+        ------
+        InvalidRequestError
+            Anything but exact identities is given: similarity is no evidence.
+        """
+        return may_reuse(have, want)
+
+    def subscribe_retrievals(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Tell a listener of each retrieval soon after it, as of an event; the result ends that.
+
+        Its ``sequence`` is the one that was read: a retrieval takes none and is not in the feed.
+        """
+        return self._proving.subscribe(listener)
 
     def forget(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
@@ -441,9 +583,12 @@ class MemoryService:
         with self._lock:
             _refuse_unsound(sound_text, reason=reason, actor=actor)
             question, among = self._removable('purge', query, _ACTS_NOW)
+            self._proving.receipts.flush()
             removal, committed = self._store.purge(
                 question.among(), among, reason=reason, actor=actor, dry_run=dry_run
             )
+            if committed is not None:
+                self._proving.receipts.purged_at = committed.change.sequence
             self._follow(committed)
             return self._with_working(removal, question, dry_run)
 
@@ -639,6 +784,7 @@ class MemoryService:
         """
         with self._lock:
             self._refuse_closed()
+            self._proving.receipts.flush()
             committed = self._store.restore(Path(path))
             self._working.clear()
             self._maps = Maps(self._store, self._maps.current)

@@ -18,7 +18,6 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedError
-from hylo_memory_ros.identity import canonical_bytes
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.retrieval.receipt import Asked, query_facts, receipt_body
 from hylo_memory_ros.service.listeners import Listeners
@@ -34,6 +33,7 @@ from hylo_memory_ros.store.receipt import (
 __all__ = ['Receipts', 'new_receipt_id']
 
 logger = logging.getLogger(__name__)
+_to_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(',', ':')).encode
 
 # Beyond this a question that wants a receipt helps to store them.
 _MOST_PENDING = 512
@@ -139,27 +139,32 @@ class Receipts:
             with self._changed:
                 self._drop(_MOST_PENDING)
             return
+        stored: list[str] = []
+
+        def store(connection: sa.Connection) -> None:
+            # Taken under the lock of writes: a purge that comes next finds everything in the table.
+            with self._changed:
+                batch = list(self._pending.values())
+            stored.extend(asked.receipt_id for asked in batch)
+            save_receipts(connection, [self._row(connection, asked) for asked in batch])
+            expire_receipts(connection, self._config.receipt_retention, self._config.receipt_limit_bytes)
+
+        if not self._pending:
+            return
         try:
-            self._write(self._store)
+            self._write(store)
         except HyloMemoryError as exc:
             logger.warning('receipts are not stored yet: %s', exc)
             with self._changed:
                 self._drop(4 * _MOST_PENDING)
+            return
+        with self._changed:
+            for receipt_id in stored:
+                self._pending.pop(receipt_id, None)
 
     def _drop(self, most: int) -> None:
         while len(self._pending) > most:
             self._pending.popitem(last=False)
-
-    def _store(self, connection: sa.Connection) -> None:
-        # Taken under the lock of writes: a purge that comes next finds everything in the table.
-        with self._changed:
-            batch = list(self._pending.values())
-        save_receipts(connection, [self._row(connection, asked) for asked in batch])
-        expire_receipts(connection, self._config.receipt_retention, self._config.receipt_limit_bytes)
-        with self._changed:
-            # Found in the table by then or, should the commit fail, lost: evidence, no statement.
-            for asked in batch:
-                self._pending.pop(asked.receipt_id, None)
 
     def _row(self, connection: sa.Connection, asked: Asked) -> ReceiptRow:
         body = receipt_body(asked)

@@ -23,7 +23,7 @@ class Link:
     """One identity of a chain."""
 
     step: str
-    """``record``, ``embedding``, ``generation``, ``candidates``, ``rerank``, ``segment``, ``token_kv``, ``artifact``."""
+    """``record``, ``embedding``, ``generation``, ``candidates``, ``rerank``, ``segment``, ``token_kv`` …"""
     digest: str
     """The identity; empty: this answer has none."""
     about: str

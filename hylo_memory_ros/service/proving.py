@@ -129,7 +129,9 @@ class Proving:
         query = replayed_query(body)
         return compared(body, self._retriever_in(body['map_id']).answer(query))
 
-    def register(self, receipt_id: str, identity: TokenKvIdentity | CompressionArtifactIdentity) -> LayerDigest:
+    def register(
+        self, receipt_id: str, identity: TokenKvIdentity | CompressionArtifactIdentity
+    ) -> LayerDigest:
         """Record a cache, or compressed bytes, that was made of the answer of a receipt."""
         body = self.receipts.get(receipt_id)
         known = self._known(body)

@@ -115,6 +115,9 @@ class Receipts:
     def _idle(self) -> bool:
         return not self._untold and (self._read_only or not self._pending)
 
+    def _due(self) -> bool:
+        return self._closed or not self._idle()
+
     def get(self, receipt_id: str) -> dict[str, Any]:
         """Return a receipt as a JSON object.
 
@@ -171,22 +174,23 @@ class Receipts:
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             scrub_body(body, ids - existing_ids(connection, ids), any_query=True)
-        return ReceiptRow(
-            asked.receipt_id, 'retrieval', asked.evaluated_at_ns, canonical_bytes(body).decode()
-        )
+        return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body))
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or not self._idle())
+                self._changed.wait_for(self._due)
                 if not self._closed:
-                    self._changed.wait_for(lambda: self._closed, _GATHER_S)
+                    self._changed.wait(_GATHER_S)
                 untold = list(self._untold)
                 self._untold.clear()
                 closed = self._closed
-            for asked in untold:
-                self.listeners.tell(_change(asked))
-            self.flush()
+            try:
+                for asked in untold:
+                    self.listeners.tell(_change(asked))
+                self.flush()
+            except Exception:
+                logger.exception('receipts could not be stored; later ones are tried again')
             if closed:
                 return
 

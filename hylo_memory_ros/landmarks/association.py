@@ -1,4 +1,4 @@
-"""Which landmark is it? The interface, and the simplest answer that is right.
+"""Which landmark is it? Gates, one-to-one assignment, and what follows for the landmarks.
 
 An `Association` is given one scan after the other, in their order, and keeps a `LandmarkBook`
 up to date. What it decides may depend on nothing but the scans and the book: the same scans
@@ -13,23 +13,39 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
+from hylo_memory_ros.landmarks.assignment import NONE, assigned
 from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.columns import NEVER
-from hylo_memory_ros.landmarks.fusion import RunningMean
+from hylo_memory_ros.landmarks.duplicates import observed
+from hylo_memory_ros.landmarks.fusion import refuse
+from hylo_memory_ros.landmarks.gating import Candidates, candidates
 from hylo_memory_ros.landmarks.landmark import KEY_DIGITS, landmark_key
+from hylo_memory_ros.landmarks.merging import proofs
+from hylo_memory_ros.landmarks.receipt import Receipt, merge_receipt, scan_receipt
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.landmarks.updating import Update
 from hylo_memory_ros.model import MemoryItem
 
-__all__ = ['NONE', 'Association', 'NearestAssociation', 'Outcome', 'nearest_rows']
+__all__ = ['Association', 'Ending', 'GatedAssociation', 'Outcome']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-NONE = -1
-"""In a column of rows: no landmark."""
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The item of a landmark that holds no longer."""
+
+    key: str
+    """Key of the landmark."""
+    at_ns: int
+    """Since when, nanoseconds."""
+    reason: str
+    """Why, such as ``merged into cup/6e71a7b059ab``."""
+    merged_into: str = ''
+    """Key of the landmark that it proved to be; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +56,10 @@ class Outcome:
     """Number of the landmark that each detection of the message was given to, 0 for none."""
     items: Sequence[MemoryItem]
     """Statements to be written, in their order."""
+    endings: Sequence[Ending] = ()
+    """Items to be ended, after those were written."""
+    receipts: Sequence[Receipt] = ()
+    """What was decided, and on what grounds."""
 
 
 class Association(Protocol):
@@ -50,63 +70,97 @@ class Association(Protocol):
         ...
 
 
-class NearestAssociation:
-    """The nearest landmark of the same label inside the gate, one to one within a message.
+class GatedAssociation:
+    """The likeliest landmarks inside the gates, one to one within a message.
 
-    The assignment minimises the sum of squared distances, where leaving a detection without a
-    landmark costs the squared gate. Positions are running means. Things that the input names
-    itself are found by that name, wherever they are; one that is suddenly outside the gate
-    begins a new estimate, which is written once it is confirmed again.
+    The assignment minimises the sum of d^2 + ln|S|. Labels that differ count against a pair, but
+    do not exclude it: the label of a landmark is what most of its observations say. Things that
+    the input names itself, and those whose label is declared unique, are found by that name
+    wherever they are; one that is suddenly outside the gate begins a new estimate, which is
+    written once it is confirmed again.
 
-    A forgotten landmark takes only what was observed up to the forget, and comes to nothing.
+    A forgotten landmark takes only what was observed up to the forget, and comes to nothing. One
+    that is held takes everything and does not change.
 
     Parameters
     ----------
     settings : LandmarkSettings
-        Gates, confirmation, displacement.
+        Gates, uncertainty, confirmation, displacement.
     """
 
     def __init__(self, settings: LandmarkSettings) -> None:
         self._settings = settings
-        self._fusion = RunningMean(settings)
+        self._unique = frozenset(settings.unique)
+        self._update = Update(settings)
 
     def observe(self, scan: Scan, book: LandmarkBook) -> Outcome:
         """Take one scan into the book."""
         given = np.zeros(scan.size, dtype=np.int64)
-        book.keyframes.advance(scan.stamp_ns, scan.global_from_base)
+        before = len(book.keyframes)
+        if book.keyframes.advance(scan.stamp_ns, scan.global_from_base) != before:
+            book.turn_over()
+        book.give_chance(scan.input)
         if not len(scan):
             return Outcome(given, ())
-        rows = self._known_rows(scan, book)
-        held_ns = np.where(rows == NONE, NEVER, book.state['forgotten_ns'][rows])
-        swallowed = held_ns >= scan.stamp_ns
-        new = np.flatnonzero(rows == NONE)
+        things = observed(scan, self._settings)
+        whole, scan = scan, things.scan
+        found = candidates(scan, book, self._settings)
+        rows, ignored = self._known_rows(scan, found, book)
+        forgotten_ns = np.where(rows == NONE, NEVER, book.state['forgotten_ns'][rows])
+        swallowed = (forgotten_ns >= scan.stamp_ns) | ignored
+        new = np.flatnonzero((rows == NONE) & ~ignored)
         for place in new.tolist():
             rows[place] = self._begin(scan, place, book)
-        for place in np.flatnonzero((held_ns != NEVER) & ~swallowed).tolist():
+        for place in np.flatnonzero((forgotten_ns != NEVER) & ~swallowed).tolist():
             book.revive(int(rows[place]))
-        items = self._fusion.update(scan, np.flatnonzero(~swallowed), rows, book)
-        given[scan.indices] = book.state['number'][rows]
+        taken = np.flatnonzero(~swallowed & ~book.state['held'][rows])
+        items = self._update.take(scan, things.votes, taken, rows, book)
+        numbers = np.where(ignored, 0, book.state['number'][rows])
+        given[whole.indices] = numbers[things.of]
+        receipts = [scan_receipt(scan, rows, new, found, items, book)]
+        merged = self._merge(scan, found, rows, book)
         if len(new):
             book.trim_tentative(self._settings.tentative_max)
-        return Outcome(given, items)
+        return Outcome(given, [*items, *merged.items], merged.endings, [*receipts, *merged.receipts])
 
-    @staticmethod
-    def _known_rows(scan: Scan, book: LandmarkBook) -> Rows:
-        """Return the row of the landmark that each detection belongs to, or `NONE`."""
+    def _known_rows(
+        self, scan: Scan, found: Candidates, book: LandmarkBook
+    ) -> tuple[Rows, NDArray[np.bool_]]:
+        """Return the row of the landmark that each belongs to, or `NONE`; and what is one too many."""
         rows = np.full(len(scan), NONE, dtype=np.int64)
-        by_label: dict[str, list[int]] = {}
-        for place, (label, name) in enumerate(zip(scan.labels, scan.instances, strict=True)):
-            if name:
-                row = book.row_of(name)
-                rows[place] = NONE if row is None else row
-            else:
-                by_label.setdefault(label, []).append(place)
-        for label, places in by_label.items():
-            rows[places] = nearest_rows(label, scan.positions[places], scan.gate_m, scan.stamp_ns, book)
-        return rows
+        named = np.array([bool(name) for name in scan.instances], dtype=bool)
+        ignored = np.zeros(len(scan), dtype=bool)
+        for place in np.flatnonzero(named).tolist():
+            row = book.row_of(scan.instances[place])
+            rows[place] = NONE if row is None else row
+        if self._unique:
+            for label in sorted(self._unique.intersection(scan.labels)):
+                named |= self._find_unique(label, scan, rows, ignored, named, book)
+        free = np.flatnonzero(~named)
+        if len(free):
+            rows[free] = assigned(found, ~named, book)[free]
+        return rows, ignored
 
     @staticmethod
-    def _begin(scan: Scan, place: int, book: LandmarkBook) -> int:
+    def _find_unique(
+        label: str,
+        scan: Scan,
+        rows: Rows,
+        ignored: NDArray[np.bool_],
+        named: NDArray[np.bool_],
+        book: LandmarkBook,
+    ) -> NDArray[np.bool_]:
+        """Find the one thing of a label; of several detections the best one is it."""
+        here = np.array([name == label for name in scan.labels], dtype=bool) & ~named
+        places = np.flatnonzero(here)
+        if len(places):
+            best = places[np.argmax(scan.scores[places])]
+            row = book.unique_row(label)
+            rows[best] = NONE if row is None else row
+            ignored[places[places != best]] = True
+        return here
+
+    def _begin(self, scan: Scan, place: int, book: LandmarkBook) -> int:
         label, key = scan.labels[place], scan.instances[place]
         digits = KEY_DIGITS
         while not key or (key in book and not scan.instances[place]):
@@ -114,62 +168,45 @@ class NearestAssociation:
                 label, scan.input, scan.stamp_ns, scan.digest, int(scan.indices[place]), digits
             )
             digits += 1
-        return book.add(key, label, has_instance=bool(scan.instances[place]))
+        has_instance = bool(scan.instances[place]) or label in self._unique
+        return book.add(key, label, has_instance=has_instance, source=scan.input)
+
+    def _merge(self, scan: Scan, found: Candidates, rows: Rows, book: LandmarkBook) -> Outcome:
+        """Make one of landmarks that prove to be one."""
+        items: list[MemoryItem] = []
+        endings: list[Ending] = []
+        receipts: list[Receipt] = []
+        for proof in proofs(scan, found, rows, book, self._settings):
+            state = book.state
+            if state['merged_into'][proof.gone] or state['merged_into'][proof.kept]:
+                continue
+            ending = join(proof.gone, proof.kept, scan.stamp_ns, book, self._settings)
+            endings += [ending] if ending else []
+            items += self._update.written(scan, np.array([proof.kept]), book)
+            receipts.append(merge_receipt(scan, proof, book))
+        return Outcome(rows, items, endings, receipts)
 
 
-def nearest_rows(label: str, points: Array, gate_m: float, stamp_ns: int, book: LandmarkBook) -> Rows:
-    """Return the landmark of each point: one to one, nearest in sum, inside the gate.
+def join(gone: int, kept: int, at_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> Ending | None:
+    """Make one landmark of two; return the ending of the item that is no longer wanted, if any.
 
     Parameters
     ----------
-    label : str
-        Label of all points.
-    points : ndarray, shape (n, 3)
-        Metres, in the global frame.
-    gate_m : float
-        Largest distance, metres; the boundary belongs to it.
-    stamp_ns : int
-        When they were observed: later than that, a forgotten landmark takes nothing.
-
-    Returns
-    -------
-    ndarray of int, shape (n,)
-        Rows of the book, or `NONE`. Of two landmarks at one distance it is the one whose key
-        comes first.
+    gone, kept : int
+        Rows of the younger one, and of the one that it is from now on.
+    at_ns : int
+        Stamp of the message that proved it, or of the request.
     """
-    found = np.full(len(points), NONE, dtype=np.int64)
-    of_point, of_row = book.near(label, points)
-    step = points[of_point] - book.state['mean'][of_row]
-    squared = step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1] + step[:, 2] * step[:, 2]
-    forgotten_ns = book.state['forgotten_ns'][of_row]
-    inside = (squared <= gate_m * gate_m) & ((forgotten_ns == NEVER) | (stamp_ns <= forgotten_ns))
-    of_point, of_row, squared = of_point[inside], of_row[inside], squared[inside]
-    if not len(of_row):
-        return found
-    rows = np.array(sorted(set(of_row.tolist()), key=book.keys.__getitem__), dtype=np.int64)
-    rank = np.empty(len(book.keys), dtype=np.int64)
-    rank[rows] = np.arange(len(rows))
-    column = rank[of_row]
-    wanted_twice = np.bincount(column, minlength=len(rows)) > 1
-    contested = np.zeros(len(points), dtype=bool)
-    contested[of_point[wanted_twice[column]]] = True
-    alone = ~contested[of_point]
-    order = np.lexsort((column[alone], squared[alone], of_point[alone]))
-    first = np.unique(of_point[alone][order], return_index=True)
-    found[first[0]] = rows[column[alone][order][first[1]]]
-    if contested.any():
-        _assign(of_point[~alone], column[~alone], squared[~alone], gate_m, found, rows)
-    return found
-
-
-def _assign(of_point: Rows, column: Rows, squared: Array, gate_m: float, found: Rows, rows: Rows) -> None:
-    points, place = np.unique(of_point, return_inverse=True)
-    columns, at = np.unique(column, return_inverse=True)
-    # Going without a landmark costs the squared gate; without that, a far pair could push a
-    # near one apart just to have everything assigned.
-    cost = np.full((len(points), len(columns) + len(points)), gate_m * gate_m)
-    cost[:, : len(columns)] = np.inf
-    cost[place, at] = squared
-    for point, chosen in zip(*linear_sum_assignment(cost), strict=True):
-        if chosen < len(columns):
-            found[points[point]] = rows[columns[chosen]]
+    state = book.state
+    for label, score in book.scores[gone].items():
+        book.scores[kept][label] = book.scores[kept].get(label, 0.0) + score
+    for name, choose in (('first_ns', min), ('last_ns', max), ('since_ns', min)):
+        state[name][kept] = choose(int(state[name][kept]), int(state[name][gone]))
+    state['observations'][kept] += state['observations'][gone]
+    book.merge(gone, kept, at_ns)
+    if not (state['pinned'][kept] or state['held'][kept]):
+        refuse(kept, book, settings)
+    if state['written_ns'][gone] == NEVER:
+        return None
+    key = book.keys[kept]
+    return Ending(book.keys[gone], max(at_ns, int(state['written_ns'][gone])), f'merged into {key}', key)

@@ -13,6 +13,8 @@ from hylo_memory_ros.landmarks.columns import COLUMNS, NEVER, fresh, stored_row,
 from hylo_memory_ros.landmarks.grid import CellGrid
 from hylo_memory_ros.landmarks.keyframe import Keyframes, StoredKeyframe
 from hylo_memory_ros.landmarks.landmark import Fused
+from hylo_memory_ros.landmarks.observation import digest32
+from hylo_memory_ros.landmarks.orientation import told_orientation
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.sighting import SightingChanges, Sightings
 
@@ -109,12 +111,11 @@ class LandmarkBook:
         """Label of each row."""
         self.scores: list[dict[str, float]] = []
         """Sum of scores of each row by label."""
-        self._gate_m = gate_m
-        self._lattice = CellGrid(gate_m)
-        self._grids: dict[str, CellGrid] = {}
+        self._grid = CellGrid(gate_m)
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
         self._deleted: set[int] = set()
+        self._watched: set[int] = set()
         if stored:
             self._load(stored)
 
@@ -134,43 +135,57 @@ class LandmarkBook:
         held = state['live'] & (state['forgotten_ns'] == NEVER)
         return int(held.sum()), int((held & (state['written_ns'] != NEVER)).sum())
 
-    def near(self, label: str, points: NDArray[np.float64]) -> tuple[Rows, Rows]:
+    def near(self, points: NDArray[np.float64]) -> tuple[Rows, Rows]:
         """Return pairs of point and row that may be within the gate; see `CellGrid.near`.
 
-        Things that their input names itself are not among them.
+        Things that are known by name, and those that proved to be others, are not among them.
         """
-        grid = self._grids.get(label)
-        if grid is None:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        return grid.near(points)
+        return self._grid.near(points)
 
     def fused(self, row: int) -> Fused:
         """Return what the observations of a landmark amount to."""
         state = self.state[row]
         mean, covariance, extent = (tuple(state[name].tolist()) for name in ('mean', 'covariance', 'extent'))
         size = None if np.isnan(extent[0]) else extent
-        return Fused(self.keys[row], self.labels[row], mean, covariance, size, float(state['score']))
+        score, turn = float(state['score']), told_orientation(state)
+        return Fused(self.keys[row], self.labels[row], mean, covariance, size, score, turn)
 
-    def add(self, key: str, label: str, *, has_instance: bool = False) -> int:
+    def add(self, key: str, label: str, *, has_instance: bool = False, source: str = '') -> int:
         """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
         row = self._free.pop() if self._free else self._new_row()
         self.keys[row], self.labels[row], self.scores[row] = key, label, {}
         self._row_of[key] = row
         state = fresh()
         state['number'], state['has_instance'] = self._numbering.take(), has_instance
+        state['source'] = digest32(source.encode())
         self.state[row] = state
         return row
+
+    def watch(self, rows: Rows) -> None:
+        """Count from now on the messages that might show these tentative landmarks."""
+        self._watched.update(rows.tolist())
+
+    def turn_over(self) -> None:
+        """Count them no longer: the robot is elsewhere."""
+        self._watched.clear()
+
+    def give_chance(self, source: str) -> None:
+        """Take notice of a message of an input."""
+        rows = np.fromiter(self._watched, np.int64, len(self._watched))
+        rows = rows[self.state['source'][rows] == digest32(source.encode())]
+        self.state['chances'][rows] += 1
+        self.state['dirty'][rows] = True
 
     def place(self, rows: Rows) -> None:
         """Take notice that landmarks changed, and may be elsewhere."""
         state = self.state
         state['dirty'][rows] = True
-        cells = np.array(self._lattice.cells(state['mean'][rows]), dtype=np.int64)
+        rows = rows[~state['has_instance'][rows] & (state['merged_into'][rows] == 0)]
+        cells = np.array(self._grid.cells(state['mean'][rows]), dtype=np.int64)
         changed = (cells != state['cell'][rows]) | ~state['placed'][rows]
         for row, cell in zip(rows[changed].tolist(), cells[changed].tolist(), strict=True):
-            if not state['has_instance'][row]:
-                self._unplace(row)
-                self._grid(self.labels[row]).add(cell, row)
+            self._unplace(row)
+            self._grid.add(cell, row)
             state['cell'][row], state['placed'][row] = cell, True
 
     def remove(self, row: int) -> None:
@@ -185,12 +200,37 @@ class LandmarkBook:
         self.state['forgotten_ns'][row] = at_ns
         self.state['dirty'][row] = True
 
+    def merge(self, row: int, into: int, at_ns: int) -> None:
+        """Take a landmark for another one: its sightings are that one's from now on."""
+        state = self.state
+        self._unplace(row)
+        self.sightings.give(self.sightings.of(int(state['number'][row])), int(state['number'][into]))
+        state['merged_into'][row], state['forgotten_ns'][row] = state['number'][into], at_ns
+        state['dirty'][row] = state['dirty'][into] = True
+        state['slot'][row] = -1
+
+    def restart(self, row: int) -> None:
+        """Begin a new estimate of a landmark that is elsewhere now."""
+        state = self.state
+        self.sightings.remove(self.sightings.of(int(state['number'][row])))
+        state['n'][row], state['slot'][row] = 0, -1
+        state['prior_information'][row] = state['prior_vector'][row] = 0.0
+
+    def unique_row(self, label: str) -> int | None:
+        """Return the row of the one thing of a label that is declared unique."""
+        state = self.state[: len(self.keys)]
+        rows = np.flatnonzero(state['live'] & state['has_instance'] & (state['merged_into'] == 0)).tolist()
+        found = [row for row in rows if self.labels[row] == label]
+        return min(found, key=lambda row: int(state['number'][row]), default=None)
+
     def revive(self, row: int) -> None:
         """Begin again with a landmark that was forgotten, under the name that its input gives it."""
         state = fresh()
-        for name in ('number', 'has_instance', 'placed', 'cell', 'saved'):
+        for name in ('number', 'has_instance', 'source', 'placed', 'cell', 'saved'):
             state[name] = self.state[row][name]
+        self.sightings.remove(self.sightings.of(int(state['number'])))
         self.state[row] = state
+        self.scores[row] = {}
 
     def trim_tentative(self, most: int) -> None:
         """Let go the tentative landmarks beyond a number, those not seen for longest first."""
@@ -262,23 +302,15 @@ class LandmarkBook:
         self.sightings.remove(self.sightings.of(int(self.state['number'][row])))
         self.keys[row] = self.labels[row] = ''
         self.scores[row] = {}
+        self._watched.discard(row)
         self.state[row] = np.zeros((), COLUMNS)
         self._free.append(row)
 
-    def _grid(self, label: str) -> CellGrid:
-        grid = self._grids.get(label)
-        if grid is None:
-            grid = self._grids[label] = CellGrid(self._gate_m)
-        return grid
-
     def _unplace(self, row: int) -> None:
         state = self.state[row]
-        if state['placed'] and not state['has_instance']:
-            label = self.labels[row]
-            grid = self._grids[label]
-            grid.remove(int(state['cell']), row)
-            if not grid:
-                del self._grids[label]
+        if state['placed']:
+            self._grid.remove(int(state['cell']), row)
+            state['placed'] = False
 
     def _load(self, stored: Mapping[str, Sequence[Any]]) -> None:
         self.keys, self.labels = list(stored['key']), list(stored['label'])
@@ -290,6 +322,9 @@ class LandmarkBook:
         self.state = np.concatenate([states, np.zeros(spare, COLUMNS)])
         self.place(np.arange(len(states)))
         self.state['dirty'] = False
+        slots = states['slot']
+        now = (slots >= 0) & (self.sightings.state['keyframe'][slots] == len(self.keyframes))
+        self.watch(np.flatnonzero(now & (states['written_ns'] == NEVER)))
 
 
 def _as_json(scores: Mapping[str, float]) -> str:

@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['APART', 'COLUMNS', 'NEVER', 'State', 'fresh', 'stored_row', 'unpacked']
+__all__ = ['COLUMNS', 'NEIGHBOURS', 'NEVER', 'State', 'fresh', 'stored_row', 'unpacked']
 
 NEVER = -1
 """In a column of stamps: it has not happened."""
 
+REPORTS = 8
+"""How many viewpoints from which a landmark was reported absent are told apart."""
+
 Columns = tuple[tuple[str, int], ...]
 
-APART = 4
-"""How many neighbours a landmark is known to be told apart from."""
+NEIGHBOURS = 4
+"""Of how many others it is weighed whether a landmark is one of them."""
 
 _INTEGERS = (
     *('number', 'observations', 'n', 'first_ns', 'since_ns', 'last_ns'),
-    *('merged_into', 'rival', 'rival_n'),
+    *('merged_into', 'chances', 'viewpoint', 'misses'),
     'source',
 )
 _FLAGS = ('has_instance', 'stale', 'pinned', 'held')
@@ -30,6 +33,7 @@ _ESTIMATE = (
     ('score', 1),
     ('prior_information', 6),
     ('prior_vector', 3),
+    ('evidence', 1),
 )
 _ORIENTATION = (('rotation', 4), ('rotation_n', 1), ('flipped', 4), ('flipped_n', 1), ('written_rotation', 4))
 _TURNS = sum(width for _, width in _ORIENTATION)
@@ -45,7 +49,10 @@ COLUMNS = np.dtype(
         ('prior_vector', 'f8', 3),
         *((name, 'f8', width) if width > 1 else (name, 'f8') for name, width in _ORIENTATION),
         ('existence', 'f8'),
-        ('apart', 'i8', APART),
+        ('evidence', 'f8'),
+        ('reported', 'i8', REPORTS),
+        ('rivals', 'i8', NEIGHBOURS),
+        ('rivalry', 'i8', NEIGHBOURS),
         ('written_ns', 'i8'),
         ('written', 'f8', 3),
         ('forgotten_ns', 'i8'),
@@ -62,12 +69,15 @@ COLUMNS = np.dtype(
 
 `merged_into` is the number of the landmark that it proved to be, 0: none. `prior_information` (1/m^2)
 and `prior_vector` (1/m) are what all sightings but the newest amount to, in the global frame; `slot` is
-where the newest is. `existence` is the log-odds that it is still there, 0 for no opinion. `apart` are
-numbers of landmarks that were seen beside it in one message, `rival` the one that it may prove to be,
-and `rival_n` in how many messages only one of the two was seen. `rotation` (quaternion x y z w) is how
-most observations see it turned, `flipped` what others agree on, with the number of observations that
-each stands for (0: unknown), `written_rotation` what was last written. `source` is the digest of the
-name of the input that began it. Then the place and the time that were
+where the newest is. `existence` is the log-odds that it is still there, 0 for no opinion; `viewpoint` the
+keyframe that spoke last about it, `evidence` what that one added, and `misses` how many in a row saw it
+missing; `reported` from where it was reported absent since it was last seen (digests, 0: nowhere).
+`rivals` are numbers of older landmarks that it may prove to be, and `rivalry` what speaks for that: messages in which
+only one of the two was seen, less many times those with both. `chances` are the messages in which a
+tentative one might have been seen: those of its input since it was seen first from each keyframe.
+`rotation` (quaternion x y z w) is how most observations see it turned, `flipped` what others agree on,
+with the number of observations that each stands for (0: unknown), `written_rotation` what was last
+written. `source` is the digest of the name of the input that began it. Then the place and the time that were
 last written; and what the book needs to know of the row."""
 
 State = NDArray[np.void]
@@ -96,12 +106,13 @@ def stored_row(state: np.void, map_id: str, key: str, label: str, labels: str) -
         'label': label,
         'labels': labels,
         'existence': float(state['existence']),
+        'reported': state['reported'].astype('<i8').tobytes() if state['reported'].any() else None,
         'x': x,
         'y': y,
         'z': z,
         'estimate': _joined(state, _ESTIMATE),
         'orientation': _joined(state, _ORIENTATION) if state['rotation_n'] else None,
-        'apart': state['apart'].astype('<i8').tobytes() if state['apart'].any() else None,
+        'rivals': _rivals(state) if state['rivals'].any() else None,
         'written_ns': None if written_ns == NEVER else written_ns,
         'written': None if written_ns == NEVER else state['written'].astype('<f8').tobytes(),
         'forgotten_ns': None if forgotten_ns == NEVER else forgotten_ns,
@@ -121,13 +132,20 @@ def unpacked(stored: Mapping[str, Sequence[Any]]) -> State:
     nowhere = np.full(3, np.nan, dtype='<f8').tobytes()
     places = b''.join(place or nowhere for place in stored['written'])
     states['written'] = np.frombuffer(places, dtype='<f8').reshape(-1, 3)
-    none = bytes(8 * APART)
-    apart = b''.join(numbers or none for numbers in stored['apart'])
-    states['apart'] = np.frombuffer(apart, dtype='<i8').reshape(-1, APART)
+    none = bytes(16 * NEIGHBOURS)
+    rivals = np.frombuffer(b''.join(told or none for told in stored['rivals']), dtype='<i8')
+    states['rivals'], states['rivalry'] = rivals.reshape(-1, 2, NEIGHBOURS).transpose(1, 0, 2)
     for name in ('written_ns', 'forgotten_ns'):
         states[name] = [NEVER if stamp is None else stamp for stamp in stored[name]]
+    nobody = bytes(8 * REPORTS)
+    reported = np.frombuffer(b''.join(told or nobody for told in stored['reported']), dtype='<i8')
+    states['reported'] = reported.reshape(-1, REPORTS)
     states['saved'] = True
     return states
+
+
+def _rivals(state: np.void) -> bytes:
+    return np.concatenate([state['rivals'], state['rivalry']]).astype('<i8').tobytes()
 
 
 def _joined(state: np.void, columns: Columns) -> bytes:

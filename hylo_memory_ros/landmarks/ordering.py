@@ -127,8 +127,9 @@ class Waiting:
 class Backlog:
     """Messages in their order, those without a transform also by frame."""
 
-    lookup: Callable[[str, int], tuple[Transform, Transform | None]]
-    """Return where a frame and the base were at a stamp, or raise `FrameError`."""
+    lookup: Callable[[Message], tuple[Message, Transform, Transform | None]]
+    """Return a message with all that tf adds to it, where its frame and where the base was, or raise
+    `FrameError`."""
     _queue: list[Waiting] = field(default_factory=list)
     _unresolved: dict[str, list[Waiting]] = field(default_factory=dict)
     _orders: dict[tuple[int, str, int], Waiting] = field(default_factory=dict)
@@ -183,9 +184,8 @@ class Backlog:
 
     def _ask(self, waiting: Waiting, lost: list[Waiting]) -> bool:
         """Return whether the question is answered, for good or ill."""
-        message = waiting.message
         try:
-            waiting.transform, waiting.base = self.lookup(message.frame_id, message.stamp_ns)
+            waiting.message, waiting.transform, waiting.base = self.lookup(waiting.message)
         except TransformTooOldError as refusal:
             waiting.refusal = refusal
             lost.append(waiting)

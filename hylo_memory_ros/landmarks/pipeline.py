@@ -21,17 +21,20 @@ from hylo_memory_ros.errors import (
     UnknownFrameError,
 )
 from hylo_memory_ros.frames import Transform, TransformSource
-from hylo_memory_ros.landmarks.association import Association, NearestAssociation
+from hylo_memory_ros.landmarks.association import Association, GatedAssociation, Outcome
 from hylo_memory_ros.landmarks.consumed import Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
+from hylo_memory_ros.landmarks.deleting import delete
 from hylo_memory_ros.landmarks.journal import Journal
 from hylo_memory_ros.landmarks.observation import Message
 from hylo_memory_ros.landmarks.ordering import Backlog, Waiting, Watermark
+from hylo_memory_ros.landmarks.placing import FramedThings
 from hylo_memory_ros.landmarks.port import MemoryPort
 from hylo_memory_ros.landmarks.screening import Screen
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
 from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
+from hylo_memory_ros.store.ending import Ending
 
 __all__ = ['LandmarkPipeline', 'Offer']
 
@@ -67,7 +70,7 @@ class LandmarkPipeline:
     clock : callable, optional
         The node's clock, nanoseconds, 0 while it has not started; only to refuse stamps far ahead.
     association : Association, optional
-        Who decides which landmark it is; None: the nearest one.
+        Who decides which landmark it is; None: by gates and least cost.
 
     Notes
     -----
@@ -89,13 +92,15 @@ class LandmarkPipeline:
         self._settings = settings
         self._transforms = transforms
         self._clock = clock
-        self._association = association or NearestAssociation(settings)
+        self._association = association or GatedAssociation(settings)
         self._lock = threading.RLock()
         self._counts = {source.name: InputCounts(source.name) for source in settings.inputs}
         self._screens = {
             source.name: Screen(source, self._counts[source.name].refuse) for source in settings.inputs
         }
         self._journal = Journal(memory, settings, self._counts, self._lock)
+        renamed = {source.name: source.tag_frames for source in settings.inputs}
+        self._framed = FramedThings(transforms, renamed)
         self._backlog = Backlog(self._look_up)
         self._never_known: set[str] = set()
         self._watermark = self._first_watermark()
@@ -120,7 +125,8 @@ class LandmarkPipeline:
             if reason:
                 counts.refuse(reason)
                 return 'refused'
-            message = replace(message, frame_id=normal_frame(message.frame_id))
+            frame_id = message.frame_id if message.deletion is None else self._settings.global_frame
+            message = replace(message, frame_id=normal_frame(frame_id))
             behind = message.stamp_ns <= self._watermark.value_ns
             if message in self._backlog or (behind and self._is_consumed(message)):
                 counts.repeated += 1
@@ -142,10 +148,11 @@ class LandmarkPipeline:
         now_ns = self._clock() if self._clock else 0
         if now_ns and stamp_ns > now_ns + self._settings.max_ahead_s * 1e9:
             return 'ahead_of_clock'
-        try:
-            normal_frame(message.frame_id)
-        except ValueError:
-            return 'bad_frame'
+        if message.deletion is None:
+            try:
+                normal_frame(message.frame_id)
+            except ValueError:
+                return 'bad_frame'
         return ''
 
     def _is_consumed(self, message: Message) -> bool:
@@ -265,15 +272,21 @@ class LandmarkPipeline:
                 f'input: {source!r} is not declared; there are {sorted(self._counts)}', input=source
             ) from None
 
-    def _look_up(self, frame_id: str, stamp_ns: int) -> tuple[Transform, Transform | None]:
+    def _look_up(
+        self, message: Message, *, waited: bool = False
+    ) -> tuple[Message, Transform, Transform | None]:
+        frame_id, stamp_ns = message.frame_id, message.stamp_ns
         sensor = self._look_up_one(frame_id, stamp_ns)
+        if message.deletion is not None:
+            return message, sensor, None
+        message = self._framed.placed(message, waited=waited)
         base_frame = self._settings.base_frame
         if frame_id == base_frame:
-            return sensor, sensor
+            return message, sensor, sensor
         try:
-            return sensor, self._look_up_one(base_frame, stamp_ns)
+            return message, sensor, self._look_up_one(base_frame, stamp_ns)
         except (UnknownFrameError, DisconnectedFrameError, TransformTooOldError):
-            return sensor, None
+            return message, sensor, None
 
     def _look_up_one(self, frame_id: str, stamp_ns: int) -> Transform:
         target = self._settings.global_frame
@@ -292,10 +305,20 @@ class LandmarkPipeline:
                 # Not asked for yet: one of its frame waited before it.
                 self._resolve()
             elif self._is_over(first):
-                self._drop(first, _reason(first.refusal))
+                done += self._given_up(first, first.refusal)
             else:
                 break
         return done
+
+    def _given_up(self, waiting: Waiting, refusal: FrameError) -> int:
+        """Take what is known of a message that waits no longer, or drop it; return how many were taken."""
+        try:
+            waiting.message, sensor, waiting.base = self._look_up(waiting.message, waited=True)
+        except FrameError:
+            self._drop(waiting, _reason(refusal))
+            return 0
+        self._consume(waiting, sensor)
+        return 1
 
     def _resolve(self) -> None:
         for lost in self._backlog.resolve():
@@ -319,12 +342,20 @@ class LandmarkPipeline:
         self._backlog.take(waiting)
         self._never_known.discard(message.frame_id)
         self._journal.notice_removals()
+        outcome = self._outcome(waiting, global_from_sensor)
+        entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)
+        map_id = self._book.map_id
+        ended = [Ending(one.key, one.at_ns, map_id, one.reason) for one in outcome.endings]
+        self._journal.record(message.input, entry, [*outcome.items, *ended])
+        self._counts[message.input].consumed += 1
+
+    def _outcome(self, waiting: Waiting, global_from_sensor: Transform) -> Outcome:
+        message = waiting.message
+        if message.deletion is not None:
+            return delete(message, self._book)
         base = waiting.base or self._stand_in(message, global_from_sensor)
         scan = self._screens[message.input].scan(message, global_from_sensor, base)
-        outcome = self._association.observe(scan, self._book)
-        entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)
-        self._journal.record(message.input, entry, outcome.items)
-        self._counts[message.input].consumed += 1
+        return self._association.observe(scan, self._book)
 
     def _stand_in(self, message: Message, global_from_sensor: Transform) -> Transform:
         """Return what stands for a base that tf does not know: the sensor, or where it last was."""

@@ -29,6 +29,8 @@ class Scan:
     """Detections in the message, refused ones included."""
     gate_m: float
     """Largest distance to a landmark, metres."""
+    hit_ratio: float
+    """Least share of its chances in which a thing is seen before it is confirmed."""
     global_from_sensor: Transform
     """Where the message's frame was."""
     global_from_base: Transform
@@ -51,6 +53,8 @@ class Scan:
     """Box sizes, metres, shape (m, 3); NaN: unknown."""
     scores: Array
     """0 to 1, shape (m,); 1 where the input has none."""
+    dof: int = 3
+    """Degrees of freedom of a position: 2 when everything lies in the plane z = 0 of the message's frame."""
 
     def __len__(self) -> int:
         return len(self.indices)

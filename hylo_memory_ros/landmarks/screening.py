@@ -29,7 +29,7 @@ from scipy.spatial.transform import Rotation
 
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.landmark import sound_label
-from hylo_memory_ros.landmarks.observation import Message
+from hylo_memory_ros.landmarks.observation import Detections, Message
 from hylo_memory_ros.landmarks.orientation import AXES, known_orientations
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import InputSettings
@@ -45,6 +45,8 @@ Refuse = Callable[[str, int], None]
 # A detector may make up class names for ever; what is remembered of them must not grow with it.
 _NAMES_KEPT = 4096
 _VARIANCES = (0, 3, 5)
+# What is there is seen more often than half as often as it is expected to be.
+_HIT_RATIO = 0.5
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
@@ -74,7 +76,7 @@ class Screen:
         # Comparisons with NaN are false.
         bounded = np.where(np.abs(given.positions) <= MAX_COORDINATE_M, given.positions, 0.0)
         positions = global_from_sensor.positions(bounded)
-        labels, reasons = self._label_columns(given.labels)
+        labels, reasons = self._label_columns(self._classes(given))
         kept = self._keep_measured(given.positions, scores, by_frame=given.frames is not None)
         kept = self._keep_near(kept, bounded, positions)
         for reason in ('no_label', 'bad_label'):
@@ -89,6 +91,7 @@ class Screen:
             digest=message.digest,
             size=size,
             gate_m=self._settings.gate_m,
+            hit_ratio=_HIT_RATIO * self._settings.detection_probability,
             global_from_sensor=global_from_sensor,
             global_from_base=global_from_base or global_from_sensor,
             indices=rows,
@@ -100,6 +103,7 @@ class Screen:
             axis=AXES[self._settings.orientation_axis] if self._settings.turns == 'axis' else None,
             extents=np.where(np.reshape(sized, (-1, 1)), extents, np.nan)[rows],
             scores=np.clip(scores, 0.0, 1.0)[rows],
+            dof=2 if (bounded[:, 2] == 0.0).all() else 3,
         )
 
     def _keep_measured(self, given: Array, scores: Array, *, by_frame: bool) -> Flags:
@@ -127,6 +131,14 @@ class Screen:
             self._refuse(reason, int(refused.sum()))
             kept = np.logical_and(kept, ~refused)
         return kept
+
+    def _classes(self, given: Detections) -> Sequence[str]:
+        """Return the class of each; an instance that has a label of its own is one."""
+        known = self._settings.labels
+        if given.instances is None or not known:
+            return given.labels
+        pairs = zip(given.labels, given.instances, strict=True)
+        return [name if name in known else kind for kind, name in pairs]
 
     def _label_columns(self, classes: Sequence[str]) -> tuple[list[str], list[str]]:
         known = self._labels

@@ -20,6 +20,9 @@ Count = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 # Message types that carry no class, so that the settings must name it.
+VIEW_TYPES = frozenset({'sensor_msgs/msg/Image', 'nav_msgs/msg/OccupancyGrid'})
+"""Message types that report no things, but whether a place could be seen."""
+
 CLASSLESS_TYPES = frozenset({'geometry_msgs/msg/PoseArray', 'geometry_msgs/msg/PoseStamped'})
 # Those whose orientation is that of the thing.
 TURNED_TYPES = frozenset({'apriltag_msgs/msg/AprilTagDetectionArray', 'geometry_msgs/msg/PoseStamped'})
@@ -45,7 +48,8 @@ class InputSettings(Contract):
     label: Label = ''
     """Label of everything this input reports; empty: the class in the message."""
     labels: Mapping[Name, Label] = Field(default_factory=dict)
-    """Label of each class in the message; a class that is missing, or has the empty label, is refused."""
+    """Label of each class in the message; a class that is missing, or has the empty label, is refused.
+    An instance (family:id of a tag, ns/id of a marker) may have a label of its own."""
     instance: Key | None = None
     """Key of the one thing this input reports; None: things are told apart by where they are."""
     min_score: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
@@ -69,6 +73,23 @@ class InputSettings(Contract):
     """How likely a thing that can be seen is in a message, for what absence tells."""
     detection_probabilities: Mapping[Name, Probability] = Field(default_factory=dict)
     """The same for single labels."""
+    fov_horizontal_rad: Annotated[float, Field(ge=0.0, le=6.3)] = 0.0
+    """Horizontal field of view, radians; 0: not configured, so that nothing is ever missing."""
+    fov_vertical_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.0
+    """Vertical field of view, radians; 0: not configured."""
+    fov_margin_rad: Annotated[float, Field(ge=0.0, le=1.6)] = 0.05
+    """What is nearer to the edge of the field of view than this is not expected to be seen, radians."""
+    range_margin_m: Annotated[float, Field(ge=0.0)] = 0.1
+    """The same of the range limits, metres."""
+    view_axis: Literal['x', 'z'] = 'z'
+    """Axis of the message's frame that looks forward: z of an optical frame, x of a body (REP-103)."""
+    visibility: Text = ''
+    """Input of type sensor_msgs/Image or nav_msgs/OccupancyGrid that tells whether a place could be seen;
+    empty: none, and what is missing is only marked stale."""
+    camera_info: Text = ''
+    """Topic of the CameraInfo of an input of type sensor_msgs/Image; empty: camera_info beside it."""
+    view_stride: Count = 4
+    """Every how many-th pixel of such an image is kept, in both directions."""
     tag_frames: Mapping[Name, FrameId] = Field(default_factory=dict)
     """Frame in tf of each tag (family:id) that the detector calls otherwise than by that name."""
     optional: bool = False
@@ -97,6 +118,21 @@ class InputSettings(Contract):
         if self.label:
             return self.label
         return self.labels.get(class_id, '') if self.labels else class_id
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it reports no things, but whether a place could be seen."""
+        return self.type in VIEW_TYPES
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it reports depth images, which are waited for."""
+        return self.type == 'sensor_msgs/msg/Image'
+
+    @property
+    def watches(self) -> bool:
+        """Whether its field of view is configured, so that things can be missing from it."""
+        return self.fov_horizontal_rad > 0.0 and self.fov_vertical_rad > 0.0
 
     def detection_probability_of(self, label: str) -> float:
         """Return how likely a visible thing of this label is in a message."""
@@ -147,11 +183,40 @@ class LandmarkSettings(Contract):
     """A confirmed landmark is written again when it is turned by more than this, degrees."""
     move_sigmas: Annotated[float, Field(ge=0.0)] = 2.0
     """Nor for one of fewer standard deviations of its position."""
-    sigma_floor_m: Metres = 0.02
+    localisation_sigma_m: Metres = 0.035
+    """Standard deviation of where the robot is thought to be, metres, on the axes x and y."""
+    localisation_sigma_z_m: Metres = 0.035
+    """The same on the axis z, metres."""
+    localisation_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
+    """Standard deviation of the heading, radians: it moves what is far away by as much more."""
+    gate_probability: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.9999
+    """Share of true pairs of observation and landmark that lie inside the gate."""
+    label_cost: Annotated[float, Field(ge=0.0)] = 8.0
+    """What it counts against a pair that the labels differ, as a squared Mahalanobis distance."""
+    duplicate_iou: Annotated[float, Field(gt=0.0, le=1.0)] = 0.7
+    """Boxes of one label that overlap by more than this share in one message are one thing."""
+    merge_n: Count = 5
+    """Messages with one of two near landmarks, and hardly ever both, after which they are one."""
+    unique: tuple[Label, ...] = ()
+    """Labels of which there is one thing at most in a map: seen elsewhere, it has moved."""
+    sigma_floor_m: Metres = 0.002
     """Least standard deviation of a landmark's position that is claimed, metres, on each axis."""
+    false_detection_probability: Probability = 0.05
+    """How likely a thing is reported where there is none, for what its existence is worth."""
+    existence_max: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.99
+    """Largest probability of existence that is claimed."""
+    gone_below: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.05
+    """A landmark whose existence is less probable than this has ended."""
+    stale_after: Count = 3
+    """Viewpoints in a row from which a thing was not seen, without proof that it could be, that make it
+    stale."""
+    moved_within_s: Seconds = 60.0
+    """How long before or after it was found gone a thing may have appeared elsewhere, seconds of stamps."""
+    visibility_tolerance_s: Seconds = 0.1
+    """How much older than an observation a depth image may be, seconds."""
     tentative_max: Count = 10_000
     """Most unconfirmed landmarks of a map; those not seen for longest leave first."""
-    statistics_interval_s: Seconds = 5.0
+    statistics_interval_s: Seconds = 30.0
     """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
     ledger_max_age_s: PositiveSeconds = 2_592_000.0
     """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
@@ -164,4 +229,11 @@ class LandmarkSettings(Contract):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f'inputs: the name {name!r} is given twice')
+        views = {source.name for source in self.inputs if source.is_view}
+        for source in self.inputs:
+            if source.visibility and source.visibility not in views:
+                raise ValueError(
+                    f'visibility: {source.visibility!r} of the input {source.name!r} is no input of type '
+                    + ' or '.join(sorted(VIEW_TYPES))
+                )
         return self

@@ -7,6 +7,7 @@ from landmarks.pieces import NS, START_NS, Standing, a_message
 
 from hylo_memory_ros.errors import TransformTooOldError
 from hylo_memory_ros.frames import Transform
+from hylo_memory_ros.landmarks import Message
 from hylo_memory_ros.landmarks.ordering import Backlog, Watermark
 
 
@@ -83,7 +84,7 @@ def test_a_replay_after_a_restart_is_not_held_by_one_that_was_never_heard() -> N
 
 
 def test_the_order_is_stamp_input_digest() -> None:
-    backlog = Backlog(lambda frame, stamp: (Transform((0.0, 0.0, 0.0)), None))
+    backlog = Backlog(lambda message: (message, Transform((0.0, 0.0, 0.0)), None))
     given = [
         a_message(2.0, [(1, 1, 1)], source='a'),
         a_message(1.0, [(1, 1, 1)], source='b'),
@@ -106,7 +107,11 @@ def test_the_order_is_stamp_input_digest() -> None:
 
 def test_one_lookup_for_each_answer_and_one_for_each_frame_that_is_waited_for() -> None:
     robot = Standing(known_until_ns=START_NS + 5 * NS)
-    backlog = Backlog(lambda frame, stamp: (robot.lookup('map', frame, stamp), None))
+
+    def lookup(message: Message) -> tuple[Message, Transform, None]:
+        return message, robot.lookup('map', message.frame_id, message.stamp_ns), None
+
+    backlog = Backlog(lookup)
     for second in range(10, 0, -1):
         backlog.push(a_message(second, []))
     assert backlog.resolve() == []
@@ -121,7 +126,7 @@ def test_one_lookup_for_each_answer_and_one_for_each_frame_that_is_waited_for() 
 
 
 def test_what_is_older_than_all_transforms_is_told_at_once() -> None:
-    def lookup(frame: str, stamp_ns: int) -> tuple[Transform, None]:
+    def lookup(message: Message) -> tuple[Message, Transform, None]:
         raise TransformTooOldError('too old')
 
     backlog = Backlog(lookup)
@@ -133,7 +138,7 @@ def test_what_is_older_than_all_transforms_is_told_at_once() -> None:
 
 
 def test_another_failure_of_the_source_is_not_hidden() -> None:
-    def lookup(frame: str, stamp_ns: int) -> tuple[Transform, None]:
+    def lookup(message: Message) -> tuple[Message, Transform, None]:
         raise RuntimeError('broken')
 
     backlog = Backlog(lookup)

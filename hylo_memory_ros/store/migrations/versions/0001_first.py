@@ -75,6 +75,23 @@ def upgrade() -> None:
             'stale', sa.Boolean(), server_default='0', nullable=False, comment='not seen where it should be'
         ),
         sa.Column('pinned', sa.Boolean(), server_default='0', nullable=False, comment='nothing changes it'),
+        sa.Column(
+            'viewpoint',
+            sa.Integer(),
+            server_default='0',
+            nullable=False,
+            comment='keyframe that told of it',
+        ),
+        sa.Column(
+            'misses',
+            sa.Integer(),
+            server_default='0',
+            nullable=False,
+            comment='keyframes in a row without it',
+        ),
+        sa.Column(
+            'reported', sa.LargeBinary(), comment='int64: digests of viewpoints that reported it absent'
+        ),
         sa.Column('held', sa.Boolean(), server_default='0', nullable=False, comment='in the gripper'),
         sa.Column(
             'labels', sa.Text(), server_default='{}', nullable=False, comment='JSON: sum of scores by label'
@@ -93,24 +110,17 @@ def upgrade() -> None:
             comment='digest of its input',
         ),
         sa.Column(
-            'apart',
+            'rivals',
             sa.LargeBinary(),
             nullable=True,
-            comment='int64: numbers of those that were seen beside it',
+            comment='int64: numbers of what it may prove to be, and how likely',
         ),
         sa.Column(
-            'rival',
+            'chances',
             sa.Integer(),
             server_default='0',
             nullable=False,
-            comment='what it may prove to be, or 0',
-        ),
-        sa.Column(
-            'rival_n',
-            sa.Integer(),
-            server_default='0',
-            nullable=False,
-            comment='messages with one of the two',
+            comment='messages that might show it',
         ),
         sa.PrimaryKeyConstraint('number'),
         sa.UniqueConstraint('map_id', 'key'),

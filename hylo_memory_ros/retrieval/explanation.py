@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.retrieval.question import Question
-from hylo_memory_ros.store import TOTAL_LIMIT, Asked, Store
-from hylo_memory_ros.store.asking import search_words
+from hylo_memory_ros.store import TOTAL_LIMIT, Store
+from hylo_memory_ros.store.filtering import search_words
 
 __all__ = ['Explanation']
 
@@ -16,7 +16,8 @@ class Explanation:
     """Counts by reason for one question.
 
     Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
-    ``outside_radius``, ``below_score``, ``other_clock``, ``no_search_words``.
+    ``outside_radius``, ``below_score``, ``below_existence``, ``stale``, ``without_vector``,
+    ``other_clock``, ``no_search_words``.
     """
 
     def __init__(self, store: Store, mirror: SpatialMirror, asked: Question, below_score: int) -> None:
@@ -36,7 +37,11 @@ class Explanation:
             counts |= self._near()
         else:
             counts |= self._store.excluded_by_time(self._asked.sql())
+            counts |= self._store.excluded_by_statistics(self._asked.sql())
             counts['other_map'] = self._other_map()
+        if query.embedding is not None and query.near is None:
+            asked = self._asked.sql()
+            counts['without_vector'] = self._store.count(replace(asked, space='')) - self._store.count(asked)
         if query.time_range_ns is not None:
             counts['other_clock'] = self._other_clock()
         return {reason: count for reason, count in sorted(counts.items()) if count}
@@ -49,10 +54,27 @@ class Explanation:
         place = (asked.map_id, pose.frame_id, pose.position, radius_m)
         left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal)
         counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
+        if query.min_existence is not None or asked.hides_stale or query.embedding is not None:
+            counts |= self._within(at_ns)
         rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
         if rows:
             counts |= self._store.excluded_by_time(asked.sql(), rows)
         counts['outside_radius'] = self._outside(at_ns)
+        return counts
+
+    def _within(self, at_ns: int | None) -> dict[str, int]:
+        """Count what is near and left out for its statistics, or for want of a vector."""
+        asked, query = self._asked, self._asked.query
+        assert query.near is not None
+        pose, radius_m = query.near
+        here = self._mirror.ids_within(
+            asked.map_id, pose.frame_id, pose.position, radius_m,
+            at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal,
+        ).tolist()  # fmt: skip
+        counts = dict(self._store.excluded_by_statistics(asked.sql(), here))
+        if query.embedding is not None:
+            anyhow = self._store.matching(replace(asked.sql(), space=''), here)
+            counts['without_vector'] = len(anyhow) - len(self._store.matching(asked.sql(), here))
         return counts
 
     def _outside(self, at_ns: int | None) -> int:
@@ -79,7 +101,7 @@ class Explanation:
             around = self._mirror.within(*place, reach_m, at_ns=at_ns, seq=seq, horizontal=horizontal)
             beyond = around.distances_m > radius_m
             rows, distances = around.version_rows[beyond].tolist(), around.distances_m[beyond].tolist()
-            matching = self._store.matching(asked.among(), rows)
+            matching = self._store.matching(asked.sql(), rows)
             for row, distance_m in zip(rows, distances, strict=True):
                 if row in matching:
                     self.nearest_outside_m = distance_m
@@ -95,7 +117,7 @@ class Explanation:
         rest = {name: value for name, value in scope.items() if name != 'map_id'}
         everywhere = self._asked.query.model_copy(update={'scope': rest})
         asked = self._asked.sql()
-        anywhere = Asked(everywhere, asked.at_ns, asked.world, asked.seq, clock=asked.clock)
+        anywhere = replace(asked, query=everywhere)
         return self._store.count(anywhere) - self._store.count(asked)
 
     def _other_clock(self) -> int:
@@ -109,4 +131,4 @@ class Explanation:
             asked.map_id, pose.frame_id, pose.position, radius_m,
             at_ns=at_ns, seq=asked.seq, horizontal=asked.query.horizontal,
         )  # fmt: skip
-        return len(self._store.matching(replace(asked.among(), clock=other), rows.tolist()))
+        return len(self._store.matching(replace(asked.sql(), clock=other), rows.tolist()))

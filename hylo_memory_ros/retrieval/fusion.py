@@ -15,7 +15,7 @@ import numpy as np
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.retrieval.matches import Floats, Matches
+from hylo_memory_ros.retrieval.matches import Floats, Matches, Rows
 
 __all__ = ['RRF_K', 'Scores', 'orders_of', 'part_of', 'scored', 'weights_of']
 
@@ -112,9 +112,9 @@ def _measured(matches: Matches) -> dict[str, Floats | None]:
     }
 
 
-def _better(matches: Matches) -> dict[str, Floats]:
+def _better(matches: Matches) -> dict[str, Floats | Rows]:
     """Return, for each order, a column that is the smaller the better."""
-    columns = {
+    columns: dict[str, Floats | Rows | None] = {
         'near': matches.distance_m,
         'text': None if matches.text is None else -matches.text,
         'vector': None if matches.similarity is None else -matches.similarity,
@@ -124,6 +124,6 @@ def _better(matches: Matches) -> dict[str, Floats]:
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def _ranks(column: Floats) -> Floats:
+def _ranks(column: Floats | Rows) -> Floats:
     """Return ranks from 1; equal values share the first of theirs."""
     return np.searchsorted(np.sort(column), column, side='left').astype(np.float64) + 1.0

@@ -88,7 +88,8 @@ def _within(offsets: Floats, covariances: Floats, radius_m: float) -> Floats:
     if near.any():
         left = np.full((int(near.sum()), 1), radius_m**2)
         chances[near] = _integrated(means[near], sigmas[near], left)[:, 0]
-    return np.clip(chances, 0.0, 1.0)
+    clipped: Floats = np.clip(chances, 0.0, 1.0)
+    return clipped
 
 
 def _integrated(means: Floats, sigmas: Floats, left: Floats) -> Floats:
@@ -113,7 +114,8 @@ def _integrated(means: Floats, sigmas: Floats, left: Floats) -> Floats:
     weights = width * np.where(at_edge, _EDGE_WEIGHTS, _WEIGHTS) * np.exp(-0.5 * steps**2) / _ROOT_2PI
     rest = np.maximum(left[..., None] - (mean[..., None] + sigma[..., None] * steps) ** 2, 0.0)
     inner = _integrated(means[:, 1:], sigmas[:, 1:], rest.reshape(len(means), -1))
-    return (weights * inner.reshape(weights.shape)).sum(-1)
+    summed: Floats = (weights * inner.reshape(weights.shape)).sum(-1)
+    return summed
 
 
 def _between(low: Floats, high: Floats, mean: Floats, sigma: Floats) -> Floats:

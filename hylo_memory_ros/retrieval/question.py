@@ -27,6 +27,8 @@ class Question:
     """Clock that event times are compared on."""
     offset: int = 0
     """How many hits an earlier answer gave."""
+    hides_stale: bool = False
+    """Whether there is anything stale, and it is left out."""
 
     def sql(self, *, seq: int | None = None, world: World | None = None, at_ns: int | None = None) -> Asked:
         """Return the question for the store."""
@@ -38,6 +40,7 @@ class Question:
             world,
             self.seq if seq is None else seq,
             clock=self.clock,
+            space=self.query.embedding[0] if self.query.embedding is not None else '',
         )
 
     def among(self) -> Asked:
@@ -61,4 +64,6 @@ class Question:
             or query.min_confidence is not None
             or query.time_range_ns is not None
             or query.text is not None
+            or query.min_existence is not None
+            or self.hides_stale
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.store.landmark import landmark
-from hylo_memory_ros.store.relation import reached_by_entity, reached_by_relation
+from hylo_memory_ros.store.relation import Versions, reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
 from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
 
@@ -87,12 +88,9 @@ def chain_of(asked: Asked) -> sa.CTE | None:
     """Return what is reached by the links of a question; None: it follows none."""
     query = asked.query
 
-    def axes(versions: Any) -> sa.ColumnElement[bool]:
-        return _believed(versions, asked) & _holds(versions, asked)
-
     if query.relation is None or query.depth == 1:
         return None
-    return reached_by_relation(*query.relation, query.depth, axes)
+    return reached_by_relation(*query.relation, query.depth, partial(_stands, asked))
 
 
 def statistics_of(query: MemoryQuery) -> Iterable[sa.ColumnElement[bool]]:
@@ -109,22 +107,30 @@ def is_doubted(least: float) -> sa.ColumnElement[bool]:
     return (landmark.c.existence != 0.0) & (landmark.c.existence < log_odds(least))
 
 
-def _believed(versions: Any, asked: Asked) -> sa.ColumnElement[bool]:
+def _stands(asked: Asked, versions: Versions) -> sa.ColumnElement[bool]:
+    return _believed(versions, asked) & _holds(versions, asked)
+
+
+def _believed(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
     if asked.ever_believed:
         return sa.true()
-    still = versions.c.to_seq.is_(None)
+    to_seq: sa.ColumnElement[int] = versions.c.to_seq
+    still = to_seq.is_(None)
     if asked.seq is None:
         return still
-    return (versions.c.from_seq <= asked.seq) & (still | (versions.c.to_seq > asked.seq))
+    from_seq: sa.ColumnElement[int] = versions.c.from_seq
+    return (from_seq <= asked.seq) & (still | (to_seq > asked.seq))
 
 
-def _holds(versions: Any, asked: Asked) -> sa.ColumnElement[bool]:
+def _holds(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
     if asked.world == 'any':
         return sa.true()
-    ends_later = versions.c.valid_to_ns.is_(None) | (versions.c.valid_to_ns > asked.at_ns)
+    valid_to_ns: sa.ColumnElement[int] = versions.c.valid_to_ns
+    ends_later = valid_to_ns.is_(None) | (valid_to_ns > asked.at_ns)
     if asked.world == 'unended':
         return ends_later
-    return ends_later & (versions.c.valid_from_ns <= asked.at_ns)
+    valid_from_ns: sa.ColumnElement[int] = versions.c.valid_from_ns
+    return ends_later & (valid_from_ns <= asked.at_ns)
 
 
 def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
@@ -135,9 +141,6 @@ def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
 def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     query = asked.query
 
-    def axes(versions: Any) -> sa.ColumnElement[bool]:
-        return _believed(versions, asked) & _holds(versions, asked)
-
     if (chain := chain_of(asked)) is not None:
         yield version.c.version_row.in_(sa.select(chain.c.version_row))
     elif query.relation is not None:
@@ -146,7 +149,9 @@ def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
         yield from (_tagged('entity', name) for name in query.entities)
         return
     for name in query.entities:
-        yield version.c.version_row.in_(sa.select(reached_by_entity(name, query.depth, axes).c.version_row))
+        yield version.c.version_row.in_(
+            sa.select(reached_by_entity(name, query.depth, partial(_stands, asked)).c.version_row)
+        )
 
 
 def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:

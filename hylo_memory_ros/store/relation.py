@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql.selectable import NamedFromClause
 
 from hylo_memory_ros.store.rows import paired
 from hylo_memory_ros.store.schema import assertion, identity, tag, version
 
-__all__ = ['Axes', 'names_of', 'reached_by_entity', 'reached_by_relation']
+__all__ = ['Axes', 'Versions', 'names_of', 'reached_by_entity', 'reached_by_relation']
 
-Axes = Callable[[Any], sa.ColumnElement[bool]]
+Versions = NamedFromClause
+"""The versions, under one name or another."""
+
+Axes = Callable[[Versions], sa.ColumnElement[bool]]
 """Whether a version (a row of the given form of that table) holds and is believed where it is asked about."""
 
 _SEPARATOR = paired('', '')
@@ -84,7 +88,7 @@ def _chain(
     return chain.union(*steps)
 
 
-def _names(chain: sa.CTE) -> Iterator[tuple[sa.ColumnElement[Any], sa.Alias, sa.FromClause]]:
+def _names(chain: sa.CTE) -> Iterator[tuple[sa.ColumnElement[Any], NamedFromClause, sa.FromClause]]:
     """Yield each way in which what is in a chain is named: the name, its statement, where both are."""
     said = assertion.alias()
     source: sa.FromClause = chain.join(said, said.c.assertion_id == chain.c.assertion_id)

@@ -9,12 +9,14 @@ import math
 import threading
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from hylo_memory_ros.identity import statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
 
 __all__ = ['WorkingMemory', 'distance_from', 'may_match']
+
+Names = Set[tuple[str, str]]
 
 
 class WorkingMemory:
@@ -63,10 +65,18 @@ class WorkingMemory:
         while len(self._items) > self._capacity:
             self._items.popitem(last=False)
 
-    def find(self, query: MemoryQuery, at_ns: int, map_id: str | None) -> list[MemoryItem]:
-        """Return the items that match and have begun at a world time; each counts as used."""
+    def find(
+        self, query: MemoryQuery, at_ns: int, map_id: str | None, reached: Names = frozenset()
+    ) -> list[MemoryItem]:
+        """Return the items that match and have begun at a world time; each counts as used.
+
+        Parameters
+        ----------
+        reached : collection of (name, map)
+            What the durable memory reaches by the links of the query; a link to it counts too.
+        """
         with self._lock:
-            found = self._matching(query, map_id, at_ns)
+            found = self._matching(query, map_id, at_ns, reached)
             for identity, _ in found:
                 self._items.move_to_end(identity)
         return [item.model_copy(deep=True) for _, item in found]
@@ -89,13 +99,13 @@ class WorkingMemory:
         return [item.id or '' for _, item in found]
 
     def _matching(
-        self, query: MemoryQuery, map_id: str | None, at_ns: int | None
+        self, query: MemoryQuery, map_id: str | None, at_ns: int | None, reached: Names = frozenset()
     ) -> list[tuple[bytes, MemoryItem]]:
         return [
             (identity, item)
             for identity, (item, _) in self._items.items()
             if (at_ns is None or (item.valid_from_ns or 0) <= at_ns)
-            and may_match(item, query, map_id, self._clock)
+            and may_match(item, query, map_id, self._clock, reached)
         ]
 
     def clear(self) -> None:
@@ -112,7 +122,9 @@ def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
     return math.dist(item.pose.position[:axes], query.near[0].position[:axes])
 
 
-def may_match(item: MemoryItem, query: MemoryQuery, map_id: str | None, clock: str) -> bool:
+def may_match(
+    item: MemoryItem, query: MemoryQuery, map_id: str | None, clock: str, reached: Names = frozenset()
+) -> bool:
     """Return whether an item passes every filter of a query, the time axes aside.
 
     Parameters
@@ -121,6 +133,8 @@ def may_match(item: MemoryItem, query: MemoryQuery, map_id: str | None, clock: s
         The map that `near` searches; None: every map.
     clock : str
         The clock that event times are compared on.
+    reached : collection of (name, map)
+        What the links of the query reach elsewhere.
     """
     return (
         (query.kinds is None or MemoryKind(item.kind) in query.kinds)
@@ -129,13 +143,27 @@ def may_match(item: MemoryItem, query: MemoryQuery, map_id: str | None, clock: s
         and (not query.labels or item.label in query.labels)
         and set(query.entities) <= set(item.entities)
         and set(query.object_ids) <= set(item.object_ids)
-        and (query.relation is None or query.relation in item.links)
+        and (query.relation is None or _is_linked(item, query.relation, reached))
         and (query.scope or {}).items() <= item.scope.items()
         and (query.min_confidence is None or item.confidence >= query.min_confidence)
         and (query.text is None or _speaks(item, query.text))
         and (query.time_range_ns is None or _happened(item, query.time_range_ns, clock))
         and (query.near is None or _is_near(item, query, map_id))
     )
+
+
+def _is_linked(item: MemoryItem, relation: tuple[str, str], reached: Names) -> bool:
+    here = item.scope.get('map_id', '')
+    return relation in item.links or any(
+        name == relation[0] and _names(target, here, reached) for name, target in item.links
+    )
+
+
+def _names(target: str, here: str, reached: Names) -> bool:
+    """Return whether a name is among those of a map, of no map, or of any when here is none."""
+    if here:
+        return (target, here) in reached or (target, '') in reached
+    return any(name == target for name, _ in reached)
 
 
 def _speaks(item: MemoryItem, text: str) -> bool:

@@ -73,8 +73,8 @@ class RankingClauses(Clauses):
 
     @pytest.mark.parametrize(
         'asked',
-        [{'embedding': ('clip@1', (1.0, 0.0))}, {'min_existence': 0.5}],
-        ids=['embedding', 'min_existence'],
+        [{'embedding': ('clip@1', (1.0, 0.0))}],
+        ids=['embedding'],
     )
     def test_what_is_not_answered_is_refused_by_name(
         self, memory: MemoryService, asked: dict[str, Any]

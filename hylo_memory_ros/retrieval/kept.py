@@ -1,7 +1,8 @@
-"""The ranks of text answers that are being paged.
+"""Answers that are being paged.
 
 A full-text rank depends on how common a word is in everything that was ever written, so every
-write changes the ranks of old answers. The next page of an answer must not.
+write changes the ranks of old answers; a derived generation of vectors may be replaced. The
+next page of an answer must know of neither.
 
 Threads: every method takes one lock.
 """
@@ -10,24 +11,23 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 
-__all__ = ['Ranks']
+from hylo_memory_ros.retrieval.order import Ranking
+
+__all__ = ['Kept']
 
 _MOST = 16
 
-Ranking = Mapping[int, float | None]
 
-
-class Ranks:
-    """The rankings of the last few truncated answers, by their cursor's place on both time axes."""
+class Kept:
+    """The last few truncated answers, by their question and their place on both time axes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, int, int], Ranking] = OrderedDict()
         self._lock = threading.Lock()
 
     def keep(self, question: str, seq: int, at_ns: int, ranking: Ranking) -> None:
-        """Keep the ranks of version rows, best first, for the pages to come."""
+        """Keep an answer for the pages to come."""
         with self._lock:
             self._kept[question, seq, at_ns] = ranking
             self._kept.move_to_end((question, seq, at_ns))
@@ -35,6 +35,6 @@ class Ranks:
                 self._kept.popitem(last=False)
 
     def get(self, question: str, seq: int | None, at_ns: int) -> Ranking | None:
-        """Return a kept ranking, or None."""
+        """Return a kept answer, or None."""
         with self._lock:
             return None if seq is None else self._kept.get((question, seq, at_ns))

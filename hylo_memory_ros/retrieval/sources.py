@@ -1,0 +1,202 @@
+"""Where candidates come from: each source makes the matches, or narrows down those of another.
+
+All answer at one world time and one sequence, so it does not matter which is asked first, but
+for the time it takes; `plan` decides that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.model import CandidateEvidence
+from hylo_memory_ros.retrieval.matches import Matches, Rows
+from hylo_memory_ros.retrieval.question import Question
+from hylo_memory_ros.store import Store
+from hylo_memory_ros.store.rows import ItemRow
+
+__all__ = ['FEW', 'Place', 'Similar', 'Source', 'Statements', 'VectorSearch']
+
+FEW = 256
+"""So few matches are measured one by one."""
+_MOST_NAMED = 20_000
+"""Beyond so many rows it is quicker to look for all matches than to ask about each."""
+
+_FRAME, _X, _MAP = 21, 22, 9
+
+
+class VectorSearch(Protocol):
+    """What retrieval asks of the vectors."""
+
+    @property
+    def sequence(self) -> int:
+        """The newest transaction that they follow."""
+
+    def search(
+        self,
+        space: str,
+        vector: Sequence[float],
+        k: int,
+        *,
+        at_ns: int | None,
+        seq: int | None,
+        version_rows: Rows | None = None,
+    ) -> Any:
+        """Return the most similar version rows, best first, with similarities and evidence."""
+
+
+class Found(NamedTuple):
+    """What a source leaves, and what it did."""
+
+    matches: Matches
+    evidence: CandidateEvidence
+
+
+class Source(Protocol):
+    """One way to find or to test candidates."""
+
+    name: str
+
+    def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
+        """Return all that matches here; with matches given, only of those."""
+
+
+class Place:
+    """What lies within the radius, by the spatial mirror."""
+
+    name = 'place'
+
+    def __init__(self, store: Store, mirror: SpatialMirror) -> None:
+        self._store = store
+        self._mirror = mirror
+
+    def find(self, asked: Question, seq: int | None, matches: Matches | None) -> Found:
+        """Return what is near; with matches given, only of those."""
+        if matches is not None and len(matches) <= FEW:
+            return self._measured(asked, matches)
+        query = asked.query
+        assert query.near is not None
+        pose, radius_m = query.near
+        hits = self._mirror.within(
+            asked.map_id,
+            pose.frame_id,
+            pose.position,
+            radius_m,
+            at_ns=None if query.include_invalidated else asked.at_ns,
+            seq=seq,
+            horizontal=query.horizontal,
+        )
+        near = Matches(hits.version_rows, hits.distances_m, valid_from_ns=hits.valid_from_ns)
+        if matches is not None:
+            near = _joined(near, matches)
+        count = len(hits)
+        return Found(near, CandidateEvidence('mirror', returned=count, after_filter=len(near), scanned=count))
+
+    def _measured(self, asked: Question, matches: Matches) -> Found:
+        query = asked.query
+        assert query.near is not None
+        (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
+        fetched = self._store.fetch(matches.rows.tolist())
+        keep, distances = [], []
+        for index, number in enumerate(matches.rows.tolist()):
+            row: ItemRow | None = fetched.get(number)
+            if row is None or row[_FRAME] != pose.frame_id or asked.map_id not in (None, row[_MAP]):
+                continue
+            distance_m = math.dist(row[_X : _X + axes], pose.position[:axes])
+            if distance_m <= radius_m:
+                keep.append(index)
+                distances.append(distance_m)
+        near = matches.taken(np.array(keep, np.intp), distance_m=np.array(distances), sorted=matches.sorted)
+        return Found(near, CandidateEvidence('place', returned=len(matches), after_filter=len(near)))
+
+
+class Statements:
+    """What passes the filters and speaks the words, by SQL."""
+
+    name = 'statements'
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
+        """Return what passes; with matches given, only of those."""
+        named = matches is not None and len(matches) <= _MOST_NAMED
+        among = matches.rows.tolist() if matches is not None and named else None
+        if among is not None and not among:
+            return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(self._backend(asked)))
+        found = self._store.candidates(asked.sql(seq=seq), among)
+        words = asked.query.text is not None
+        passing = Matches(
+            np.array(found.version_rows, np.int64),
+            text=np.array(found.text_ranks, np.float64) if words else None,
+            valid_from_ns=np.array(found.valid_from_ns, np.int64),
+            confidence=np.array(found.confidence, np.float64),
+            sorted=True,
+        )
+        if matches is not None:
+            passing = _joined(passing, matches)
+        looked_at = len(among) if among is not None else len(found.version_rows)
+        return Found(
+            passing,
+            CandidateEvidence(self._backend(asked), returned=looked_at, after_filter=len(passing)),
+        )
+
+    @staticmethod
+    def _backend(asked: Question) -> str:
+        return 'sql' if asked.query.text is None else 'fts5'
+
+
+class Similar:
+    """What has a vector in the space, by the vector index."""
+
+    name = 'vectors'
+
+    def __init__(self, vectors: VectorSearch) -> None:
+        self._vectors = vectors
+
+    def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
+        """Compare every match exactly; what has no vector leaves."""
+        assert matches is not None
+        return self.best(asked, seq, len(matches), matches)
+
+    def best(self, asked: Question, seq: int, k: int, matches: Matches | None = None) -> Found:
+        """Return the k most similar, best first."""
+        query = asked.query
+        assert query.embedding is not None
+        space, vector = query.embedding
+        hits = self._vectors.search(
+            space,
+            vector,
+            max(k, 1),
+            at_ns=None if query.include_invalidated else asked.at_ns,
+            seq=seq,
+            version_rows=None if matches is None else matches.rows,
+        )
+        found = Matches(np.asarray(hits.version_rows), similarity=np.asarray(hits.similarities, np.float64))
+        return Found(found if matches is None else _joined(matches, found), hits.evidence)
+
+
+def _joined(first: Matches, second: Matches) -> Matches:
+    """Return what is in both, in the order of the first, with the columns of both."""
+    order = np.argsort(second.rows, kind='stable')
+    rows = second.rows[order]
+    if not len(rows):
+        return first.taken(np.empty(0, np.intp), **_others(second, np.empty(0, np.intp), first))
+    at = np.minimum(np.searchsorted(rows, first.rows), len(rows) - 1)
+    keep = np.flatnonzero(rows[at] == first.rows)
+    columns = _others(second, order[at[keep]], first)
+    return replace(first.taken(keep, **columns), sorted=first.sorted)
+
+
+def _others(matches: Matches, index: Any, but: Matches) -> dict[str, Any]:
+    names = ('distance_m', 'text', 'similarity', 'valid_from_ns', 'confidence')
+    return {
+        name: getattr(matches, name)[index]
+        for name in names
+        if getattr(matches, name) is not None and getattr(but, name) is None
+    }

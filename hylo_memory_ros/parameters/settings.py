@@ -59,6 +59,8 @@ class NodeConfig(Contract):
     """Time between two messages on /diagnostics, seconds."""
     mirror_check_interval_s: PositiveSeconds = 600.0
     """Time between two comparisons of the spatial mirror with the database, seconds."""
+    publish_retrievals: bool = False
+    """Publish each retrieval on ~/events too: query, hits and scores, at the sequence that it read."""
     publish_markers: bool = True
     """Publish ~/markers while somebody subscribes."""
     markers_interval_s: Annotated[float, Field(ge=1.0, le=3600.0)] = 1.0

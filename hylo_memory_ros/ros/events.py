@@ -31,17 +31,24 @@ class Events:
     memory : MemoryService
         Whose changes they are.
     limit_bytes : int
-        An event larger than this is published without its ids.
+        An event larger than this is published without its ids and extras.
+    retrievals : bool
+        Also publish what is asked.
     """
 
-    def __init__(self, node: Node, memory: MemoryService, limit_bytes: int) -> None:
+    def __init__(
+        self, node: Node, memory: MemoryService, limit_bytes: int, *, retrievals: bool = False
+    ) -> None:
         self._node, self._memory, self._limit = node, memory, limit_bytes
         self._publisher: Any = qos.publisher(node, MemoryEvent, '~/events', qos.EVENTS)
-        self._unsubscribe = memory.subscribe(self._publish)
+        self._unsubscribe = [memory.subscribe(self._publish)]
+        if retrievals:
+            self._unsubscribe.append(memory.subscribe_retrievals(self._publish))
 
     def close(self) -> None:
         """Publish no more. Safe to repeat."""
-        self._unsubscribe()
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
         if self._publisher is not None:
             self._node.destroy_publisher(self._publisher)
             self._publisher = None
@@ -50,7 +57,7 @@ class Events:
         msg = event_to_msg(change, self._memory.epoch)
         if bytes_of_event(msg) > self._limit:
             # A gap in the sequence would be worse than an event that must be looked up.
-            msg.ids, msg.keys, msg.outcomes = [], [], []
+            msg.ids, msg.keys, msg.outcomes, msg.extra_json = [], [], [], ''
         publisher = self._publisher
         if publisher is not None:
             publisher.publish(msg)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
+from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.model import MemoryQuery, QueryResult
 from hylo_memory_ros.ros.answering import Settled
@@ -72,8 +72,6 @@ class Reading:
 
     def _query(self, request: Any, response: Any, centre: Future[Transform] | None) -> Any:
         include = _parts(request.include)
-        if request.receipt:
-            raise UnsupportedError('receipt: true: this version keeps no receipts', field='receipt')
         core, pinned = cursor_read(checked_text(request.cursor, 'cursor'))
         query = query_from_msg(request.filter, k=request.k, cursor=core, explain=request.explain)
         moved = self.placement.needs_centre(query)
@@ -89,13 +87,14 @@ class Reading:
     def _answered(
         self, request: Any, response: Any, query: MemoryQuery, include: Collection[str], moved: bool
     ) -> Any:
-        result: QueryResult = self.memory.query(query)
+        result: QueryResult = self.memory.query(query, receipt=request.receipt)
         shown = self._put_hits(request, response, result, include)
         if shown < len(result):
             # The cursor must say where this reply ends, not where the page would have.
-            result = self.memory.query(query.model_copy(update={'k': shown}))
+            result = self.memory.query(query.model_copy(update={'k': shown}), receipt=request.receipt)
             shown = self._put_hits(request, response, result, include)
         response.sequence, response.total = result.sequence, result.total
+        response.receipt_id = result.receipt_id
         response.total_is_lower_bound = result.total_is_lower_bound
         response.truncated = result.truncated or shown < len(result)
         response.cursor = cursor_of(result.cursor, result.center_used if moved else None)

@@ -24,6 +24,7 @@ from hylo_memory_ros.ros.markers import Markers
 from hylo_memory_ros.ros.opening import opened
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Placement
+from hylo_memory_ros.ros.proving import Proving
 from hylo_memory_ros.ros.reading import Reading
 from hylo_memory_ros.ros.stamps import StampWatch
 from hylo_memory_ros.ros.status import Diagnostics, StatusTopic
@@ -102,7 +103,9 @@ class Session:
 
     def _topics(self) -> None:
         config, node = self._config, self._node
-        events = Events(node, self.memory, config.reply_limit_bytes)
+        events = Events(
+            node, self.memory, config.reply_limit_bytes, retrievals=config.publish_retrievals
+        )
         self._status = StatusTopic(node, self.memory, self.perception, config.global_frame, self.now_ns)
         self._diagnostics = Diagnostics(
             node, self.diagnosis, str(self.memory.path or ':memory:'), self.now_ns
@@ -131,12 +134,17 @@ class Session:
             self._transforms, self.now_ns, StampWatch(self.now_ns), config.reply_limit_bytes,
             config.flush_timeout_s,
         )  # fmt: skip
+        proving = Proving(
+            self.memory, self._readers, self._placement, config.reply_limit_bytes,
+            config.memory.receipts != 'off',
+        )  # fmt: skip
         maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
         return {
             "query": reading.query, "history": reading.history, "changes": reading.changes,
             "write": writing.write, "forget": writing.forget, "retract": writing.retract,
             "purge": writing.purge, "set_map": writing.set_map, "flush": writing.flush,
             "snapshot": writing.snapshot, "maintain": maintenance.perform,
+            "render": proving.render, "may_reuse": proving.may_reuse, "receipt": proving.receipt,
         }  # fmt: skip
 
     def activate(self) -> None:

@@ -72,7 +72,7 @@ class Receipts:
         self._untold: deque[Asked] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._closed = threading.Event()
         self.purged_at = 0
         """Sequence of the last purge of this process; set under the lock of writes."""
         self.listeners = Listeners()
@@ -105,7 +105,7 @@ class Receipts:
             if asked.receipt_id:
                 self._pending[asked.receipt_id] = asked
             full = len(self._pending) >= _MOST_PENDING
-            if self._thread is None and not self._closed and not self._idle():
+            if self._thread is None and not self._closed.is_set() and not self._idle():
                 self._thread = threading.Thread(target=self._run, name='receipts', daemon=True)
                 self._thread.start()
             self._changed.notify()
@@ -116,7 +116,7 @@ class Receipts:
         return not self._untold and (self._read_only or not self._pending)
 
     def _due(self) -> bool:
-        return self._closed or not self._idle()
+        return self._closed.is_set() or not self._idle()
 
     def get(self, receipt_id: str) -> dict[str, Any]:
         """Return a receipt as a JSON object.
@@ -180,11 +180,12 @@ class Receipts:
         while True:
             with self._changed:
                 self._changed.wait_for(self._due)
-                if not self._closed:
-                    self._changed.wait(_GATHER_S)
+            # Outside the lock, and deaf to what comes: one transaction for all of it.
+            self._closed.wait(_GATHER_S)
+            with self._changed:
                 untold = list(self._untold)
                 self._untold.clear()
-                closed = self._closed
+                closed = self._closed.is_set()
             try:
                 for asked in untold:
                     self.listeners.tell(_change(asked))
@@ -197,7 +198,7 @@ class Receipts:
     def close(self) -> None:
         """Store what is left and end the thread; safe to repeat."""
         with self._changed:
-            self._closed = True
+            self._closed.set()
             thread = self._thread
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():

@@ -79,7 +79,9 @@ class Proving:
         response.segment_digests = [segment.digest for segment in rendering.segments]
         response.receipt_id = rendering.receipt_id
         if rendering.left_out:
-            response.message = f'max_tokens: {len(rendering.left_out)} of {len(rendering.result)} hits left out'
+            response.message = (
+                f'max_tokens: {len(rendering.left_out)} of {len(rendering.result)} hits left out'
+            )
         return response
 
     def _may_reuse(self, request: Any, response: Any) -> Any:

@@ -103,9 +103,7 @@ class Session:
 
     def _topics(self) -> None:
         config, node = self._config, self._node
-        events = Events(
-            node, self.memory, config.reply_limit_bytes, retrievals=config.publish_retrievals
-        )
+        events = Events(node, self.memory, config.reply_limit_bytes, retrievals=config.publish_retrievals)
         self._status = StatusTopic(node, self.memory, self.perception, config.global_frame, self.now_ns)
         self._diagnostics = Diagnostics(
             node, self.diagnosis, str(self.memory.path or ':memory:'), self.now_ns

@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 
 from hylo_memory_ros import __version__
-from hylo_memory_ros.cli import asking, checking, drawing, replaying
+from hylo_memory_ros.cli import asking, checking, drawing, proving, replaying
 from hylo_memory_ros.errors import HyloMemoryError
 
 __all__ = ['application', 'main']
@@ -36,6 +36,10 @@ for command in (
     checking.snapshot,
     checking.observations,
     drawing.plot,
+    proving.render,
+    proving.receipt,
+    proving.replay_receipt,
+    proving.chain,
     replaying.replay,
 ):
     application.command()(command)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Name
+from hylo_memory_ros.model.space import Spaces
 from hylo_memory_ros.model.span import ClockName
 
 __all__ = ['MemoryConfig']
@@ -53,6 +54,8 @@ class MemoryConfig(Contract):
     """How much the order by valid_from, newest first, counts; 0: it decides only between equals."""
     weight_confidence: Weight = 0.0
     """How much the order by confidence counts; 0: it does not."""
+    embedding_spaces: Spaces = Field(default_factory=dict)
+    """Embedding spaces by ``name@version``; none: a space is what its first vector is, compared by cosine."""
     event_retention: Count = 100_000
     """Transactions whose ids stay in the change feed."""
     request_retention: Count = 10_000

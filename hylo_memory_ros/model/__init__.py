@@ -1,6 +1,6 @@
 """The data model: frozen, validated, in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `item`, `query`, `evidence`, `result`.
+Reading order: `pose`, `span`, `embedding`, `space`, `item`, `query`, `evidence`, `result`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hylo_memory_ros.model.result import (
     WriteEvent,
     WriteResult,
 )
+from hylo_memory_ros.model.space import EmbeddingSpace
 from hylo_memory_ros.model.span import TimeSpan
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     'Change',
     'Changes',
     'CorrectionResult',
+    'EmbeddingSpace',
     'History',
     'Hit',
     'MemoryItem',

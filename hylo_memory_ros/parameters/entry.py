@@ -29,6 +29,7 @@ COMPOSED = {
 # No parameters of their own: they follow from others, or from use_sim_time.
 DERIVED = {
     (MemoryConfig, 'clock'),
+    (MemoryConfig, 'embedding_spaces'),
     (NodeConfig, 'inputs'),
     (InputSettings, 'name'),
     (LandmarkSettings, 'global_frame'),

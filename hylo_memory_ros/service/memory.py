@@ -98,7 +98,7 @@ class MemoryService:
         self._lock = threading.RLock()
         self._listeners = Listeners()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
-        self._mirroring = Mirroring(store, background=background)
+        self._mirroring = Mirroring(store, background=background, spaces=config.embedding_spaces)
         self._closed = False
         self._retriever = self._retriever_in(None)
         self._proving = Proving(
@@ -292,6 +292,7 @@ class MemoryService:
         check_stamps(working, self.config)
         with self._lock:
             self._refuse_closed()
+            self._mirroring.vectors.check_items(durables)
             if not dry_run:
                 self._maps.remember(item.scope.get('map_id', '') for item in durables)
             events: Sequence[WriteEvent] = ()

@@ -1,4 +1,4 @@
-"""The spatial mirror follows the store: loaded from it, kept up with it, held against it.
+"""The spatial mirror and the vectors follow the store: loaded from it, kept up with it, held against it.
 
 Threads: `follow` is called under the service's write lock, in the order of sequences.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from hylo_memory_ros.index import BelievedRow, RowBatch, SpatialMirror
+from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror
+from hylo_memory_ros.index.vectors import VectorIndex
+from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.store import Committed, Store
 
 __all__ = ['Mirroring']
@@ -26,11 +28,16 @@ class Mirroring:
         The authority.
     background : bool
         Load in a thread of its own; until then the mirror answers `LoadingError`.
+    spaces : mapping of str to EmbeddingSpace, optional
+        The declared embedding spaces.
     """
 
-    def __init__(self, store: Store, *, background: bool) -> None:
+    def __init__(
+        self, store: Store, *, background: bool, spaces: Mapping[str, EmbeddingSpace] | None = None
+    ) -> None:
         self._store = store
         self.mirror = SpatialMirror(store.now_ns)
+        self.vectors = VectorIndex(spaces or {}, store)
         self._thread: threading.Thread | None = None
         if background:
             self._thread = threading.Thread(target=self._load, name='mirror-load')
@@ -45,6 +52,12 @@ class Mirroring:
             self.mirror.load(self._batches(), sequence)
         except Exception:
             logger.exception('the spatial mirror could not be loaded')
+        try:
+            sequence = self._store.sequence
+            batches = self._store.vector_batches(5_000), self._store.vector_version_batches(50_000)
+            self.vectors.load(*batches, sequence)
+        except Exception:
+            logger.exception('the vectors could not be loaded')
 
     def _batches(self) -> Iterator[RowBatch]:
         return map(RowBatch.from_tuples, self._store.spatial_batches(50_000))
@@ -67,6 +80,20 @@ class Mirroring:
         self.mirror.apply(sequence, added, committed.ended)
         if committed.removed:
             self.mirror.remove(committed.removed, sequence)
+        said = [
+            (
+                row.version_row,
+                row.assertion_id,
+                row.valid_from_ns,
+                OPEN if row.valid_to_ns is None else row.valid_to_ns,
+                row.from_seq,
+                OPEN,
+            )
+            for row in committed.added
+        ]
+        self.vectors.apply(sequence, committed.vectors, said, committed.ended)
+        if committed.unsaid:
+            self.vectors.remove(committed.unsaid, sequence)
 
     def check(self, sequence: int) -> tuple[str, ...]:
         """Hold the mirror against the store, and load it anew when they differ.
@@ -94,5 +121,6 @@ class Mirroring:
     def close(self) -> None:
         """End every thread, a load too; safe to repeat."""
         self.mirror.close()
+        self.vectors.close()
         if self._thread is not None:
             self._thread.join()

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.correction import Edit, Moved, Reversal
+from hylo_memory_ros.store.embedding import VectorTuple, VersionTuple
 from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed
@@ -161,6 +162,15 @@ class Store(Protocol):
 
     def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
+
+    def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
+        """Yield every vector, in order of its assertion."""
+
+    def vector_version_batches(self, size: int) -> Iterator[list[VersionTuple]]:
+        """Yield every version that has a vector, believed or not, in order of its row."""
 
     def maps(self) -> list[str]:
         """Return the maps that were current or written to."""

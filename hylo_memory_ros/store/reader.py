@@ -19,6 +19,13 @@ from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.embedding import (
+    VectorTuple,
+    VersionTuple,
+    vector_batches,
+    vector_version_batches,
+    vectors_of_assertions,
+)
 from hylo_memory_ros.store.files import copy_database
 from hylo_memory_ros.store.ledger import is_complete
 from hylo_memory_ros.store.migrations import HEAD
@@ -174,6 +181,21 @@ class SqliteReader:
             cursor = raw.execute(_SPATIAL)
             while rows := cursor.fetchmany(size):
                 yield rows
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
+        with self._db.reading() as connection:
+            return vectors_of_assertions(connection, space, assertions)
+
+    def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
+        """Yield every vector, in order of its assertion."""
+        with self._db.reading() as connection:
+            yield from vector_batches(connection, size)
+
+    def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
+        """Yield every version that has a vector, believed or not, in order of its row."""
+        with self._db.reading() as connection:
+            yield from vector_version_batches(connection, size)
 
     def maps(self) -> list[str]:
         """Return the maps that were current or written to."""

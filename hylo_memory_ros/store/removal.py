@@ -155,6 +155,7 @@ def purge_identities(txn: Transaction, identity_ids: Sequence[int]) -> int:
     for part in chunks(identity_ids):
         rows = list(txn.connection.execute(_purged_assertions, {'ids': part}))
         gone += len(rows)
+        txn.unsaid += [row.assertion_id for row in rows]
         names |= {row.id for row in rows}
         said += [text for row in rows for text in (row.content, row.label, row.detail or '')]
         keys |= {row.key for row in rows if row.key is not None}

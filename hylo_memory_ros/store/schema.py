@@ -199,9 +199,9 @@ embedding = Table(
     metadata,
     Column('assertion_id', ForeignKey('assertion.assertion_id'), primary_key=True),
     Column('space', Text, primary_key=True),
+    Column('digest', LargeBinary, nullable=False, comment='SHA-256 of the vector'),
     Column('vector', LargeBinary, nullable=False, comment='float32, little endian'),
     comment='authoritative vectors',
-    sqlite_with_rowid=False,
 )
 
 change = Table(

@@ -45,6 +45,10 @@ class Committed:
     """Map, frame, x, y, z of the spatial ids in `added`."""
     removed: Sequence[int] = ()
     """Version rows that are gone for good (purge)."""
+    unsaid: Sequence[int] = ()
+    """Assertions that are gone for good (purge)."""
+    vectors: Sequence[tuple[int, str, str, bytes, bytes]] = ()
+    """Assertion, item id, space, SHA-256 and float32 bytes of the vectors that came with it."""
 
 
 class Transaction:
@@ -75,6 +79,8 @@ class Transaction:
         self.ended: list[int] = []
         self.removed: list[int] = []
         self.places: dict[int, tuple[str, str, float, float, float]] = {}
+        self.unsaid: list[int] = []
+        self.vectors: list[tuple[int, str, str, bytes, bytes]] = []
         self.ids: list[str] = []
         self.keys: list[str] = []
         self.outcomes: list[str] = []
@@ -133,7 +139,9 @@ class Transaction:
             tuple(self.outcomes),
             self.actor,
         )
-        return Committed(told, self.added, self.ended, self.places, self.removed)
+        return Committed(
+            told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors
+        )
 
     def _finish_hash(self, name: str, elements: str) -> None:
         added, removed = self._elements[elements + '+'], self._elements[elements + '-']

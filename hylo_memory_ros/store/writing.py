@@ -15,6 +15,7 @@ from hylo_memory_ros.identity import Statement, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
 from hylo_memory_ros.store.correction import corrected_among, repeat_corrections
 from hylo_memory_ros.store.database import insert_rows
+from hylo_memory_ros.store.embedding import digest_of_vector
 from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
 from hylo_memory_ros.store.schema import assertion, embedding, identity, request, spatial, tag
 from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
@@ -276,7 +277,11 @@ class _Rows:
         for field, value in tags_of(item):
             self._tag.append({'field': field, 'value': value, 'assertion_id': assertion_id})
         for space, vector in embedding_rows(item):
-            self._embedding.append({'assertion_id': assertion_id, 'space': space, 'vector': vector})
+            digest = digest_of_vector(vector)
+            self._embedding.append(
+                {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
+            )
+            txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
         timelines.evidence[assertion_id] = Evidence(
             entry.statement.id, entry.statement.element, row['spatial_id']
         )

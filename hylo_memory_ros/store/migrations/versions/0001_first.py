@@ -25,6 +25,18 @@ def upgrade() -> None:
         'identity_key', 'identity', ['key'], unique=False, sqlite_where=sa.text('key IS NOT NULL')
     )
     op.create_table(
+        'association_receipt',
+        sa.Column('row', sa.Integer(), nullable=False),
+        sa.Column('id', sa.Text(), nullable=False),
+        sa.Column('map_id', sa.Text(), nullable=False),
+        sa.Column('stamp_ns', sa.BigInteger(), nullable=False),
+        sa.Column('keys', sa.Text(), nullable=False, comment='JSON: keys of all landmarks that it names'),
+        sa.Column('body', sa.LargeBinary(), nullable=False, comment='JSON, deflated'),
+        sa.PrimaryKeyConstraint('row'),
+        sa.UniqueConstraint('id'),
+        comment='what association decided, and on what grounds',
+    )
+    op.create_table(
         'known_map',
         sa.Column('map_id', sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint('map_id'),
@@ -406,6 +418,7 @@ def upgrade() -> None:
         'embedding',
         sa.Column('assertion_id', sa.Integer(), nullable=False),
         sa.Column('space', sa.Text(), nullable=False),
+        sa.Column('digest', sa.LargeBinary(), nullable=False, comment='SHA-256 of the vector'),
         sa.Column('vector', sa.LargeBinary(), nullable=False, comment='float32, little endian'),
         sa.ForeignKeyConstraint(
             ['assertion_id'],
@@ -413,7 +426,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint('assertion_id', 'space'),
         comment='authoritative vectors',
-        sqlite_with_rowid=False,
     )
     op.create_table(
         'ledger_assignment',

@@ -1,0 +1,130 @@
+"""The authoritative vectors of one space: where each stands, and the float32 of those held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hylo_memory_ros.index.vectors._columns import Growing
+
+__all__ = ['BLOCK', 'Part', 'Slots', 'VectorRow', 'VectorSource', 'VersionTuple']
+
+BLOCK = 4096
+"""Vectors in one block of a scan: with 384 components 6 MB, what a core's cache holds."""
+
+
+Part = tuple[int, NDArray[np.float32], NDArray[np.bool_] | None]
+"""First slot, vectors, and which of them there are; None: all."""
+
+VectorRow = tuple[int, str, str, bytes, bytes]
+"""Assertion, item id, space, digest and float32 bytes of a vector."""
+
+VersionTuple = tuple[int, int, int, int, int, int]
+"""Version row, assertion, valid from, valid to, from seq, to seq; `OPEN` for no end."""
+
+
+class VectorSource(Protocol):
+    """Reads authoritative vectors from the store."""
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return float32 bytes, little endian, by assertion; one that is gone is left out."""
+
+
+class Slots:
+    """One place for each vector, in the order of its assertion.
+
+    Vectors from `resident_from` on are held in memory; those before are read from the store when
+    they are needed, which is what a derived index saves.
+    """
+
+    def __init__(self, space: str, dimension: int, source: VectorSource) -> None:
+        self.assertion = Growing()
+        self.space = space
+        self.dimension = dimension
+        self.resident_from = 0
+        self._source = source
+        self._blocks: list[NDArray[np.float32]] = []
+
+    def __len__(self) -> int:
+        return len(self.assertion)
+
+    def add(self, assertions: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        """Append vectors, in order of their assertions."""
+        start = len(self)
+        for index, vector in enumerate(vectors):
+            block, place = divmod(start + index, BLOCK)
+            while len(self._blocks) <= block:
+                self._blocks.append(np.empty((BLOCK, self.dimension), np.float32))
+            self._blocks[block][place] = vector
+        self.assertion.extend(np.asarray(assertions, np.int64))
+
+    def skip(self, assertions: NDArray[np.int64]) -> None:
+        """Append places of vectors that stay in the store."""
+        self._release(len(self) + len(assertions))
+        self.assertion.extend(assertions)
+
+    def release(self, until: int) -> None:
+        """Hold the vectors before a slot no longer in memory."""
+        self._release(until)
+
+    def _release(self, until: int) -> None:
+        empty = np.empty((0, self.dimension), np.float32)
+        for block in range(min(until // BLOCK, len(self._blocks))):
+            self._blocks[block] = empty
+        while len(self._blocks) < until // BLOCK:
+            self._blocks.append(empty)
+        self.resident_from = max(self.resident_from, until)
+
+    def without(self, kept: NDArray[np.int64]) -> Slots:
+        """Return the slots that are kept, in order; nothing of the others stays in memory."""
+        fresh = Slots(self.space, self.dimension, self._source)
+        stored = kept[kept < self.resident_from]
+        fresh.skip(self.assertion.values[stored])
+        for start in range(len(stored), len(kept), BLOCK):
+            part = kept[start : start + BLOCK]
+            fresh.add(self.assertion.values[part].tolist(), self.take(part)[0])
+        return fresh
+
+    def find(self, assertions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the slots of assertions; -1 where there is none."""
+        known, wanted = self.assertion.values, np.asarray(assertions, np.int64)
+        if not len(known):
+            return np.full(len(wanted), -1, np.int64)
+        places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[places] == wanted, places, -1)
+
+    def take(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return vectors, shape (n, d), and which of them there still are."""
+        vectors = np.zeros((len(slots), self.dimension), np.float32)
+        found = np.ones(len(slots), np.bool_)
+        resident = slots >= self.resident_from
+        held = slots // BLOCK
+        for block in np.unique(held[resident]).tolist():
+            here = resident & (held == block)
+            vectors[here] = self._blocks[block][slots[here] % BLOCK]
+        stored = np.flatnonzero(~resident)
+        if len(stored):
+            wanted = self.assertion.values[slots[stored]].tolist()
+            raw = self._source.vectors_of(self.space, wanted)
+            for index, assertion in zip(stored.tolist(), wanted, strict=True):
+                if (data := raw.get(assertion)) is None:
+                    found[index] = False
+                else:
+                    vectors[index] = np.frombuffer(data, '<f4')
+        return vectors, found
+
+    def blocks(self, start: int, end: int) -> Iterator[Part]:
+        """Yield (first slot, vectors, which there are) of consecutive slots; None: all."""
+        while start < end:
+            until = min((start // BLOCK + 1) * BLOCK, end)
+            if start >= self.resident_from:
+                block = self._blocks[start // BLOCK]
+                first = start - start // BLOCK * BLOCK
+                yield start, block[first : first + until - start], None
+            else:
+                until = min(until, self.resident_from)
+                yield start, *self.take(np.arange(start, until))
+            start = until

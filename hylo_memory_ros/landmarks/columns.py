@@ -72,9 +72,10 @@ and `prior_vector` (1/m) are what all sightings but the newest amount to, in the
 where the newest is. `existence` is the log-odds that it is still there, 0 for no opinion; `viewpoint` the
 keyframe that spoke last about it, `evidence` what that one added, and `misses` how many in a row saw it
 missing; `reported` from where it was reported absent since it was last seen (digests, 0: nowhere).
-`rivals` are numbers of older landmarks that it may prove to be, and `rivalry` what speaks for that: messages in which
-only one of the two was seen, less many times those with both. `chances` are the messages in which a
-tentative one might have been seen: those of its input since it was seen first from each keyframe.
+`rivals` are numbers of older landmarks that it may prove to be, and `rivalry` what speaks for that:
+messages in which only one of the two was seen, less many times those with both. `chances` are the
+messages in which a tentative one might have been seen: those of its input since it was seen first from
+each keyframe.
 `rotation` (quaternion x y z w) is how most observations see it turned, `flipped` what others agree on,
 with the number of observations that each stands for (0: unknown), `written_rotation` what was last
 written. `source` is the digest of the name of the input that began it. Then the place and the time that were

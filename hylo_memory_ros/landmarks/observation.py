@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.landmarks.visibility import CameraModel, View
 
 __all__ = ['Deletion', 'Detections', 'Message', 'digest32']
 
@@ -146,6 +147,8 @@ class Message:
     """What it reports; an empty array is a message too."""
     deletion: Deletion | None = None
     """What it says is gone; such a message reports nothing, and needs no frame."""
+    view: View | None = None
+    """What it tells of visibility; such a message reports nothing."""
 
     def __post_init__(self) -> None:
         # Whoever read them with numpy has integers that a database does not take.
@@ -156,5 +159,15 @@ class Message:
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """Return the place of the message among all others: stamp, input, digest."""
-        return self.stamp_ns, self.input, self.digest
+        """Return the place of the message among all others: stamp, input, digest.
+
+        What tells of visibility comes before what was seen at the same time, and a camera before its
+        images.
+        """
+        rank = {type(None): '', CameraModel: '\0'}.get(type(self.view), '\1')
+        return self.stamp_ns, rank + self.input, self.digest
+
+    @property
+    def needs_frame(self) -> bool:
+        """Whether it says anything of its frame."""
+        return self.deletion is None and not isinstance(self.view, CameraModel)

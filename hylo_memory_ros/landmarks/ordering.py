@@ -76,7 +76,7 @@ class Watermark:
 
     def of(self, source: str) -> int:
         """Return the watermark of one input; 0: it was never heard."""
-        newest = self._newest[source]
+        newest = self._newest.get(source)
         return 0 if newest is None else max(newest - self._window_ns, min(newest, self._lifted_ns), 0)
 
     def hear(self, source: str, stamp_ns: int) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
+from hylo_memory_ros.model import MemoryItem, MemoryQuery, QueryResult, Removal, WriteResult
 
 __all__ = ['MemoryPort']
 
@@ -37,6 +37,10 @@ class MemoryPort(Protocol):
 
         An exception out of `within` undoes all of it and reaches the caller.
         """
+        ...
+
+    def query(self, query: MemoryQuery) -> QueryResult:
+        """Return the hits of a query."""
         ...
 
     def end(

@@ -20,8 +20,9 @@ Count = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 # Message types that carry no class, so that the settings must name it.
-VIEW_TYPES = frozenset({'sensor_msgs/msg/Image', 'nav_msgs/msg/OccupancyGrid'})
-"""Message types that report no things, but whether a place could be seen."""
+IMAGE = 'sensor_msgs/msg/Image'
+CAMERA_INFO = 'sensor_msgs/msg/CameraInfo'
+GRID = 'nav_msgs/msg/OccupancyGrid'
 
 CLASSLESS_TYPES = frozenset({'geometry_msgs/msg/PoseArray', 'geometry_msgs/msg/PoseStamped'})
 # Those whose orientation is that of the thing.
@@ -84,12 +85,10 @@ class InputSettings(Contract):
     view_axis: Literal['x', 'z'] = 'z'
     """Axis of the message's frame that looks forward: z of an optical frame, x of a body (REP-103)."""
     visibility: Text = ''
-    """Input of type sensor_msgs/Image or nav_msgs/OccupancyGrid that tells whether a place could be seen;
-    empty: none, and what is missing is only marked stale."""
+    """Input of type sensor_msgs/msg/Image or nav_msgs/msg/OccupancyGrid that tells whether a place could be
+    seen; empty: none, and what is missing is only marked stale."""
     camera_info: Text = ''
-    """Topic of the CameraInfo of an input of type sensor_msgs/Image; empty: camera_info beside it."""
-    view_stride: Count = 4
-    """Every how many-th pixel of such an image is kept, in both directions."""
+    """Input of type sensor_msgs/msg/CameraInfo that belongs to this one of type sensor_msgs/msg/Image."""
     tag_frames: Mapping[Name, FrameId] = Field(default_factory=dict)
     """Frame in tf of each tag (family:id) that the detector calls otherwise than by that name."""
     optional: bool = False
@@ -107,6 +106,8 @@ class InputSettings(Contract):
             raise ValueError(
                 f'max_range_m: {self.max_range_m} m is not beyond min_range_m, {self.min_range_m} m'
             )
+        if self.type == IMAGE and not self.camera_info:
+            raise ValueError(f'camera_info: the depth image {self.name!r} needs one, name its input')
         if self.label and self.labels:
             raise ValueError('label and labels: give one of them')
         if self.type in CLASSLESS_TYPES and not self.label:
@@ -120,14 +121,9 @@ class InputSettings(Contract):
         return self.labels.get(class_id, '') if self.labels else class_id
 
     @property
-    def is_view(self) -> bool:
-        """Whether it reports no things, but whether a place could be seen."""
-        return self.type in VIEW_TYPES
-
-    @property
-    def is_image(self) -> bool:
-        """Whether it reports depth images, which are waited for."""
-        return self.type == 'sensor_msgs/msg/Image'
+    def is_waited_for(self) -> bool:
+        """Whether observations wait for it; a map is seldom sent, and holds until the next one."""
+        return self.type != GRID
 
     @property
     def watches(self) -> bool:
@@ -220,8 +216,10 @@ class LandmarkSettings(Contract):
     """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
     ledger_max_age_s: PositiveSeconds = 2_592_000.0
     """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
-    ledger_max_bytes: Count = 67_108_864
+    ledger_max_bytes: Count = 2_097_152
     """Most bytes it uses for that; the oldest leave first."""
+    receipts_max: Count = 10_000
+    """Most receipts of decisions that are kept."""
 
     @model_validator(mode='after')
     def _distinct(self) -> LandmarkSettings:
@@ -229,11 +227,15 @@ class LandmarkSettings(Contract):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f'inputs: the name {name!r} is given twice')
-        views = {source.name for source in self.inputs if source.is_view}
+        types = {source.name: source.type for source in self.inputs}
         for source in self.inputs:
-            if source.visibility and source.visibility not in views:
-                raise ValueError(
-                    f'visibility: {source.visibility!r} of the input {source.name!r} is no input of type '
-                    + ' or '.join(sorted(VIEW_TYPES))
-                )
+            for field, named, wanted in (
+                ('visibility', source.visibility, (GRID, IMAGE)),
+                ('camera_info', source.camera_info, (CAMERA_INFO,)),
+            ):
+                if named and types.get(named) not in wanted:
+                    raise ValueError(
+                        f'{field}: {named!r} of the input {source.name!r} is no input of type '
+                        + ' or '.join(wanted)
+                    )
         return self

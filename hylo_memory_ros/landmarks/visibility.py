@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 
-__all__ = ['DepthView', 'GridView', 'Sight', 'Views', 'Witness']
+__all__ = ['CameraModel', 'DepthImage', 'GridView', 'Sight', 'View', 'Views', 'Witness']
 
 Array = NDArray[np.float64]
 Sights = NDArray[np.int64]
@@ -60,46 +60,65 @@ class Witness(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DepthView:
-    """A depth image, seen by a pinhole camera.
+@dataclass(frozen=True, slots=True)
+class CameraModel:
+    """A pinhole camera.
 
     Raises
     ------
     InvalidRequestError
-        If it is no image, or the focal lengths are not positive.
+        If it is not calibrated.
+    """
+
+    intrinsics: tuple[float, float, float, float]
+    """fx, fy, cx, cy, pixels."""
+    width: int
+    """Columns of its images."""
+
+    def __post_init__(self) -> None:
+        fx, fy, cx, cy = self.intrinsics
+        if not (fx > 0.0 and fy > 0.0 and np.isfinite(fx + fy + cx + cy) and self.width > 0):
+            raise InvalidRequestError(
+                f'intrinsics: {self.intrinsics} are not of a calibrated camera', field='intrinsics'
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DepthImage:
+    """A depth image, perhaps only every so many-th pixel of it.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is no image.
     """
 
     depth_m: NDArray[np.float32]
     """Distance along the optical axis, metres, shape (rows, columns); 0, NaN or infinite: unknown."""
-    intrinsics: tuple[float, float, float, float]
-    """fx, fy, cx, cy, pixels of this image."""
+    stride: int = 1
+    """Of how many pixels of the camera one is kept, in both directions."""
     margin_m: float = 0.1
     """How much nearer than a place something must be to stand before it, metres."""
 
     def __post_init__(self) -> None:
         if self.depth_m.ndim != 2 or 0 in self.depth_m.shape:
             raise InvalidRequestError(f'depth_m: shape {self.depth_m.shape} is no image', field='depth_m')
-        fx, fy, cx, cy = self.intrinsics
-        if not (fx > 0.0 and fy > 0.0 and np.isfinite(fx + fy + cx + cy)):
-            raise InvalidRequestError(
-                f'intrinsics: {self.intrinsics} are not of a calibrated camera', field='intrinsics'
-            )
 
-    def placed(self, global_from_camera: Transform) -> Witness:
+    def placed(self, camera: CameraModel, global_from_camera: Transform) -> Witness:
         """Return the image as a witness that stood here; z forward, x right, y down (REP-103)."""
-        return _PlacedDepth(self, global_from_camera.inverse())
+        return _PlacedDepth(self, camera, global_from_camera.inverse())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PlacedDepth:
-    view: DepthView
+    view: DepthImage
+    camera: CameraModel
     camera_from_global: Transform
 
     def sights(self, points: Array, radii: Array, _sensor: Array, /) -> Sights:
         depth = self.view.depth_m
         rows, columns = depth.shape
-        fx, fy, cx, cy = self.view.intrinsics
+        fx, fy, cx, cy = (value / self.view.stride for value in self.camera.intrinsics)
         x, y, z = self.camera_from_global.positions(points).T
         ahead = z > 0.0
         scale = 1.0 / np.where(ahead, z, 1.0)
@@ -184,12 +203,25 @@ class GridView:
         return not ((passed == _UNKNOWN) | (passed >= _OCCUPIED)).any()
 
 
+View = CameraModel | DepthImage | GridView
+"""What a message may tell of visibility."""
+
+
 class Views:
     """What is known of visibility, by source; which of it counts follows from stamps alone."""
 
     def __init__(self) -> None:
         self._images: dict[str, deque[tuple[int, Witness]]] = {}
         self._grids: dict[str, list[tuple[int, GridView]]] = {}
+        self._cameras: dict[str, CameraModel] = {}
+
+    def add_camera(self, source: str, camera: CameraModel) -> None:
+        """Take a camera, in the order of stamps."""
+        self._cameras[source] = camera
+
+    def camera(self, source: str) -> CameraModel | None:
+        """Return the newest camera of a source."""
+        return self._cameras.get(source)
 
     def add_image(self, source: str, stamp_ns: int, witness: Witness) -> None:
         """Take an image, in the order of stamps."""
@@ -224,7 +256,12 @@ class Views:
         place = bisect_right([stamp for stamp, _ in grids], stamp_ns)
         return grids[place - 1][1] if place else None
 
+    def clear_images(self) -> None:
+        """Forget all images."""
+        self._images.clear()
+
     def clear(self) -> None:
-        """Forget it all: another map, or another time."""
+        """Forget it all."""
         self._images.clear()
         self._grids.clear()
+        self._cameras.clear()

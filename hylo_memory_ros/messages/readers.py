@@ -10,6 +10,7 @@ from hylo_memory_ros.messages.markers import MarkerReader
 from hylo_memory_ros.messages.poses import read_pose, read_poses
 from hylo_memory_ros.messages.reading import Reading
 from hylo_memory_ros.messages.tags import read_tags
+from hylo_memory_ros.messages.views import read_camera_info, read_depth, read_grid
 
 __all__ = ['READERS', 'Reader']
 
@@ -26,6 +27,9 @@ READERS: Mapping[str, Callable[[], Reader]] = {
     'apriltag_msgs/msg/AprilTagDetectionArray': _one(read_tags),
     'geometry_msgs/msg/PoseArray': _one(read_poses),
     'geometry_msgs/msg/PoseStamped': _one(read_pose),
+    'nav_msgs/msg/OccupancyGrid': _one(read_grid),
+    'sensor_msgs/msg/CameraInfo': _one(read_camera_info),
+    'sensor_msgs/msg/Image': _one(read_depth),
     'vision_msgs/msg/Detection3DArray': _one(read_detections),
     'visualization_msgs/msg/Marker': lambda: MarkerReader(array=False),
     'visualization_msgs/msg/MarkerArray': lambda: MarkerReader(array=True),

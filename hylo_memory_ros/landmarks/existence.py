@@ -1,0 +1,120 @@
+"""What follows from a message for the existence of all landmarks, seen or not.
+
+What tells of visibility is ordered with the observations: a depth image and its camera are messages
+of inputs that are waited for like any other, so that the image for an observation is there when it
+is processed, or its input is silent. A map holds from its stamp on and is taken as it comes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hylo_memory_ros.frames import Transform
+from hylo_memory_ros.landmarks.absence import Absence
+from hylo_memory_ros.landmarks.association import Ending, Outcome
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.columns import NEVER
+from hylo_memory_ros.landmarks.displacing import displace, displacements
+from hylo_memory_ros.landmarks.observation import Message
+from hylo_memory_ros.landmarks.scan import Scan
+from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.landmarks.updating import Update
+from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage, GridView, Views, Witness
+from hylo_memory_ros.model import MemoryItem
+
+__all__ = ['Consequences', 'Existence']
+
+
+class Consequences(NamedTuple):
+    """What has to be said besides what association says, in this order."""
+
+    endings: list[Ending]
+    """What has ended."""
+    items: list[MemoryItem]
+    """What is elsewhere now."""
+
+
+class Existence:
+    """Judges what is there, what is gone and what has moved.
+
+    Parameters
+    ----------
+    settings : LandmarkSettings
+        Fields of view, probabilities, thresholds.
+    """
+
+    def __init__(self, settings: LandmarkSettings) -> None:
+        self.absence = Absence(settings)
+        """What hits, misses and reports are worth."""
+        self._settings = settings
+        self._inputs = {source.name: source for source in settings.inputs}
+        self._update = Update(settings)
+        self._views = Views()
+        self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
+
+    def take_view(self, message: Message, global_from_sensor: Transform) -> None:
+        """Take what a message tells of visibility, in the order of stamps."""
+        view = message.view
+        if isinstance(view, CameraModel):
+            self._views.add_camera(message.input, view)
+        elif isinstance(view, DepthImage):
+            camera = self._views.camera(self._inputs[message.input].camera_info)
+            if camera is not None:
+                placed = view.placed(camera, global_from_sensor)
+                self._views.add_image(message.input, message.stamp_ns, placed)
+
+    def take_grid(self, message: Message, grid: GridView, settled_ns: int) -> None:
+        """Take a map of what stands in the way, as it comes."""
+        self._views.add_grid(message.input, message.stamp_ns, grid, settled_ns)
+
+    def forget_images(self) -> None:
+        """Forget what was seen before the clock went back; maps stay, they are not sent again."""
+        self._views.clear_images()
+
+    def forget_views(self) -> None:
+        """Forget what was told of visibility: this is another map."""
+        self._views.clear()
+
+    def observe(self, scan: Scan, outcome: Outcome, book: LandmarkBook) -> Consequences:
+        """Take what a message shows, and what it does not, after association has taken it."""
+        state = book.state[: len(book.keys)]
+        now = np.flatnonzero((state['last_ns'] == scan.stamp_ns) & (state['forgotten_ns'] == NEVER))
+        seen = now[np.isin(state['number'][now], outcome.landmarks)]
+        gone = self.absence.observe(scan, seen, self._witness(scan), book)
+        endings = [one for row in gone.tolist() if (one := end(row, scan.stamp_ns, 'seen absent', book))]
+        items: list[MemoryItem] = []
+        if endings or outcome.items:
+            self._displace(scan, endings, items, book)
+        return Consequences(endings, items)
+
+    def _witness(self, scan: Scan) -> Witness | None:
+        source = self._inputs[scan.input]
+        if not (source.watches and source.visibility):
+            return None
+        return self._views.at(source.visibility, scan.stamp_ns, self._tolerance_ns)
+
+    def _displace(
+        self, scan: Scan, endings: list[Ending], items: list[MemoryItem], book: LandmarkBook
+    ) -> None:
+        for one in displacements(scan.stamp_ns, book, self._settings):
+            before, after = book.keys[one.before], book.keys[one.after]
+            unsaid = [ending for ending in endings if ending.key == before]
+            for ending in unsaid:
+                endings.remove(ending)
+            # It never was a thing of its own.
+            written_ns = int(book.state['written_ns'][one.after])
+            endings.append(Ending(after, written_ns, f'{before} moved here', before))
+            displace(one, scan.stamp_ns, book, ended=not unsaid)
+            items += self._update.written(scan, np.array([one.before]), book)
+
+
+def end(row: int, at_ns: int, reason: str, book: LandmarkBook) -> Ending | None:
+    """Let a landmark end, and return what has to be said of it: nothing, if nothing was."""
+    written_ns, key = int(book.state['written_ns'][row]), book.keys[row]
+    if written_ns == NEVER:
+        book.remove(row)
+        return None
+    book.forget(row, at_ns)
+    return Ending(key, max(at_ns, written_ns), reason)

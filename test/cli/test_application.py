@@ -8,7 +8,7 @@ from hylo_memory_ros import __version__
 
 from .conftest import Run
 
-COMMANDS = ['info', 'query', 'history', 'changes', 'verify', 'snapshot', 'observations', 'plot']
+COMMANDS = ['info', 'query', 'history', 'changes', 'verify', 'snapshot', 'observations', 'plot', 'replay']
 
 
 def test_help_names_every_command(run: Run) -> None:

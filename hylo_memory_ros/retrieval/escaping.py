@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 
 __all__ = ['ESCAPING', 'quoted']
 
@@ -14,14 +13,13 @@ ESCAPING = 'hylo-escape-1'
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 # What begins a tag, an entity or a fence; the quotes and line ends are JSON's to escape.
 _MARKS = re.compile('[<>&`\x7f]')
-_UNSAFE = {'Cc', 'Cf', 'Cs', 'Co', 'Cn', 'Zl', 'Zp'}
 
 
 def quoted(text: str) -> str:
     r"""Return a text as one JSON string that is a single line of visible characters.
 
-    Control and format characters (line ends, terminal sequences, text that runs backwards, zero
-    widths, tags), ``<``, ``>``, ``&`` and the backtick become ``\u`` escapes, so no fence, tag or
+    Whatever is not printable (line ends, terminal sequences, text that runs backwards, zero widths,
+    spaces that are none), ``<``, ``>``, ``&`` and the backtick become ``\u`` escapes, so no fence, tag or
     line of the prompt can be forged; any JSON parser gives the text back as it was.
 
     Examples
@@ -32,11 +30,7 @@ def quoted(text: str) -> str:
     line = _MARKS.sub(_escaped, _quote(text))
     if line.isascii():
         return line
-    return ''.join(_escape(char) if _is_unsafe(char) else char for char in line)
-
-
-def _is_unsafe(char: str) -> bool:
-    return not char.isascii() and unicodedata.category(char) in _UNSAFE
+    return ''.join(char if char.isprintable() else _escape(char) for char in line)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -116,9 +116,7 @@ def rendered(
     hits = {hit.item.id or '': hit for hit in result}
     ranked = [_segment(renderer, renderer.line(hit), 'retrieved_doc', name) for name, hit in hits.items()]
     head = _segment(renderer, renderer.head, 'memory_prelude')
-    # The foot with the largest numbers is the longest, so what fits with it fits with any.
-    longest = _segment(renderer, renderer.foot(len(hits), result.total, True), 'memory_prelude')
-    frame = count(head.text) + count(longest.text)
+    frame = count(head.text) + _longest_foot(renderer, count, len(hits), result.total)
     if max_tokens is not None and frame > max_tokens:
         raise InvalidRequestError(
             f'max_tokens: {max_tokens} is below the {frame} tokens of an empty prelude', limit=max_tokens
@@ -138,6 +136,12 @@ def rendered(
 
 def _segment(renderer: Renderer, line: str, segment_type: SegmentType, *ids: str) -> Segment:
     return Segment(line + renderer.separator, ids, renderer.name, renderer.policy_digest, segment_type)
+
+
+def _longest_foot(renderer: Renderer, count: TokenCounter, shown: int, total: int) -> int:
+    # The foot with the largest numbers is the longest, so what fits with it fits with any.
+    feet = (renderer.foot(shown, total, at_least) for at_least in (False, True))
+    return max(count(foot + renderer.separator) for foot in feet)
 
 
 def _foot(renderer: Renderer, result: QueryResult, shown: int) -> Segment:

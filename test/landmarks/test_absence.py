@@ -1,4 +1,4 @@
-"""What is seen no more where it should be seen: stale without proof, gone with it, moved where it is proved."""
+"""What is seen no more where it should be: stale without proof, gone with it, moved where it is proved."""
 
 from __future__ import annotations
 

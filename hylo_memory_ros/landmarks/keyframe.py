@@ -89,6 +89,11 @@ class Keyframes:
             self._append(stamp_ns, global_from_base)
         return self._count
 
+    def mark(self, stamp_ns: int, global_from_base: Transform) -> None:
+        """Begin a keyframe, unless one begins then or later: the trajectory is known up to here."""
+        if not self._count or stamp_ns > int(self._rows['stamp_ns'][self._count - 1]):
+            self._append(stamp_ns, global_from_base)
+
     def replace_poses(self, rows: NDArray[np.int64], positions: Any, rotations: Any) -> None:
         """Put the base of keyframes elsewhere: the map moved, or the trajectory was corrected."""
         self._rows['position'][rows] = positions

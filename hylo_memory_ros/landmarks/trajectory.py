@@ -18,7 +18,7 @@ from scipy.spatial.transform import Rotation
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 
-__all__ = ['Correction', 'Motions', 'PathCorrection', 'RigidCorrection', 'Trajectory']
+__all__ = ['Correction', 'Doubt', 'Motions', 'PathCorrection', 'RigidCorrection', 'Trajectory']
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -27,6 +27,9 @@ Stamps = NDArray[np.int64]
 _UNIT_TOLERANCE = 1e-2
 # Below this angle (radians) the series is exact to the last bit, and the quotients are not.
 _SMALL_ANGLE = 1e-4
+# Half-way between two poses of a path the trajectory is wrong by this share of what was corrected
+# between them; measured on recorded odometry it is 0.25 to 0.5.
+_DOUBT = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,11 +149,43 @@ class Trajectory:
         return before, after, np.clip(share, 0.0, 1.0) * (span > 0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Doubt:
+    """How sure a corrected trajectory is at some stamps: a bridge between the poses of the path."""
+
+    stretch: NDArray[np.int64]
+    """Between which poses of the path each stamp lies, shape (n,)."""
+    share: Array
+    """How far between them, 0 to 1, shape (n,)."""
+    widest_m: Array
+    """Standard deviation half-way between them, metres, shape (n,)."""
+
+    @property
+    def sigma_m(self) -> Array:
+        """Standard deviation of the position at each stamp, metres."""
+        sigma: Array = self.widest_m * 2.0 * np.sqrt(self.share * (1.0 - self.share))
+        return sigma
+
+    def covariance(self, rows: NDArray[np.int64], others: NDArray[np.int64]) -> Array:
+        """Return the covariance between stamps of one stretch, m^2."""
+        a, b = self.share[rows][:, None], self.share[others][None]
+        bridge: Array = np.minimum(a, b) - a * b
+        return (2.0 * self.widest_m[rows])[:, None] ** 2 * bridge
+
+    def take(self, rows: NDArray[np.int64]) -> Doubt:
+        """Return that of some of the stamps."""
+        return Doubt(self.stretch[rows], self.share[rows], self.widest_m[rows])
+
+
 class Correction(Protocol):
     """How the global frame of each stamp has to be moved."""
 
     def at(self, stamps_ns: Stamps) -> Motions:
         """Return ``new_from_old`` at each stamp."""
+        ...
+
+    def doubt(self, stamps_ns: Stamps) -> Doubt | None:
+        """Return how sure that is at each stamp; None: all keep their places to each other."""
         ...
 
     def as_json(self) -> dict[str, Any]:
@@ -176,6 +211,9 @@ class RigidCorrection:
         count = len(stamps_ns)
         rotation = Rotation.from_quat(np.tile(self.new_from_old.rotation, (max(count, 1), 1)))[:count]
         return Motions(rotation, np.tile(self.new_from_old.translation, (count, 1)).reshape(-1, 3))
+
+    def doubt(self, stamps_ns: Stamps) -> None:
+        """Return None: all keep their places to each other."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what was asked for, to be kept."""
@@ -220,6 +258,12 @@ class PathCorrection:
         old = self._old.at(stamps_ns)
         added = _exp(self._twists[before] * share[:, None])
         return self._at_path.take(before) @ old @ added @ old.inverse()
+
+    def doubt(self, stamps_ns: Stamps) -> Doubt:
+        """Return how sure the corrected trajectory is: by a share of what was corrected there."""
+        before, _, share = self._new.between(stamps_ns)
+        corrected_m = np.linalg.norm(self._twists[:, :3], axis=1)
+        return Doubt(before, share, _DOUBT * corrected_m[before])
 
     def as_json(self) -> dict[str, Any]:
         """Return what was asked for, to be kept."""

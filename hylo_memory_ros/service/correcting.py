@@ -8,24 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import sqlalchemy as sa
 
-from hylo_memory_ros.landmarks.moving import moved_poses
-from hylo_memory_ros.landmarks.trajectory import Correction, PathCorrection
-from hylo_memory_ros.store.correction import Edit, Reversal, stored_correction
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.relocation import relocate
+from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.landmarks.stored import load_book, store_book
+from hylo_memory_ros.landmarks.trajectory import PathCorrection, RigidCorrection, Trajectory
+from hylo_memory_ros.store.correction import Edit, Reversal, keep_undo, stored_correction
+from hylo_memory_ros.store.landmark_state import digest_of, dumped, put_back
 
-__all__ = ['Plan', 'corrected', 'reverted']
+__all__ = ['Moving', 'Plan', 'corrected', 'reverted']
 
+Moving = RigidCorrection | PathCorrection | Trajectory
 Plan = Edit | Reversal
 
+# The landmark states before so many corrections are kept; each is as large as the landmark tables.
+_UNDO_KEPT = 4
+# A path may go this far beyond the stored trajectory: a message or two are still being waited for.
+_SLACK_NS = 1_000_000_000
 
-def corrected(map_id: str, frame_id: str, correction: Correction) -> Callable[[sa.Connection], Edit]:
+
+def corrected(map_id: str, correction: Moving, settings: LandmarkSettings) -> Callable[[sa.Connection], Edit]:
     """Return what makes the plan of a correction from the state of the store."""
 
-    def plan(_: sa.Connection) -> Edit:
-        kind = 'path' if isinstance(correction, PathCorrection) else 'rigid'
+    def plan(connection: sa.Connection) -> Edit:
+        book = load_book(connection, map_id, settings)
+        motion = correction
+        if isinstance(motion, Trajectory):
+            motion = PathCorrection(_stored_trajectory(book, motion), motion)
+        before = dumped(connection, map_id)
+        done = relocate(book, motion, settings)
+
+        def within(connection: sa.Connection, sequence: int) -> None:
+            store_book(connection, book)
+            keep_undo(connection, sequence, before, digest_of(dumped(connection, map_id)), _UNDO_KEPT)
+
         return Edit(
-            map_id, frame_id, kind, correction.as_json(), lambda placed: moved_poses(placed, correction)
+            map_id,
+            settings.global_frame,
+            'rigid' if isinstance(motion, RigidCorrection) else 'path',
+            motion.as_json(),
+            done.move,
+            done.gone,
+            done.items,
+            len(done.merged),
+            len(done.split),
+            within,
         )
 
     return plan
@@ -35,6 +66,35 @@ def reverted(correction_id: str) -> Callable[[sa.Connection], Reversal]:
     """Return what makes the plan of a reversal."""
 
     def plan(connection: sa.Connection) -> Reversal:
-        return Reversal(stored_correction(connection, correction_id))
+        former = stored_correction(connection, correction_id)
+        undo = former.undo
+        if undo is None or digest_of(dumped(connection, former.map_id)) != former.after:
+            return Reversal(former, remark='landmarks were seen or changed since, and are not taken apart')
+        return Reversal(former, within=lambda connection, _: put_back(connection, former.map_id, undo))
 
     return plan
+
+
+def _stored_trajectory(book: LandmarkBook, path: Trajectory) -> Trajectory:
+    """Return where the robot was by the stored keyframes.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are none, or the path is not of the time that they are of.
+    """
+    frames = book.keyframes.columns
+    if not len(frames):
+        raise InvalidRequestError(
+            f'path: no trajectory is stored of the map {book.map_id!r} that it could correct', field='path'
+        )
+    first_ns, last_ns = int(frames['stamp_ns'][0]), int(frames['stamp_ns'][-1])
+    outside = (path.stamps_ns < first_ns - _SLACK_NS) | (path.stamps_ns > last_ns + _SLACK_NS)
+    if outside.any():
+        pose = int(np.argmax(outside))
+        raise InvalidRequestError(
+            f'path.poses[{pose}].stamp: {int(path.stamps_ns[pose])} ns lies outside the stored trajectory, '
+            f'{first_ns} to {last_ns} ns',
+            field=f'path.poses[{pose}].stamp',
+        )
+    return Trajectory.of(frames['stamp_ns'], frames['position'], frames['rotation'], 'keyframes')

@@ -28,7 +28,7 @@ from hylo_memory_ros.identity import (
     TokenKvIdentity,
     may_reuse,
 )
-from hylo_memory_ros.landmarks.trajectory import Correction
+from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.model import (
     MAX_STAMP_NS,
     Change,
@@ -51,7 +51,7 @@ from hylo_memory_ros.retrieval.chain import Chain
 from hylo_memory_ros.retrieval.receipt import Replay
 from hylo_memory_ros.retrieval.rendering import Rendering
 from hylo_memory_ros.retrieval.tokens import TokenCounter
-from hylo_memory_ros.service.correcting import Plan, corrected, reverted
+from hylo_memory_ros.service.correcting import Moving, Plan, corrected, reverted
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
@@ -595,33 +595,36 @@ class MemoryService:
 
     def correct_map(
         self,
-        correction: Correction,
+        correction: Moving,
         *,
         map_id: str | None = None,
-        frame_id: str = 'map',
+        landmarks: LandmarkSettings | None = None,
         actor: str = '',
         dry_run: bool = False,
     ) -> CorrectionResult:
         """Move all that is remembered in a map: what is believed changes, not what was true when.
 
         Every version keeps its id and its interval, closed ones too, and gets another pose; what
-        was believed before stays answerable.
+        was believed before stays answerable. Landmarks are made again from their sightings, and
+        those that prove to be one, or several, become that. A `LandmarkPipeline` that runs on this
+        memory must be told: use its own method.
 
         Parameters
         ----------
-        correction : Correction
-            ``new_from_old`` at each stamp: a `RigidCorrection`, or a `PathCorrection`.
+        correction : RigidCorrection or Trajectory
+            ``new_from_old``, or where the robot really was; where it was thought to be is stored.
         map_id : str, optional
             None: the current map; empty: what was written without one.
-        frame_id : str
-            Only poses in this frame move.
+        landmarks : LandmarkSettings, optional
+            Gates, and the global frame: only poses in it move. None: the defaults.
 
         Raises
         ------
         NotFoundError
             The map is not known.
         InvalidRequestError
-            Something would be moved beyond all coordinates.
+            The path is not of the time of the stored trajectory, or something would be moved
+            beyond all coordinates.
 
         Examples
         --------
@@ -641,7 +644,8 @@ class MemoryService:
         """
         _refuse_unsound(sound_text, actor=actor)
         map_id = self._known_map(map_id)
-        return self._correct(corrected(map_id, frame_id, correction), actor, dry_run)
+        settings = landmarks or LandmarkSettings()
+        return self._correct(corrected(map_id, correction, settings), actor, dry_run)
 
     def revert_correction(
         self, correction_id: str, *, actor: str = '', dry_run: bool = False

@@ -80,7 +80,11 @@ class Edit:
     merged: frozenset[str] = frozenset()
     """Keys that say nothing any more: another landmark speaks for them."""
     items: Sequence[MemoryItem] = ()
-    """Statements that it brings: landmarks that were split off."""
+    """Statements that it brings, such as those of landmarks that were split off."""
+    merges: int = 0
+    """How many landmarks proved to be others, those that nothing was said of too."""
+    splits: int = 0
+    """How many landmarks were begun."""
     within: Callable[[sa.Connection, int], None] | None = None
     """Stores side tables in the same transaction."""
 
@@ -165,7 +169,7 @@ def correct_assertions(txn: Transaction, edit: Edit, identity_scope: Sequence[st
     names = {entry.item.key: str(entry.item.id) for entry in gone.values()}
     for key, item_id in names.items():
         txn.note(item_id, key, 'MERGE')
-    return Moved(correction_id, moved, len(names), len(edit.items))
+    return Moved(correction_id, moved, max(edit.merges, len(names)), edit.splits)
 
 
 def revert(txn: Transaction, reversal: Reversal) -> Moved:

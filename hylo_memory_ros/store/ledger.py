@@ -7,7 +7,7 @@ time, so that a message of any age is found by its stamp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ from hylo_memory_ros.store._blocks import (
     unpack_assignments,
     unpack_consumed,
 )
-from hylo_memory_ros.store.landmark import landmark, scrub, stats_for
+from hylo_memory_ros.store.landmark import scrub, stats_for
+from hylo_memory_ros.store.ownership import Owners
 from hylo_memory_ros.store.schema import metadata
 
 __all__ = [
@@ -246,19 +247,17 @@ def prune_assignments(connection: Connection, before_ns: int, excess_bytes: int)
 def observations(connection: Connection) -> Iterator[ObservationRecord]:
     """Yield every observation whose assignment is kept, by stamp, input and index.
 
-    Memory is bounded: blocks are read one after the other. The keys are those of now, so what
-    was given to a landmark that is gone was given to none.
+    Memory is bounded: blocks are read one after the other. The landmarks are those of now: an
+    observation follows the sighting that it is in, or the nearest one in time that is kept, through
+    merges, splits and corrections; what was given to a landmark that is gone was given to none.
     """
     inputs = connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).all()
-    named = connection.execute(select(landmark.c.number, landmark.c.key))
-    keys = {row.number: row.key for row in named}
-    streams = [_stream(connection, input_id, name, keys) for input_id, name in inputs]
+    owners = Owners(connection)
+    streams = [_stream(connection, input_id, name, owners) for input_id, name in inputs]
     yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))
 
 
-def _stream(
-    connection: Connection, input_id: int, name: str, keys: Mapping[int, str]
-) -> Iterator[ObservationRecord]:
+def _stream(connection: Connection, input_id: int, name: str, owners: Owners) -> Iterator[ObservationRecord]:
     query = (
         select(ledger_block.c.first_ns, ledger_block.c.data, ledger_assignment.c.data)
         .join(ledger_assignment, ledger_assignment.c.block_id == ledger_block.c.block_id)
@@ -269,4 +268,4 @@ def _stream(
         stamps, _ = unpack_consumed(consumed, first_ns)
         for stamp_ns, numbers in zip(stamps, unpack_assignments(given), strict=True):
             for index, number in enumerate(numbers):
-                yield ObservationRecord(name, stamp_ns, index, keys.get(number))
+                yield ObservationRecord(name, stamp_ns, index, owners.key(number, stamp_ns))

@@ -26,6 +26,8 @@ AXES = {'x': 0, 'y': 1, 'z': 2}
 _APART_RAD = np.deg2rad(45.0)
 # Older observations count no more than this many, so that a thing that was turned is followed.
 _MOST = 100.0
+# So that two looks that are seen equally often do not take turns.
+_CLEARLY = 1.1
 _DIGITS = 6
 
 
@@ -43,9 +45,11 @@ def known_orientations(given: Array | None, size: int) -> tuple[Array, Flags]:
     if given is None:
         return nothing, np.zeros(size, dtype=bool)
     unset = (given == 0.0).all(axis=1)
-    finite = np.where(np.isfinite(given), given, 0.0)
+    # Comparisons with NaN are false.
+    bounded = np.abs(given) <= 2.0
+    finite = np.where(bounded, given, 0.0)
     squared = (finite * finite).sum(axis=1)
-    sound = np.isfinite(given).all(axis=1) & (np.abs(squared - 1.0) <= 1e-2)
+    sound = bounded.all(axis=1) & (np.abs(squared - 1.0) <= 1e-2)
     length = np.sqrt(np.where(sound, squared, 1.0))
     return np.where(sound[:, None], finite / length[:, None], nothing), ~sound & ~unset
 
@@ -97,7 +101,7 @@ def _fused(modes: _Modes, observed: Array, axis: int | None) -> _Modes:
     to_first = _turns(first, observed, axis)
     near = ~begun & (_angles(to_first) <= _APART_RAD)
     first[near] = _stepped(first[near], to_first[near], first_n[near])
-    first_n[near] = np.minimum(first_n[near] + 1.0, _MOST)
+    _count(first_n, second_n, near)
     left = ~begun & ~near
     fresh = left & (second_n == 0.0)
     second[fresh], second_n[fresh] = observed[fresh], 1.0
@@ -105,13 +109,20 @@ def _fused(modes: _Modes, observed: Array, axis: int | None) -> _Modes:
     to_second = _turns(np.where(held[:, None], second, observed), observed, axis)
     agrees = held & (_angles(to_second) <= _APART_RAD)
     second[agrees] = _stepped(second[agrees], to_second[agrees], second_n[agrees])
-    second_n[agrees] = np.minimum(second_n[agrees] + 1.0, _MOST)
+    _count(second_n, first_n, agrees)
     # What fits neither speaks against the weaker one, until it takes its place.
     second_n[held & ~agrees] -= 1.0
-    swap = second_n > first_n
+    swap = second_n > _CLEARLY * first_n
     first[swap], second[swap] = second[swap], first[swap]
     first_n[swap], second_n[swap] = second_n[swap], first_n[swap]
     return _Modes(first, first_n, second, second_n)
+
+
+def _count(counted: Array, other: Array, rows: Flags) -> None:
+    """Count one observation more; what is full already takes it from the other look."""
+    full = rows & (counted >= _MOST)
+    other[full] = np.maximum(other[full] - 1.0, 0.0)
+    counted[rows] = np.minimum(counted[rows] + 1.0, _MOST)
 
 
 def _turns(old: Array, observed: Array, axis: int | None) -> Array:

@@ -13,7 +13,7 @@ from hylo_memory_ros.model import MemoryQuery, Pose
 
 __all__ = [
     'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame', 'Invalidated', 'Keys', 'KnownAt', 'KnownSeq',
-    'Labels', 'Limit', 'MapId', 'MemoryFile', 'Most', 'Radius', 'centre_of', 'question',
+    'Labels', 'Limit', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'centre_of', 'question',
 ]  # fmt: skip
 
 _TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
@@ -90,6 +90,7 @@ Confidence = Annotated[
 ]
 Most = Annotated[int, typer.Option('-k', help='Most hits; 0: counts only.', **_WHOLE)]
 Limit = Annotated[int, typer.Option('--limit', help='Most lines to print.', **_WHOLE)]
+MaxTokens = Annotated[int | None, typer.Option('--max-tokens', help='Most tokens of the text.', **_WHOLE)]
 After = Annotated[int, typer.Option('--after', help='Begin behind this sequence.', **_WHOLE)]
 
 

@@ -19,6 +19,7 @@ from hylo_memory_ros.cli.options import (
     KnownSeq,
     Labels,
     MapId,
+    MaxTokens,
     MemoryFile,
     Most,
     Radius,
@@ -111,9 +112,7 @@ def render(
     as_of: AsOf = None,
     known_seq: KnownSeq = None,
     k: Most = 10,
-    max_tokens: Annotated[
-        int | None, typer.Option('--max-tokens', metavar='N', help='Most tokens of the text.')
-    ] = None,
+    max_tokens: MaxTokens = None,
     renderer: Annotated[
         str, typer.Option('--renderer', help='hylo-prelude@1, hylo-jsonl@1 or an entry point.')
     ] = '',

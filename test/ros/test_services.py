@@ -388,7 +388,6 @@ def test_a_reply_is_capped_and_its_cursor_goes_on(talker: Talker, key: str) -> N
         ({'filter': MemoryFilter(options_json='{"x": 1}')}, "unknown key 'x'"),
         ({'filter': near('map', -1.0)}, 'filter.radius_m'),
         ({'filter': near(' map', 1.0)}, 'frame_id'),
-        ({'receipt': True}, 'receipt'),
     ],
 )
 def test_a_bad_question_is_refused_by_name(talker: Talker, fields: dict[str, Any], said: str) -> None:

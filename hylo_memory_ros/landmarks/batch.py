@@ -9,7 +9,9 @@ from sqlalchemy import Connection
 
 from hylo_memory_ros.landmarks.book import Changes, LandmarkBook
 from hylo_memory_ros.landmarks.consumed import Entry
+from hylo_memory_ros.landmarks.receipt import Receipt
 from hylo_memory_ros.landmarks.statements import Statement
+from hylo_memory_ros.store.association_receipt import AssociationReceipt, save_association_receipts
 from hylo_memory_ros.store.landmark import (
     delete_landmarks,
     removals_since,
@@ -46,9 +48,13 @@ class Batch:
     """The newest transaction whose removals it takes account of."""
     own: set[int]
     """Transactions that ended what perception itself found ended."""
+    receipts: Sequence[Receipt] = ()
+    """Decisions that changed what is stored."""
+    receipts_max: int = 0
+    """Most receipts that are kept."""
 
     def __bool__(self) -> bool:
-        return bool(self.statements or self.counts or self.entries or self.books)
+        return bool(self.statements or self.counts or self.entries or self.books or self.receipts)
 
 
 def store_batch(connection: Connection, batch: Batch) -> int:
@@ -77,6 +83,11 @@ def store_batch(connection: Connection, batch: Batch) -> int:
         save_keyframes(connection, book.map_id, changes.keyframes)
         delete_sightings(connection, changes.sightings.deleted)
         save_sightings(connection, changes.sightings.saved)
+    receipts = [
+        AssociationReceipt(one.id, one.map_id, one.stamp_ns, one.named, one.as_json())
+        for one in batch.receipts
+    ]
+    save_association_receipts(connection, receipts, batch.receipts_max)
     if any(changes.new for _, changes in batch.books):
         save_next_number(connection, batch.next_number)
     return used

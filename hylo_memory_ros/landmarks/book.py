@@ -209,6 +209,29 @@ class LandmarkBook:
         state['dirty'][row] = state['dirty'][into] = True
         state['slot'][row] = -1
 
+    def revived_key(self, number: int) -> str | None:
+        """Return the key of a landmark that proved to be another one, while it is still held here."""
+        state = self.state[: len(self.keys)]
+        rows = np.flatnonzero(state['live'] & (state['number'] == number))
+        return self.keys[int(rows[0])] if len(rows) else None
+
+    def begin_part(self, key: str, whole: int, number: int) -> int:
+        """Begin a landmark that was part of another one, under the number that it had, and return its row."""
+        row = self.row_of(key)
+        if row is None:
+            row = self.add(key, self.labels[whole])
+            if number:
+                self.state['number'][row] = number
+        state = self.state
+        for name in ('extent', 'score', 'chances'):
+            state[name][row] = state[name][whole]
+        state['merged_into'][row], state['forgotten_ns'][row] = 0, NEVER
+        state['written_ns'][row], state['written'][row] = NEVER, np.nan
+        if not self.scores[row]:
+            self.scores[row] = dict(self.scores[whole])
+        state['dirty'][[row, whole]] = True
+        return row
+
     def restart(self, row: int) -> None:
         """Begin a new estimate of a landmark that is elsewhere now."""
         state = self.state
@@ -250,6 +273,8 @@ class LandmarkBook:
         """
         state = self.state[: len(self.keys)]
         over = (state['forgotten_ns'] != NEVER) & (state['forgotten_ns'] < watermark_ns)
+        # What proved to be another may be parted from it again.
+        over &= state['merged_into'] == 0
         for row in np.flatnonzero(state['live'] & over & ~state['has_instance'] & ~state['dirty']).tolist():
             self._unplace(row)
             self._drop(row)

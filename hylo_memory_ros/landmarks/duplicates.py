@@ -62,7 +62,7 @@ def _pairs(scan: Scan, settings: LandmarkSettings) -> tuple[Rows, Rows]:
     names = {label: number for number, label in enumerate(dict.fromkeys(scan.labels))}
     labels = np.array([names[label] for label in scan.labels], dtype=np.int64)
     named = np.array([bool(name) for name in scan.instances], dtype=bool)
-    sized: NDArray[np.bool_] = np.isfinite(scan.extents).all(axis=1)
+    sized = np.isfinite(scan.extents.sum(axis=1))
     if len(names) < 2 and not sized.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
     # No pair further apart than this can be one: 0.95 of a gate, or half the largest boxes.

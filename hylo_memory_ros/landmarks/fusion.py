@@ -82,7 +82,7 @@ def refuse(row: int, book: LandmarkBook, settings: LandmarkSettings) -> None:
     _, index, shared = np.unique(seen['keyframe'][slots], return_inverse=True, return_counts=True)
     weights = 1.0 / shared[index]
     _close(np.full(len(slots) - 1, row), slots[:-1], book, settings, weights[:-1])
-    _estimate(rows, slots[-1:], book, settings)
+    _estimate(rows, slots[-1:], book, settings, weights[-1:])
     book.place(rows)
 
 
@@ -114,9 +114,11 @@ def _refine(scan: Scan, places: Rows, slots: Rows, book: LandmarkBook) -> None:
     seen['dirty'][slots] = True
 
 
-def _estimate(rows: Rows, slots: Rows, book: LandmarkBook, settings: LandmarkSettings) -> None:
+def _estimate(
+    rows: Rows, slots: Rows, book: LandmarkBook, settings: LandmarkSettings, weights: Array | float = 1.0
+) -> None:
     positions, covariances = located(slots, book, settings)
-    information = inverse(covariances)
+    information = inverse(covariances) * np.reshape(weights, (-1, 1))
     prior = book.state['prior_information'][rows]
     total = inverse(prior + information)
     # As a step from the newest sighting: sums of products with positions would cancel.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
@@ -20,6 +21,7 @@ from hylo_memory_ros.landmarks.consumed import Consumed, Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
 from hylo_memory_ros.landmarks.keyframe import Keyframes
 from hylo_memory_ros.landmarks.port import MemoryPort
+from hylo_memory_ros.landmarks.receipt import Receipt
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.sighting import Sightings
 from hylo_memory_ros.landmarks.statements import Statement, concerns, phases
@@ -86,6 +88,7 @@ class Journal:
         self._books: dict[str, LandmarkBook] = {}
         self._statements: list[Statement] = []
         self._own: set[int] = set()
+        self._receipts: list[Receipt] = []
         self.restore()
 
     @property
@@ -98,9 +101,16 @@ class Journal:
         """Return whether the memory still is the one that was restored from."""
         return self._epoch == self._memory.epoch
 
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold off commits and messages; yields whether everything is stored."""
+        with self._commit_lock, self._lock:
+            yield not (self.uncommitted or self._statements)
+
     def restore(self) -> None:
         """Take over what the memory holds, and forget all else."""
         self._statements.clear()
+        self._receipts.clear()
         self._own.clear()
         self._books.clear()
         for consumed in self._consumed.values():
@@ -168,9 +178,10 @@ class Journal:
         self._consumed[name].add(entry)
         self.tell(statements)
 
-    def tell(self, statements: Sequence[Statement]) -> None:
-        """Take statements that follow from no message, in their order."""
+    def tell(self, statements: Sequence[Statement], receipts: Sequence[Receipt] = ()) -> None:
+        """Take statements that follow from no message, in their order, and why they are made."""
         self._statements += statements
+        self._receipts += [receipt for receipt in receipts if receipt.stored]
 
     def commit(self, watermark_ns: int, *, force: bool) -> int:
         """Store what is due in one transaction; return how many items were written."""
@@ -195,7 +206,7 @@ class Journal:
         if not (force or self._is_due(watermark_ns)):
             return None
         for book in self._books.values():
-            book.trim_forgotten(watermark_ns)
+            book.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
         counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
         return Batch(
             statements=tuple(self._statements),
@@ -206,6 +217,8 @@ class Journal:
             watermark_ns=watermark_ns,
             seen=self._seen,
             own=self._own,
+            receipts=tuple(self._receipts),
+            receipts_max=self._settings.receipts_max,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:
@@ -301,6 +314,7 @@ class Journal:
         with self._lock:
             stored_ids = set(map(id, batch.statements))
             self._statements = [one for one in self._statements if id(one) not in stored_ids]
+            del self._receipts[: len(batch.receipts)]
             for name, entries in batch.entries.items():
                 self._consumed[name].stored(len(entries))
             for name, stored in batch.counts.items():

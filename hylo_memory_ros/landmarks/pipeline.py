@@ -8,9 +8,11 @@ its own lock, must not call a pipeline.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from hylo_memory_ros.errors import (
     DisconnectedFrameError,
@@ -22,18 +24,25 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.frames import Transform, TransformSource
 from hylo_memory_ros.landmarks.association import Association, GatedAssociation, Outcome
+from hylo_memory_ros.landmarks.association import Ending as LandmarkEnding
 from hylo_memory_ros.landmarks.consumed import Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
 from hylo_memory_ros.landmarks.deleting import delete
+from hylo_memory_ros.landmarks.editing import Edit, edit
+from hylo_memory_ros.landmarks.existence import Existence
 from hylo_memory_ros.landmarks.journal import Journal
 from hylo_memory_ros.landmarks.observation import Message
 from hylo_memory_ros.landmarks.ordering import Backlog, Waiting, Watermark
 from hylo_memory_ros.landmarks.placing import FramedThings
 from hylo_memory_ros.landmarks.port import MemoryPort
+from hylo_memory_ros.landmarks.receipt import RECEIPTS_KEPT, ReceiptRing
+from hylo_memory_ros.landmarks.reporting import AbsenceAnswer, AbsenceReport, checked, found, taken
 from hylo_memory_ros.landmarks.screening import Screen
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
-from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
+from hylo_memory_ros.landmarks.trajectory import RigidCorrection, Trajectory
+from hylo_memory_ros.landmarks.visibility import GridView
+from hylo_memory_ros.model import MAX_STAMP_NS, CorrectionResult, normal_frame
 from hylo_memory_ros.store.ending import Ending
 
 __all__ = ['LandmarkPipeline', 'Offer']
@@ -89,6 +98,7 @@ class LandmarkPipeline:
         clock: Callable[[], int] | None = None,
         association: Association | None = None,
     ) -> None:
+        self._memory = memory
         self._settings = settings
         self._transforms = transforms
         self._clock = clock
@@ -101,15 +111,20 @@ class LandmarkPipeline:
         self._journal = Journal(memory, settings, self._counts, self._lock)
         renamed = {source.name: source.tag_frames for source in settings.inputs}
         self._framed = FramedThings(transforms, renamed)
+        self._existence = Existence(settings)
+        self._receipts = ReceiptRing(RECEIPTS_KEPT)
         self._backlog = Backlog(self._look_up)
         self._never_known: set[str] = set()
         self._watermark = self._first_watermark()
         self._book = self._journal.book(map_id)
+        self._base: tuple[int, Transform] | None = None
 
     def _first_watermark(self) -> Watermark:
         window_ns = round(self._settings.reorder_window_s * 1e9)
         silence_ns = round(self._settings.silence_s * 1e9)
-        return Watermark(self._counts, window_ns, silence_ns, self._journal.newest_ns())
+        waited_for = {source.name for source in self._settings.inputs if source.is_waited_for}
+        newest_ns = {name: stamp for name, stamp in self._journal.newest_ns().items() if name in waited_for}
+        return Watermark(sorted(waited_for), window_ns, silence_ns, newest_ns)
 
     def offer(self, message: Message) -> Offer:
         """Take a message, or say why not; processing is left to `poll`.
@@ -125,8 +140,10 @@ class LandmarkPipeline:
             if reason:
                 counts.refuse(reason)
                 return 'refused'
-            frame_id = message.frame_id if message.deletion is None else self._settings.global_frame
+            frame_id = message.frame_id if message.needs_frame else self._settings.global_frame
             message = replace(message, frame_id=normal_frame(frame_id))
+            if isinstance(message.view, GridView):
+                return self._take_grid(message, message.view, counts)
             behind = message.stamp_ns <= self._watermark.value_ns
             if message in self._backlog or (behind and self._is_consumed(message)):
                 counts.repeated += 1
@@ -136,6 +153,15 @@ class LandmarkPipeline:
                 return 'late'
             self._watermark.hear(message.input, message.stamp_ns)
             return self._admit(message, counts)
+
+    def _take_grid(self, message: Message, grid: GridView, counts: InputCounts) -> Offer:
+        """Take a map as it comes: it is sent once, and what is waited for would wait for the next one."""
+        if message.frame_id != self._settings.global_frame:
+            counts.refuse('bad_frame')
+            return 'refused'
+        self._existence.take_grid(message, grid, self._watermark.value_ns)
+        counts.consumed += 1
+        return 'pending'
 
     def _broken_rule(self, message: Message) -> str:
         stamp_ns = message.stamp_ns
@@ -148,7 +174,7 @@ class LandmarkPipeline:
         now_ns = self._clock() if self._clock else 0
         if now_ns and stamp_ns > now_ns + self._settings.max_ahead_s * 1e9:
             return 'ahead_of_clock'
-        if message.deletion is None:
+        if message.needs_frame:
             try:
                 normal_frame(message.frame_id)
             except ValueError:
@@ -221,18 +247,121 @@ class LandmarkPipeline:
             self._watermark = self._first_watermark()
             self._book = self._journal.book(self._book.map_id)
 
+    def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
+        """Take the report that something was looked for and not found, and commit what follows.
+
+        Raises
+        ------
+        InvalidRequestError
+            If it makes no sense, or nothing that it is about is remembered.
+        """
+        checked(report)
+        self.commit()
+        with self._lock:
+            hits = found(self._memory, report, self._settings.global_frame, self._book.map_id)
+            absence = self._existence.absence
+            answer, endings = taken(report, hits, self._book, absence, self._settings)
+            self._journal.tell(self._ended(endings))
+        self.commit(force=True)
+        return answer
+
     def on_clock_jump(self) -> None:
         """Finish what can be resolved and drop the rest, before transforms are cleared."""
         with self._lock:
             self.flush()
             self._drop_all('clock_jump')
+            self._existence.forget_images()
 
     def set_map(self, map_id: str) -> None:
         """Finish or drop pending work, then go on in another map."""
         with self._lock:
             self.flush()
             self._drop_all('map_switched')
+            self._base = None
+            self._existence.forget_views()
             self._book = self._journal.book(map_id)
+
+    def edit(self, request: Edit) -> list[str]:
+        """Change landmarks of the current map by hand; `commit` stores it.
+
+        Everything received before that can be processed is processed first.
+
+        Returns
+        -------
+        list of str
+            Keys of the landmarks that it left: of a merge the one that remains, of a split all parts.
+
+        Raises
+        ------
+        NotFoundError
+            If a key is that of no landmark of the map.
+        InvalidRequestError
+            If the request has no meaning.
+        """
+        with self._lock:
+            self._advance()
+            self._journal.notice_removals()
+            edited = edit(request, self._book, self._settings)
+            self._journal.tell([*edited.items, *self._ended(edited.endings)], edited.receipts)
+            self._receipts.add(edited.receipts)
+            return edited.keys
+
+    def receipt(self, receipt_id: str) -> dict[str, Any] | None:
+        """Return the receipt of a recent decision as a JSON object; None: it is no longer kept here.
+
+        Those of decisions that changed what is stored are in the memory: `MemoryService.receipt`.
+        """
+        with self._lock:
+            found = self._receipts.get(receipt_id)
+            return None if found is None else found.as_dict()
+
+    def correct(
+        self,
+        correction: RigidCorrection | Trajectory,
+        *,
+        map_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+    ) -> CorrectionResult:
+        """Move a map, the current one unless named, and go on with its landmarks as that leaves them.
+
+        Everything received before that can be processed is processed and committed first.
+
+        Raises
+        ------
+        HyloMemoryError
+            As the memory refuses; nothing is changed then.
+        """
+        return self._moved(
+            lambda: self._memory.correct_map(
+                correction, map_id=map_id, landmarks=self._settings, actor=actor, dry_run=dry_run
+            )
+        )
+
+    def revert(self, correction_id: str, *, actor: str = '', dry_run: bool = False) -> CorrectionResult:
+        """Take a correction back, and go on with the landmarks as that leaves them."""
+        return self._moved(
+            lambda: self._memory.revert_correction(correction_id, actor=actor, dry_run=dry_run)
+        )
+
+    def _moved(self, move: Callable[[], CorrectionResult]) -> CorrectionResult:
+        self.flush()
+        with self._lock:
+            if self._base is not None:
+                # The trajectory is known up to here, not only to where its last keyframe began.
+                self._book.keyframes.mark(*self._base)
+                self._book.turn_over()
+                self._base = None
+        while True:
+            self.commit(force=True)
+            with self._journal.alone() as is_stored:
+                if not is_stored:
+                    continue
+                result = move()
+                if result.sequence:
+                    self._journal.restore()
+                    self._book = self._journal.book(self._book.map_id)
+                return result
 
     def status(self) -> PipelineStatus:
         """Return counters and watermarks."""
@@ -277,7 +406,7 @@ class LandmarkPipeline:
     ) -> tuple[Message, Transform, Transform | None]:
         frame_id, stamp_ns = message.frame_id, message.stamp_ns
         sensor = self._look_up_one(frame_id, stamp_ns)
-        if message.deletion is not None:
+        if message.deletion is not None or message.view is not None:
             return message, sensor, None
         message = self._framed.placed(message, waited=waited)
         base_frame = self._settings.base_frame
@@ -344,18 +473,31 @@ class LandmarkPipeline:
         self._journal.notice_removals()
         outcome = self._outcome(waiting, global_from_sensor)
         entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)
-        map_id = self._book.map_id
-        ended = [Ending(one.key, one.at_ns, map_id, one.reason) for one in outcome.endings]
-        self._journal.record(message.input, entry, [*outcome.items, *ended])
+        self._journal.record(message.input, entry, [*outcome.items, *self._ended(outcome.endings)])
         self._counts[message.input].consumed += 1
 
     def _outcome(self, waiting: Waiting, global_from_sensor: Transform) -> Outcome:
         message = waiting.message
         if message.deletion is not None:
             return delete(message, self._book)
+        if message.view is not None:
+            self._existence.take_view(message, global_from_sensor)
+            return Outcome(np.zeros(0, dtype=np.int64), ())
         base = waiting.base or self._stand_in(message, global_from_sensor)
+        self._base = message.stamp_ns, base
         scan = self._screens[message.input].scan(message, global_from_sensor, base)
-        return self._association.observe(scan, self._book)
+        outcome = self._association.observe(scan, self._book)
+        self._receipts.add(outcome.receipts)
+        self._journal.tell((), outcome.receipts)
+        follows = self._existence.observe(scan, outcome, self._book)
+        if not (follows.endings or follows.items):
+            return outcome
+        # An end comes before what is said anew from the same time on.
+        self._journal.tell([*outcome.items, *self._ended([*outcome.endings, *follows.endings])])
+        return replace(outcome, items=follows.items, endings=())
+
+    def _ended(self, endings: Sequence[LandmarkEnding]) -> list[Ending]:
+        return [Ending(one.key, one.at_ns, self._book.map_id, one.reason) for one in endings]
 
     def _stand_in(self, message: Message, global_from_sensor: Transform) -> Transform:
         """Return what stands for a base that tf does not know: the sensor, or where it last was."""

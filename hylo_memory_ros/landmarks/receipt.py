@@ -18,7 +18,10 @@ from hylo_memory_ros.landmarks.merging import Proof
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.model import MemoryItem
 
-__all__ = ['Receipt', 'ReceiptRing', 'edit_receipt', 'merge_receipt', 'scan_receipt']
+__all__ = ['RECEIPTS_KEPT', 'Receipt', 'ReceiptRing', 'edit_receipt', 'merge_receipt', 'scan_receipt']
+
+RECEIPTS_KEPT = 1024
+"""How many of the newest stay in memory, stored or not."""
 
 _ID_DIGITS = 24
 _DIGITS = 6
@@ -42,6 +45,12 @@ class Receipt:
     """Whether it changed what is stored, and so is stored itself."""
     facts: Sequence[Any]
     """What was decided on; see `as_dict`."""
+
+    @property
+    def named(self) -> Sequence[str]:
+        """Return the keys of all landmarks that it names, candidates included."""
+        options = self.facts[4] if self.kind == 'message' else ()
+        return sorted({key for key in (*self.keys, *options) if key})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole receipt as a JSON object."""

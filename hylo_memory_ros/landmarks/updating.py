@@ -19,7 +19,7 @@ from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.voting import vote
 from hylo_memory_ros.model import MemoryItem
 
-__all__ = ['Update']
+__all__ = ['Update', 'claimed']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -79,7 +79,8 @@ class Update:
     ) -> list[MemoryItem]:
         """Return the statements of those landmarks of which there is something new to say."""
         news = self._is_news(scan, rows, book, changed)
-        return [self._written(scan, row, book) for row in rows[news].tolist()]
+        told = rows[news].tolist()
+        return [self.statement(row, book, source=scan.input, stamp_ns=scan.stamp_ns) for row in told]
 
     @staticmethod
     def _restart_moved(scan: Scan, places: Rows, rows: Rows, book: LandmarkBook) -> None:
@@ -124,26 +125,37 @@ class Update:
         told: NDArray[np.bool_] = news & (n >= settings.confirm_n) & ~doubtful
         return told
 
-    def _written(self, scan: Scan, row: int, book: LandmarkBook) -> MemoryItem:
+    def statement(self, row: int, book: LandmarkBook, *, source: str, stamp_ns: int) -> MemoryItem:
+        """Return the statement of where a landmark is, which counts as written from now on.
+
+        Parameters
+        ----------
+        source : str
+            Input whose observation made it so, or the edit that did.
+        stamp_ns : int
+            When, nanoseconds.
+        """
         state = book.state[row]
         since_ns, written_ns = int(state['since_ns']), int(state['written_ns'])
-        valid_from_ns = since_ns if written_ns == NEVER or since_ns > written_ns else scan.stamp_ns
+        valid_from_ns = since_ns if written_ns == NEVER or since_ns > written_ns else stamp_ns
         state['written'], state['written_ns'] = state['mean'], valid_from_ns
         state['written_rotation'] = state['rotation']
         state['dirty'] = True
         return item_of(
-            self._claimed(book.fused(row)),
+            claimed(book.fused(row), self._settings),
             frame_id=self._settings.global_frame,
             map_id=book.map_id,
-            source=scan.input,
+            source=source,
             valid_from_ns=valid_from_ns,
-            stamp_ns=scan.stamp_ns,
+            stamp_ns=stamp_ns,
         )
 
-    def _claimed(self, fused: Fused) -> Fused:
-        floor = self._settings.sigma_floor_m**2
-        xx, xy, xz, yy, yz, zz = fused.covariance
-        return fused._replace(covariance=(max(xx, floor), xy, xz, max(yy, floor), yz, max(zz, floor)))
+
+def claimed(fused: Fused, settings: LandmarkSettings) -> Fused:
+    """Return a landmark that claims no more certainty than the floor."""
+    floor = settings.sigma_floor_m**2
+    xx, xy, xz, yy, yz, zz = fused.covariance
+    return fused._replace(covariance=(max(xx, floor), xy, xz, max(yy, floor), yz, max(zz, floor)))
 
 
 def _mean(old: Array, given: Array, n: Array) -> Array:

@@ -21,6 +21,7 @@ from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedEr
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.retrieval.receipt import Asked, query_facts, receipt_body
 from hylo_memory_ros.service.listeners import Listeners
+from hylo_memory_ros.store.association_receipt import load_association_receipt
 from hylo_memory_ros.store.receipt import (
     ReceiptRow,
     existing_ids,
@@ -130,6 +131,9 @@ class Receipts:
             asked = self._pending.get(receipt_id)
         if asked is not None:
             return receipt_body(asked)
+        decided = self._read(lambda connection: load_association_receipt(connection, receipt_id))
+        if decided is not None:
+            return decided
         row = self._read(lambda connection: load_receipt(connection, receipt_id))
         if row is None:
             raise NotFoundError(f'receipt: there is none of the id {receipt_id!r}, or no longer', field='id')

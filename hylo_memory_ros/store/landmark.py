@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import Stats
+from hylo_memory_ros.store.association_receipt import scrub_association_receipts
 from hylo_memory_ros.store.schema import assertion, change, forgetting, identity, metadata, txn, version
 from hylo_memory_ros.store.transaction import get_state, put_state
 
@@ -190,6 +191,7 @@ def scrub(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
     """
     gone = 0
     for map_id, keys in _by_map(identities).items():
+        scrub_association_receipts(connection, map_id, keys)
         for chunk in _chunks(keys):
             found = delete(landmark).where(landmark.c.map_id == map_id, landmark.c.key.in_(chunk))
             gone += connection.execute(found).rowcount

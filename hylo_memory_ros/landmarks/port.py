@@ -7,7 +7,9 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from hylo_memory_ros.model import MemoryItem, MemoryQuery, QueryResult, Removal, WriteResult
+from hylo_memory_ros.landmarks.settings import LandmarkSettings
+from hylo_memory_ros.landmarks.trajectory import RigidCorrection, Trajectory
+from hylo_memory_ros.model import CorrectionResult, MemoryItem, MemoryQuery, QueryResult, Removal, WriteResult
 
 __all__ = ['MemoryPort']
 
@@ -51,4 +53,22 @@ class MemoryPort(Protocol):
 
     def side_write(self, within: Callable[[Connection], None], *, durable: bool = False) -> None:
         """Read or change side tables in a transaction that takes no sequence."""
+        ...
+
+    def correct_map(
+        self,
+        correction: RigidCorrection | Trajectory,
+        *,
+        map_id: str | None = None,
+        landmarks: LandmarkSettings | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+    ) -> CorrectionResult:
+        """Move all that is remembered in a map, its landmarks too."""
+        ...
+
+    def revert_correction(
+        self, correction_id: str, *, actor: str = '', dry_run: bool = False
+    ) -> CorrectionResult:
+        """Put back what a correction replaced."""
         ...

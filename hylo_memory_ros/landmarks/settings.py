@@ -175,10 +175,10 @@ class LandmarkSettings(Contract):
     """Messages in which a landmark is seen before it is confirmed, and written."""
     move_min_m: Metres = 0.05
     """A confirmed landmark is not written again for a smaller displacement, metres."""
-    turn_min_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
-    """A confirmed landmark is written again when it is turned by more than this, degrees."""
     move_sigmas: Annotated[float, Field(ge=0.0)] = 2.0
     """Nor for one of fewer standard deviations of its position."""
+    turn_min_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
+    """A confirmed landmark is written again when it is turned by more than this, degrees."""
     localisation_sigma_m: Metres = 0.035
     """Standard deviation of where the robot is thought to be, metres, on the axes x and y."""
     localisation_sigma_z_m: Metres = 0.035

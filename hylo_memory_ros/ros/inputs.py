@@ -96,6 +96,7 @@ class Input:
         # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
         self._dropped = 0
         self._told = 0
+        self._malformed = 0
         self._subscription: Any = None
 
     def start(self) -> None:
@@ -135,7 +136,11 @@ class Input:
             read = self._read(message, self.name)
         except ValueError as exc:
             pipeline.note_refused(self.name, 'malformed')
-            logger.warning('input %s: refused a message: %s', self.name, exc)
+            self._malformed += 1
+            # A sender that is wrong mostly stays so: the first, second, fourth, eighth... are told.
+            if self._malformed & (self._malformed - 1) == 0:
+                told = 'input %s: refused a message, %d so far: %s'
+                logger.warning(told, self.name, self._malformed, exc)
             return
         for reason, count in read.refused.items():
             pipeline.note_refused(self.name, reason, count)

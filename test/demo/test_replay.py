@@ -12,6 +12,9 @@ import pytest
 pytest.importorskip('rclpy', reason='ROS is not installed')
 pytest.importorskip('rosbags', reason='rosbags is not installed')
 
+from hylo_memory_ros.parameters import ParameterFile
+from hylo_memory_ros.replay import Bag, replay
+
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 900
 pytestmark = pytest.mark.ros
@@ -25,6 +28,13 @@ def demo(out: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     return json.loads(last), '\n'.join(report)
 
 
+def replayed_without_ros(out: Path) -> str:
+    given = ParameterFile()
+    given.read(ROOT / 'demo' / 'params.yaml')
+    with Bag(list(out.glob('victoria_park*'))) as bag:
+        return replay(bag, given.configuration()).snapshot
+
+
 @pytest.mark.timeout(240)
 def test_a_looped_replay_gives_the_same_memory_as_one(tmp_path: Path) -> None:
     once, report = demo(tmp_path)
@@ -36,6 +46,7 @@ def test_a_looped_replay_gives_the_same_memory_as_one(tmp_path: Path) -> None:
     assert (tmp_path / 'map.png').read_bytes().startswith(b'\x89PNG')
     twice, _ = demo(tmp_path, '--loops', '2')
     assert {**twice, 'seconds': 0} == {**once, 'seconds': 0}
+    assert replayed_without_ros(tmp_path) == once['snapshot']
 
 
 def test_a_node_that_does_not_start_ends_the_run_with_its_last_words(tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ class _Digest(str):
             cls, serialization=core_schema.to_string_ser_schema()
         )
 
+    @classmethod
+    def _made(cls, digits: str) -> Self:
+        return super().__new__(cls, cls.prefix + digits)
+
     @property
     def raw(self) -> bytes:
         """The 32 bytes."""
@@ -90,7 +94,7 @@ class Sha256(_Digest):
     @classmethod
     def of(cls, data: bytes) -> Self:
         """Return the digest of bytes."""
-        return cls(cls.prefix + sha256(data).hexdigest())
+        return cls._made(sha256(data).hexdigest())
 
 
 class LayerDigest(_Digest):
@@ -104,7 +108,7 @@ class LayerDigest(_Digest):
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return the digest of an identity's fields in canonical form, under this layer's name."""
         domain = _DOMAIN + f'{cls.layer}\0{cls.version}\0'.encode()
-        return cls(cls.prefix + sha256(domain + canonical_bytes(fields)).hexdigest())
+        return cls._made(sha256(domain + canonical_bytes(fields)).hexdigest())
 
     @classmethod
     def needed(cls, value: object, field: str) -> Self:

@@ -10,7 +10,9 @@ __all__ = ['ESCAPING', 'quoted']
 ESCAPING = 'hylo-escape-1'
 """Name of these rules, part of the separator policy."""
 
-_quote = json.JSONEncoder(ensure_ascii=False).encode
+_quote = json.encoder.encode_basestring
+# Most texts need no escape at all: visible ASCII without quotes, backslashes and what is in `_MARKS`.
+_is_plain = re.compile(r"[ !#-%'-;=?-\[\]-_a-z{-~]*").fullmatch
 # What begins a tag, an entity or a fence; the quotes and line ends are JSON's to escape.
 _MARKS = re.compile('[<>&`\x7f]')
 
@@ -27,6 +29,8 @@ def quoted(text: str) -> str:
     >>> print(quoted('mug\n</memory> ```'))
     "mug\n\u003c/memory\u003e \u0060\u0060\u0060"
     """
+    if _is_plain(text):
+        return f'"{text}"'
     line = _MARKS.sub(_escaped, _quote(text))
     if line.isascii():
         return line

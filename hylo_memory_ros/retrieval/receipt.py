@@ -202,9 +202,7 @@ def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
     )  # fmt: skip
 
 
-def _reasons(
-    body: Mapping[str, Any], purged: int, missing: Sequence[str], added: Sequence[str]
-) -> list[str]:
+def _reasons(body: Mapping[str, Any], purged: int, missing: Sequence[str], added: Sequence[str]) -> list[str]:
     reasons = []
     if purged:
         reasons.append(f'purged: {purged} that matched were deleted for good since')

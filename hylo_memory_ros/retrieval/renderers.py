@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.identity import Sha256, canonical_bytes
-from hylo_memory_ros.model import Hit
+from hylo_memory_ros.model import Hit, Pose
 from hylo_memory_ros.retrieval.escaping import ESCAPING, quoted
 from hylo_memory_ros.retrieval.tokens import plugin_named
 
 __all__ = ['DEFAULT_RENDERER', 'Renderer', 'renderer_named', 'utc_text']
 
 GROUP = 'hylo_memory_ros.renderers'
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC throughout; a zone would be printed
 _compact = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(',', ':')).encode
 
 
@@ -67,47 +67,56 @@ def utc_text(stamp_ns: int) -> str:
     ('2001-09-09T01:46:40.5Z', '1970-01-01T00:00:00Z')
     """
     seconds, rest = divmod(stamp_ns, 1_000_000_000)
-    part = f'.{rest:09d}'.rstrip('0').rstrip('.')
-    return f'{(_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()}{part}Z'
+    part = f'.{rest:09d}'.rstrip('0') if rest else ''
+    return f'{(_EPOCH + timedelta(seconds=seconds)).isoformat()}{part}Z'
 
 
 def _facts(hit: Hit) -> dict[str, Any]:
     """Return what a hit says, in the order of a line; what is not told is left out."""
     item = hit.item
-    pose = item.pose
-    facts: dict[str, Any] = {
-        'id': item.id,
-        'kind': item.kind.value,
-        'key': item.key,
-        'label': item.label,
-        'map': item.scope.get('map_id'),
-        'frame': pose and pose.frame_id,
-        'at': pose and list(pose.position),
-        'facing': pose and pose.orientation and list(pose.orientation),
-        'since': None if item.valid_from_ns is None else utc_text(item.valid_from_ns),
-        'until': None if hit.valid_to_ns is None else utc_text(hit.valid_to_ns),
-        'certainty': item.confidence,
-        'stale': True if hit.status == 'stale' else None,
-        'entities': list(item.entities),
-        'links': [':'.join(link) for link in item.links],
-        'payload': dict(item.payload),
-        'says': item.content,
-    }
-    return {name: value for name, value in facts.items() if value not in (None, '', [], {})}
+    facts: dict[str, Any] = {'id': item.id or '', 'kind': item.kind.value}
+    if item.key is not None:
+        facts['key'] = item.key
+    if item.label:
+        facts['label'] = item.label
+    if (map_id := item.scope.get('map_id')) is not None:
+        facts['map'] = map_id
+    if item.pose is not None:
+        facts |= _whereabouts(item.pose)
+    if item.valid_from_ns is not None:
+        facts['since'] = utc_text(item.valid_from_ns)
+    if hit.valid_to_ns is not None:
+        facts['until'] = utc_text(hit.valid_to_ns)
+    facts['certainty'] = item.confidence
+    if hit.status == 'stale':
+        facts['stale'] = True
+    if item.entities:
+        facts['entities'] = item.entities
+    if item.links:
+        facts['links'] = [':'.join(link) for link in item.links]
+    facts |= {name: told for name, told in (('payload', item.payload), ('says', item.content)) if told}
+    return facts
+
+
+def _whereabouts(pose: Pose) -> dict[str, Any]:
+    facts: dict[str, Any] = {'frame': pose.frame_id, 'at': pose.position}
+    if pose.orientation is not None:
+        facts['facing'] = pose.orientation
+    return facts
 
 
 def _worded(value: Any) -> str:
     if isinstance(value, str):
         return quoted(value)
-    if isinstance(value, dict):
-        return quoted(_compact(value))
-    if isinstance(value, list):
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
         return f'[{", ".join(map(_worded, value))}]'
-    return 'true' if value is True else repr(value)
+    return 'true' if value is True else quoted(_compact(value))
 
 
 def _prelude_line(hit: Hit) -> str:
-    return '- ' + ' '.join(f'{name}={_worded(value)}' for name, value in _facts(hit).items())
+    return '- ' + ' '.join([f'{name}={_worded(value)}' for name, value in _facts(hit).items()])
 
 
 def _prelude_foot(shown: int, left_out: int, at_least: bool) -> str:
@@ -120,7 +129,7 @@ def _json_value(value: Any) -> str:
         return quoted(value)
     if isinstance(value, dict):
         return '{' + ','.join(f'{quoted(name)}:{_json_value(value[name])}' for name in sorted(value)) + '}'
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return '[' + ','.join(map(_json_value, value)) + ']'
     return _compact(value)
 

@@ -21,7 +21,7 @@ from hylo_memory_ros.landmarks.moving import moved_poses
 from hylo_memory_ros.landmarks.observation import digest32
 from hylo_memory_ros.landmarks.regrouping import Seen, regrouped
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
-from hylo_memory_ros.landmarks.trajectory import Correction, Doubt
+from hylo_memory_ros.landmarks.trajectory import Bridge, Correction, Doubt
 from hylo_memory_ros.landmarks.updating import claimed
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
 from hylo_memory_ros.store.correction import Placed
@@ -84,21 +84,31 @@ class Relocation:
         )
 
 
-def relocate(book: LandmarkBook, correction: Correction, settings: LandmarkSettings) -> Relocation:
+def relocate(
+    book: LandmarkBook,
+    correction: Correction,
+    settings: LandmarkSettings,
+    earlier: Sequence[Bridge] = (),
+) -> Relocation:
     """Move a map's keyframes, and make its landmarks anew from their sightings.
 
     Parameters
     ----------
     book : LandmarkBook
         All landmarks of the map as they are stored; changed in place.
+    earlier : sequence of Bridge
+        How sure earlier corrections left the trajectory.
     """
     done = Relocation(book, settings, correction)
     frames = book.keyframes.columns
     stamps = frames['stamp_ns'].copy()
     _move_keyframes(book, correction)
-    doubt = correction.doubt(stamps) if len(stamps) else None
-    done.follows = doubt is not None
-    if doubt is not None:
+    bridge = correction.bridge
+    done.follows = bridge is not None
+    if bridge is not None and len(stamps):
+        doubt = bridge.at(stamps)
+        for other in earlier:
+            doubt = doubt.or_wider(other.at(stamps))
         _regroup(done, doubt)
     _move_the_others(book, correction)
     for row in _rows_with_sightings(book).tolist():

@@ -18,7 +18,7 @@ from scipy.spatial.transform import Rotation
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 
-__all__ = ['Correction', 'Doubt', 'Motions', 'PathCorrection', 'RigidCorrection', 'Trajectory']
+__all__ = ['Bridge', 'Correction', 'Doubt', 'Motions', 'PathCorrection', 'RigidCorrection', 'Trajectory']
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -176,6 +176,35 @@ class Doubt:
         """Return that of some of the stamps."""
         return Doubt(self.stretch[rows], self.share[rows], self.widest_m[rows])
 
+    def or_wider(self, other: Doubt) -> Doubt:
+        """Return at each stamp the wider one of two."""
+        theirs = other.sigma_m > self.sigma_m
+        beyond = other.stretch + self.stretch.max(initial=0) + 1
+        return Doubt(
+            np.where(theirs, beyond, self.stretch),
+            np.where(theirs, other.share, self.share),
+            np.where(theirs, other.widest_m, self.widest_m),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bridge:
+    """How sure a trajectory is that was corrected at the poses of a path, and in between only by them."""
+
+    stamps_ns: Stamps
+    """Of the path, shape (n,)."""
+    widest_m: Array
+    """Standard deviation half-way to the next pose, metres, shape (n,)."""
+
+    def at(self, stamps_ns: Stamps) -> Doubt:
+        """Return how sure it is at each stamp."""
+        last = len(self.stamps_ns) - 1
+        before = np.clip(np.searchsorted(self.stamps_ns, stamps_ns, side='right') - 1, 0, last)
+        after = np.minimum(before + 1, last)
+        span = self.stamps_ns[after] - self.stamps_ns[before]
+        share = np.clip((stamps_ns - self.stamps_ns[before]) / np.maximum(span, 1), 0.0, 1.0) * (span > 0)
+        return Doubt(before, share, self.widest_m[before])
+
 
 class Correction(Protocol):
     """How the global frame of each stamp has to be moved."""
@@ -184,8 +213,9 @@ class Correction(Protocol):
         """Return ``new_from_old`` at each stamp."""
         ...
 
-    def doubt(self, stamps_ns: Stamps) -> Doubt | None:
-        """Return how sure that is at each stamp; None: all keep their places to each other."""
+    @property
+    def bridge(self) -> Bridge | None:
+        """How sure that is between the poses of a path; None: all keep their places to each other."""
         ...
 
     def as_json(self) -> dict[str, Any]:
@@ -212,8 +242,10 @@ class RigidCorrection:
         rotation = Rotation.from_quat(np.tile(self.new_from_old.rotation, (max(count, 1), 1)))[:count]
         return Motions(rotation, np.tile(self.new_from_old.translation, (count, 1)).reshape(-1, 3))
 
-    def doubt(self, stamps_ns: Stamps) -> None:
-        """Return None: all keep their places to each other."""
+    @property
+    def bridge(self) -> None:
+        """None: all keep their places to each other."""
+        return None
 
     def as_json(self) -> dict[str, Any]:
         """Return what was asked for, to be kept."""
@@ -259,11 +291,11 @@ class PathCorrection:
         added = _exp(self._twists[before] * share[:, None])
         return self._at_path.take(before) @ old @ added @ old.inverse()
 
-    def doubt(self, stamps_ns: Stamps) -> Doubt:
-        """Return how sure the corrected trajectory is: by a share of what was corrected there."""
-        before, _, share = self._new.between(stamps_ns)
+    @property
+    def bridge(self) -> Bridge:
+        """How sure the corrected trajectory is: by a share of what was corrected there."""
         corrected_m = np.linalg.norm(self._twists[:, :3], axis=1)
-        return Doubt(before, share, _DOUBT * corrected_m[before])
+        return Bridge(self._new.stamps_ns, _DOUBT * corrected_m)
 
     def as_json(self) -> dict[str, Any]:
         """Return what was asked for, to be kept."""
@@ -271,6 +303,7 @@ class PathCorrection:
             'stamps_ns': self._new.stamps_ns.tolist(),
             'positions': self._new.poses.translation.tolist(),
             'rotations': self._new.poses.rotation.as_quat().tolist(),
+            'doubts_m': self.bridge.widest_m.tolist(),
         }
 
 

@@ -16,8 +16,8 @@ from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.relocation import relocate
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.stored import load_book, store_book
-from hylo_memory_ros.landmarks.trajectory import PathCorrection, RigidCorrection, Trajectory
-from hylo_memory_ros.store.correction import Edit, Reversal, keep_undo, stored_correction
+from hylo_memory_ros.landmarks.trajectory import Bridge, PathCorrection, RigidCorrection, Trajectory
+from hylo_memory_ros.store.correction import Edit, Reversal, details_of, keep_undo, stored_correction
 from hylo_memory_ros.store.landmark_state import digest_of, dumped, put_back
 
 __all__ = ['Moving', 'Plan', 'corrected', 'reverted']
@@ -40,7 +40,11 @@ def corrected(map_id: str, correction: Moving, settings: LandmarkSettings) -> Ca
         if isinstance(motion, Trajectory):
             motion = PathCorrection(_stored_trajectory(book, motion), motion)
         before = dumped(connection, map_id)
-        done = relocate(book, motion, settings)
+        earlier = [
+            Bridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
+            for path in details_of(connection, map_id, 'path')
+        ]
+        done = relocate(book, motion, settings, earlier)
 
         def within(connection: sa.Connection, sequence: int) -> None:
             store_book(connection, book)

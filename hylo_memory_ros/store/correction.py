@@ -34,6 +34,7 @@ __all__ = [
     'Stored',
     'correct_assertions',
     'corrected_among',
+    'details_of',
     'keep_undo',
     'repeat_corrections',
     'revert',
@@ -280,6 +281,12 @@ def stored_correction(connection: sa.Connection, correction_id: str) -> Stored:
     return Stored(*row)
 
 
+def details_of(connection: sa.Connection, map_id: str, kind: str) -> list[dict[str, Any]]:
+    """Return what was asked for by the corrections of a map that were not taken back, in their order."""
+    rows = connection.execute(_details, {'map': map_id, 'kind': kind}).scalars()
+    return [json.loads(row) for row in rows]
+
+
 def _begin(
     txn: Transaction,
     map_id: str,
@@ -499,5 +506,16 @@ _end_said = (
 )
 _stored = sa.select(*(correction.c[name] for name in Stored._fields)).where(
     correction.c.correction_id == sa.bindparam('name')
+)
+_later = correction.alias('later')
+_details = (
+    sa.select(correction.c.detail)
+    .outerjoin(_later, _later.c.reverts == correction.c.sequence)
+    .where(
+        correction.c.map_id == sa.bindparam('map'),
+        correction.c.kind == sa.bindparam('kind'),
+        _later.c.sequence.is_(None),
+    )
+    .order_by(correction.c.sequence)
 )
 _reverted = sa.select(correction.c.correction_id).where(correction.c.reverts == sa.bindparam('seq'))

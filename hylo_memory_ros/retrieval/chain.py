@@ -70,8 +70,8 @@ def _records(hits: Sequence[Mapping[str, Any]]) -> Iterator[Link]:
     for hit in hits:
         yield Link('record', hit['record'] or '', hit['id'])
     for hit in hits:
-        if hit.get('embedding'):
-            yield Link('embedding', hit['embedding'], hit['id'])
+        for space, digest in hit['embeddings'].items():
+            yield Link('embedding', digest, f'{hit["id"]}, {space}')
 
 
 def _searches(sources: Sequence[Mapping[str, Any]]) -> Iterator[Link]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from typing import Any
 
+import numpy as np
+
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.identity import LayerDigest, SemanticIdentity, Sha256, canonical_bytes
+from hylo_memory_ros.identity import EmbeddingDigest, LayerDigest, SemanticIdentity, Sha256, canonical_bytes
+from hylo_memory_ros.index.vectors.generation import embedding_digest
 from hylo_memory_ros.model import CandidateEvidence, MemoryKind, MemoryQuery, QueryResult
+from hylo_memory_ros.model.space import EmbeddingSpace, undeclared
 from hylo_memory_ros.retrieval.rendering import Rendering
 
 __all__ = [
@@ -58,6 +63,8 @@ class Asked:
     """Scope names that belong to identities."""
     rendering: Rendering | None = None
     """The prompt that was made of it."""
+    spaces: Mapping[str, EmbeddingSpace] = field(default_factory=dict)
+    """Embedding spaces that are declared."""
 
 
 def receipt_body(asked: Asked) -> dict[str, Any]:
@@ -117,6 +124,10 @@ def _hits(asked: Asked) -> list[dict[str, Any]]:
             'sequence': hit.sequence,
             'kind': item.kind.value,
             'record': None,
+            'embeddings': {
+                name: _embedding(asked, name, item.id or '', vector)
+                for name, vector in item.embeddings.items()
+            },
         }
         if item.kind is not MemoryKind.WORKING:
             fact['record'] = SemanticIdentity.of(
@@ -124,6 +135,11 @@ def _hits(asked: Asked) -> list[dict[str, Any]]:
             ).digest
         told.append(fact)
     return told
+
+
+def _embedding(asked: Asked, name: str, item_id: str, vector: Sequence[float]) -> EmbeddingDigest:
+    space = asked.spaces.get(name) or undeclared(len(vector))
+    return embedding_digest(name, space, item_id, sha256(np.asarray(vector, dtype='<f4').tobytes()).digest())
 
 
 def render_facts(rendering: Rendering) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class Proving:
             store_sequence,
             map_id,
             self._config.identity_scope,
+            spaces=self._config.embedding_spaces,
         )
         return asked, replace(result, receipt_id=receipt_id) if wanted else result
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from identity.examples import SHA, artifact, semantic, token_kv
 
@@ -15,11 +16,14 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.identity import (
     Codec,
     CompressionArtifactIdentity,
+    EmbeddingIdentity,
     SegmentDigest,
+    Sha256,
     TokenKvDigest,
     TokenKvIdentity,
 )
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
+from hylo_memory_ros.model.space import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
@@ -316,6 +320,21 @@ def test_the_chain_goes_from_records_to_compressed_bytes(memory: MemoryService) 
     assert [link.step for link in chain.step('candidates')] == ['candidates']
     assert chain.step('rerank')[0].about == 'exact_reference'
     assert chain.step('generation') == ()
+
+
+def test_the_chain_names_the_vectors_of_what_was_found(clock: Clock) -> None:
+    spaces = {'clip@1': EmbeddingSpace(dimension=2, model='clip-vit', provider_digest=SHA('model'))}
+    with MemoryService.open(clock=clock, config=MemoryConfig(embedding_spaces=spaces)) as memory:
+        memory.write([thing('mug', embeddings={'clip@1': (1.0, 0.5)}), thing('bowl')])
+        answer = memory.query(NEAR, receipt=True)
+        (link,) = memory.chain(answer.receipt_id).step('embedding')
+        mug = answer[0].item
+        vector = np.asarray(mug.embeddings['clip@1'], dtype='<f4').tobytes()
+        of_mug = EmbeddingIdentity(
+            record_id=mug.id, space='clip@1', model='clip-vit', dimension=2, provider_digest=SHA('model'),
+            vector_digest=Sha256.of(vector),
+        )  # fmt: skip
+        assert (link.digest, link.about) == (of_mug.digest, f'{mug.id}, clip@1')
 
 
 def test_what_is_no_link_of_the_chain_is_not_registered(memory: MemoryService) -> None:

@@ -7,6 +7,7 @@ its own lock, must not call a pipeline.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,7 +37,7 @@ from hylo_memory_ros.landmarks.ordering import Backlog, Waiting, Watermark
 from hylo_memory_ros.landmarks.placing import FramedThings
 from hylo_memory_ros.landmarks.port import MemoryPort
 from hylo_memory_ros.landmarks.receipt import RECEIPTS_KEPT, ReceiptRing
-from hylo_memory_ros.landmarks.reporting import AbsenceAnswer, AbsenceReport, checked, found, taken
+from hylo_memory_ros.landmarks.reporting import AbsenceAnswer, AbsenceReport, checked, found, named, taken
 from hylo_memory_ros.landmarks.screening import Screen
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
@@ -306,6 +307,19 @@ class LandmarkPipeline:
             self._receipts.add(edited.receipts)
             return edited.keys
 
+    def named(self, names: Sequence[str]) -> list[str]:
+        """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
+
+        Raises
+        ------
+        NotFoundError
+            If nothing of that name is remembered in the current map.
+        """
+        self.commit(force=True)
+        with self._lock:
+            frame_id, absence = self._settings.global_frame, self._existence.absence
+            return named(self._memory, names, self._book, absence, frame_id)
+
     def receipt(self, receipt_id: str) -> dict[str, Any] | None:
         """Return the receipt of a recent decision as a JSON object; None: it is no longer kept here.
 
@@ -500,7 +514,13 @@ class LandmarkPipeline:
         return [Ending(one.key, one.at_ns, self._book.map_id, one.reason) for one in endings]
 
     def _stand_in(self, message: Message, global_from_sensor: Transform) -> Transform:
-        """Return what stands for a base that tf does not know: the sensor, or where it last was."""
+        """Return where the base was, or what stands for it: the sensor, or where it last was.
+
+        A message in the global frame needs no transform, so it may have come before those that tell
+        where the base was; by the time that it is its turn they have come too.
+        """
+        with contextlib.suppress(FrameError):
+            return self._look_up_one(self._settings.base_frame, message.stamp_ns)
         frames = self._book.keyframes
         if message.frame_id == self._settings.global_frame and len(frames):
             return frames.pose(len(frames) - 1)

@@ -21,7 +21,7 @@ from hylo_memory_ros.landmarks.port import MemoryPort
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.model import Hit, MemoryKind, MemoryQuery, Pose
 
-__all__ = ['AbsenceAnswer', 'AbsenceReport', 'adopted', 'checked', 'found', 'taken']
+__all__ = ['AbsenceAnswer', 'AbsenceReport', 'adopted', 'checked', 'found', 'named', 'taken']
 
 Vector = tuple[float, float, float]
 
@@ -124,6 +124,37 @@ def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str)
                 'radius_m', f'{hit.item.key!r} is {away:.3f} m from where, beyond {report.radius_m} m'
             )
     return hits
+
+
+def named(
+    memory: MemoryPort, names: Sequence[str], book: LandmarkBook, absence: Absence, frame_id: str
+) -> list[str]:
+    """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
+
+    Raises
+    ------
+    NotFoundError
+        If nothing of that name is remembered in the map now.
+    InvalidRequestError
+        If it has no key, or no place in the global frame.
+    """
+    keys = []
+    for name in names:
+        row = book.row_of(name)
+        if row is None or book.state['forgotten_ns'][row] != NEVER:
+            by_key = _is_key(memory, name, book.map_id)
+            report = AbsenceReport(key=name, at_ns=0) if by_key else AbsenceReport(id=name, at_ns=0)
+            hit = found(memory, report, frame_id, book.map_id)[0]
+            adopted(hit, book, absence)
+            name = str(hit.item.key)
+        keys.append(name)
+    return keys
+
+
+def _is_key(memory: MemoryPort, name: str, map_id: str) -> bool:
+    scope = {'map_id': map_id} if map_id else None
+    query = MemoryQuery(kinds=[MemoryKind.SPATIAL], key=name, scope=scope, include_stale=True, k=1)
+    return bool(memory.query(query))
 
 
 def taken(

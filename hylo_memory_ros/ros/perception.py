@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,7 +17,8 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import HyloMemoryError, NotNowError
 from hylo_memory_ros.frames import TransformSource
-from hylo_memory_ros.landmarks import LandmarkPipeline, PipelineStatus
+from hylo_memory_ros.landmarks import AbsenceAnswer, AbsenceReport, LandmarkPipeline, PipelineStatus
+from hylo_memory_ros.landmarks.editing import Edit
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.inputs import Input, message_type
 from hylo_memory_ros.ros.stamps import StampWatch
@@ -152,6 +153,26 @@ class Perception:
         self._pipeline.commit(force=True)
         return pending
 
+    def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
+        """Take a report of absence after all that was received. In the writer."""
+        self._drained()
+        return self._pipeline.report_absent(report)
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        """Return the keys of landmarks named by key or id, after all that was received. In the writer."""
+        self._drained()
+        return self._pipeline.named(names)
+
+    def edit(self, edit: Edit) -> list[str]:
+        """Change landmarks by hand, and commit it; return the keys that are left. In the writer."""
+        keys = self._pipeline.edit(edit)
+        self._pipeline.commit(force=True)
+        return keys
+
+    def receipt(self, receipt_id: str) -> Mapping[str, Any] | None:
+        """Return the receipt of a recent decision; None: it is no longer kept."""
+        return self._pipeline.receipt(receipt_id)
+
     def on_clock_jump(self) -> None:
         """Finish what can be resolved before the transforms of the old time are cleared."""
         self._drained()
@@ -161,6 +182,18 @@ class Perception:
         """Finish or drop pending work, then go on in another map. In the writer."""
         self._drained()
         self._pipeline.set_map(map_id)
+
+    def corrected(
+        self, correction: RigidCorrection | Trajectory, map_id: str | None, actor: str, dry_run: bool
+    ) -> CorrectionResult:
+        """Move a map, and go on with its landmarks as that leaves them. In the writer."""
+        self._drained()
+        return self._pipeline.correct(correction, map_id=map_id, actor=actor, dry_run=dry_run)
+
+    def reverted(self, correction_id: str, actor: str, dry_run: bool) -> CorrectionResult:
+        """Take a correction back. In the writer."""
+        self._drained()
+        return self._pipeline.revert(correction_id, actor=actor, dry_run=dry_run)
 
     def replaced(self, change: Callable[[], None]) -> None:
         """Do something that replaces the memory, and go on with what is then in it. In the writer."""

@@ -25,6 +25,8 @@ from hylo_memory_ros.ros.guard import Guard, Handler
 from hylo_memory_ros.ros.maintenance import maintain_server
 from hylo_memory_ros.srv import (
     Changes,
+    CorrectMap,
+    EditLandmark,
     Flush,
     Forget,
     History,
@@ -33,6 +35,7 @@ from hylo_memory_ros.srv import (
     Query,
     Receipt,
     Render,
+    ReportAbsent,
     Retract,
     SetMap,
     Snapshot,
@@ -43,6 +46,8 @@ __all__ = ['TYPES', 'Servers']
 
 TYPES = {
     'changes': Changes,
+    'correct_map': CorrectMap,
+    'edit_landmark': EditLandmark,
     'flush': Flush,
     'forget': Forget,
     'history': History,
@@ -51,6 +56,7 @@ TYPES = {
     'query': Query,
     'receipt': Receipt,
     'render': Render,
+    'report_absent': ReportAbsent,
     'retract': Retract,
     'set_map': SetMap,
     'snapshot': Snapshot,

@@ -17,6 +17,8 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError
 from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.ros.editing import Editing
+from hylo_memory_ros.ros.correcting import Correcting
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.maintenance import Maintenance
@@ -136,13 +138,19 @@ class Session:
             self.memory, self._readers, self._placement, config.reply_limit_bytes,
             config.memory.receipts != 'off',
         )  # fmt: skip
+        editing = Editing(
+            self.memory, self._writer, self.perception, self._pending, self.now_ns, config.global_frame,
+            config.base_frame,
+        )  # fmt: skip
+        correcting = Correcting(self._writer, self.perception, config.global_frame)
         maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
         return {
             "query": reading.query, "history": reading.history, "changes": reading.changes,
             "write": writing.write, "forget": writing.forget, "retract": writing.retract,
             "purge": writing.purge, "set_map": writing.set_map, "flush": writing.flush,
-            "snapshot": writing.snapshot, "maintain": maintenance.perform,
+            "correct_map": correcting.correct_map, "snapshot": writing.snapshot, "maintain": maintenance.perform,
             "render": proving.render, "may_reuse": proving.may_reuse, "receipt": proving.receipt,
+            "report_absent": editing.report_absent, "edit_landmark": editing.edit_landmark,
         }  # fmt: skip
 
     def activate(self) -> None:

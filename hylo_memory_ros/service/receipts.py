@@ -131,7 +131,9 @@ class Receipts:
             asked = self._pending.get(receipt_id)
         if asked is not None:
             return receipt_body(asked)
-        decided = self._read(lambda connection: load_association_receipt(connection, receipt_id))
+        decided: dict[str, Any] | None = self._read(
+            lambda connection: load_association_receipt(connection, receipt_id)
+        )
         if decided is not None:
             return decided
         row = self._read(lambda connection: load_receipt(connection, receipt_id))

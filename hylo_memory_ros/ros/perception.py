@@ -19,6 +19,8 @@ from hylo_memory_ros.errors import HyloMemoryError, NotNowError
 from hylo_memory_ros.frames import TransformSource
 from hylo_memory_ros.landmarks import AbsenceAnswer, AbsenceReport, LandmarkPipeline, PipelineStatus
 from hylo_memory_ros.landmarks.editing import Edit
+from hylo_memory_ros.landmarks.trajectory import RigidCorrection, Trajectory
+from hylo_memory_ros.model import CorrectionResult
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.inputs import Input, message_type
 from hylo_memory_ros.ros.stamps import StampWatch

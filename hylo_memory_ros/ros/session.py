@@ -17,8 +17,8 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError
 from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.editing import Editing
 from hylo_memory_ros.ros.correcting import Correcting
+from hylo_memory_ros.ros.editing import Editing
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.maintenance import Maintenance
@@ -148,7 +148,8 @@ class Session:
             "query": reading.query, "history": reading.history, "changes": reading.changes,
             "write": writing.write, "forget": writing.forget, "retract": writing.retract,
             "purge": writing.purge, "set_map": writing.set_map, "flush": writing.flush,
-            "correct_map": correcting.correct_map, "snapshot": writing.snapshot, "maintain": maintenance.perform,
+            "correct_map": correcting.correct_map, "snapshot": writing.snapshot,
+            "maintain": maintenance.perform,
             "render": proving.render, "may_reuse": proving.may_reuse, "receipt": proving.receipt,
             "report_absent": editing.report_absent, "edit_landmark": editing.edit_landmark,
         }  # fmt: skip

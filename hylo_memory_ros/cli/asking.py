@@ -10,6 +10,8 @@ from hylo_memory_ros.cli.instant import instant_text
 from hylo_memory_ros.cli.lines import change_line, hit_line, json_line, summary_line, version_line
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import (
+    NUMBER,
+    WHOLE,
     After,
     AsJson,
     AsOf,
@@ -22,10 +24,12 @@ from hylo_memory_ros.cli.options import (
     KnownSeq,
     Labels,
     Limit,
+    Linked,
     MapId,
     MemoryFile,
     Most,
     Radius,
+    Weights,
     question,
 )
 from hylo_memory_ros.cli.tables import changes_table, console, hits_table, summary_text, versions_table
@@ -51,12 +55,27 @@ def query(
     key: Keys = None,
     id: Annotated[list[str] | None, typer.Option('--id', help='Id; may be repeated.')] = None,
     entity: Annotated[list[str] | None, typer.Option('--entity', help='Named by it; repeated: all.')] = None,
+    object_id: Annotated[
+        list[str] | None, typer.Option('--object', help='Object id in it; repeated: all.')
+    ] = None,
+    relation: Linked = None,
+    depth: Annotated[
+        int, typer.Option('--depth', help='Most links to follow from --relation or --entity.', **WHOLE)
+    ] = 1,
     text: Annotated[str | None, typer.Option('--text', help='Words that must all appear.')] = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
     known_seq: KnownSeq = None,
     include_invalidated: Invalidated = False,
     min_confidence: Confidence = None,
+    min_existence: Annotated[
+        float | None,
+        typer.Option('--min-existence', metavar='P', help='Least probability to be there still.', **NUMBER),
+    ] = None,
+    stale: Annotated[
+        bool, typer.Option('--stale/--no-stale', help='Also what was not seen where it should be.')
+    ] = True,
+    weight: Weights = None,
     k: Most = 10,
     cursor: Cursor = None,
     explain: Annotated[
@@ -69,7 +88,8 @@ def query(
         near, radius, frame, map_id, horizontal=horizontal, kinds=frozenset(kind) if kind else None,
         labels=label, keys=key, ids=id, entities=entity, text=text, as_of_ns=as_of, known_at_ns=known_at,
         known_seq=known_seq, include_invalidated=include_invalidated, min_confidence=min_confidence, k=k,
-        cursor=cursor, explain=explain,
+        cursor=cursor, explain=explain, object_ids=object_id, relation=relation, depth=depth,
+        min_existence=min_existence, include_stale=stale, weights=dict(weight) if weight else None,
     )  # fmt: skip
     with opened(file) as memory:
         result = memory.query(asked)

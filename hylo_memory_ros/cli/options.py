@@ -12,8 +12,10 @@ from hylo_memory_ros.cli.instant import instant_ns
 from hylo_memory_ros.model import MemoryQuery, Pose
 
 __all__ = [
-    'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame', 'Invalidated', 'Keys', 'KnownAt', 'KnownSeq',
-    'Labels', 'Limit', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'centre_of', 'question',
+    'NUMBER', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame', 'Invalidated', 'Keys',
+    'KnownAt', 'KnownSeq',
+    'Labels', 'Limit', 'Linked', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'Weights',
+    'centre_of', 'question',
 ]  # fmt: skip
 
 _TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
@@ -45,9 +47,24 @@ def _whole(text: str) -> int:
         raise ValueError(f'{text!r} is no whole number') from None
 
 
+def _pair(mark: str) -> Callable[[str], tuple[str, str]]:
+    def parsed(text: str) -> tuple[str, str]:
+        name, found, value = text.partition(mark)
+        if not found:
+            raise ValueError(f'{text!r} has no {mark!r}: a name, {mark!r} and what belongs to it')
+        return name, value
+
+    return parsed
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, value = _pair('=')(text)
+    return name, _number(value)
+
+
 _INSTANT: dict[str, Any] = {'parser': _option(instant_ns), 'metavar': 'TIME'}
-_NUMBER: dict[str, Any] = {'parser': _option(_number)}
-_WHOLE: dict[str, Any] = {'parser': _option(_whole), 'metavar': 'N'}
+NUMBER: dict[str, Any] = {'parser': _option(_number)}
+WHOLE: dict[str, Any] = {'parser': _option(_whole), 'metavar': 'N'}
 
 MemoryFile = Annotated[Path, typer.Argument(metavar='FILE', help='The memory file.', show_default=False)]
 AsJson = Annotated[bool, typer.Option('--json', help='Print one JSON object a line.')]
@@ -57,9 +74,7 @@ Center = Annotated[
 ]
 Radius = Annotated[
     float | None,
-    typer.Option(
-        '--radius', metavar='M', help='Metres around --near; the boundary belongs to it.', **_NUMBER
-    ),
+    typer.Option('--radius', metavar='M', help='Metres around --near; the boundary belongs to it.', **NUMBER),
 ]
 Frame = Annotated[str, typer.Option('--frame', help='Frame of --near.')]
 MapId = Annotated[str | None, typer.Option('--map', help='Search this map only; every map otherwise.')]
@@ -77,7 +92,7 @@ KnownAt = Annotated[
     int | None, typer.Option('--known-at', help=f'What was believed then: {_TIMES}.', **_INSTANT)
 ]
 KnownSeq = Annotated[
-    int | None, typer.Option('--known-seq', help='What was believed after this sequence.', **_WHOLE)
+    int | None, typer.Option('--known-seq', help='What was believed after this sequence.', **WHOLE)
 ]
 Invalidated = Annotated[
     bool,
@@ -86,12 +101,30 @@ Invalidated = Annotated[
 
 
 Confidence = Annotated[
-    float | None, typer.Option('--min-confidence', metavar='C', help='Least confidence, 0 to 1.', **_NUMBER)
+    float | None, typer.Option('--min-confidence', metavar='C', help='Least confidence, 0 to 1.', **NUMBER)
 ]
-Most = Annotated[int, typer.Option('-k', help='Most hits; 0: counts only.', **_WHOLE)]
-Limit = Annotated[int, typer.Option('--limit', help='Most lines to print.', **_WHOLE)]
-MaxTokens = Annotated[int | None, typer.Option('--max-tokens', help='Most tokens of the text.', **_WHOLE)]
-After = Annotated[int, typer.Option('--after', help='Begin behind this sequence.', **_WHOLE)]
+Linked = Annotated[
+    Any,
+    typer.Option(
+        '--relation',
+        metavar='NAME:ID',
+        help='A link that it must have, such as on:O12.',
+        parser=_option(_pair(':')),
+    ),
+]
+Weights = Annotated[
+    list[Any] | None,
+    typer.Option(
+        '--weight',
+        metavar='ORDER=W',
+        help='How much near, text, vector, recency or confidence counts; may be repeated.',
+        parser=_option(_weight),
+    ),
+]
+Most = Annotated[int, typer.Option('-k', help='Most hits; 0: counts only.', **WHOLE)]
+Limit = Annotated[int, typer.Option('--limit', help='Most lines to print.', **WHOLE)]
+MaxTokens = Annotated[int | None, typer.Option('--max-tokens', help='Most tokens of the text.', **WHOLE)]
+After = Annotated[int, typer.Option('--after', help='Begin behind this sequence.', **WHOLE)]
 
 
 def centre_of(near: tuple[str, str, str]) -> tuple[float, float, float]:

@@ -91,7 +91,7 @@ def _column(ranking: Ranking, name: str) -> Floats | None:
     return {
         'near': matches.distance_m,
         'text': matches.text,
-        'vector': matches.similarity,
+        'vector': matches.vector,
         'recency': None if stamps is None else stamps.astype(np.float64),
         'confidence': matches.confidence,
     }[name]

@@ -59,8 +59,9 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
     Parameters
     ----------
     name : str
-        ``near``: 1 / (1 + d / 1 m) of metres. ``text``: b / (1 + b) of b = -bm25. ``vector``: (1 + c) / 2 of
-        a similarity. ``recency``: 1 / (1 + age / 1 day) of a ``valid_from``. ``confidence``: itself.
+        ``near``: 1 / (1 + d / 1 m) of metres. ``text``: b / (1 + b) of b = -bm25.
+        ``recency``: 1 / (1 + age / 1 day) of a ``valid_from``. ``vector`` and
+        ``confidence``: themselves.
     value : ndarray or float
         What was measured.
     at_ns : int
@@ -72,8 +73,6 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
     if name == 'text':
         b = np.maximum(measured, 0.0)
         return np.asarray(b / (1.0 + b))
-    if name == 'vector':
-        return np.asarray(np.clip(0.5 * (1.0 + measured), 0.0, 1.0))
     if name == 'recency':
         return np.asarray(1.0 / (1.0 + np.maximum(at_ns - measured, 0.0) / _DAY_NS))
     return measured
@@ -106,7 +105,7 @@ def _measured(matches: Matches) -> dict[str, Floats | None]:
     return {
         'near': matches.distance_m,
         'text': matches.text,
-        'vector': matches.similarity,
+        'vector': matches.vector,
         'recency': None if stamps is None else stamps.astype(np.float64),
         'confidence': matches.confidence,
     }
@@ -117,7 +116,7 @@ def _better(matches: Matches) -> dict[str, Floats | Rows]:
     columns: dict[str, Floats | Rows | None] = {
         'near': matches.distance_m,
         'text': None if matches.text is None else -matches.text,
-        'vector': None if matches.similarity is None else -matches.similarity,
+        'vector': None if matches.vector is None else -matches.vector,
         'recency': None if matches.valid_from_ns is None else -matches.valid_from_ns,
         'confidence': None if matches.confidence is None else -matches.confidence,
     }

@@ -109,7 +109,7 @@ class Gathering:
             if rest.steps and len(matches):
                 matches, tested = self._narrowed(asked, seq, rest, matches)
             enough = len(matches) > wanted and _differs(matches, max(wanted, 1))
-            below = len(found.matches) and 0.5 * (1.0 + found.matches.similarity[-1]) < least  # type: ignore[index]
+            below = len(found.matches) and found.matches.vector[-1] < least  # type: ignore[index]
             if complete or enough or below or pool > 100 * TOTAL_LIMIT:
                 break
             pool *= _GROWTH
@@ -118,6 +118,6 @@ class Gathering:
 
 
 def _differs(matches: Matches, wanted: int) -> bool:
-    assert matches.similarity is not None
-    ordered = np.sort(matches.similarity)[::-1]
+    assert matches.vector is not None
+    ordered = np.sort(matches.vector)[::-1]
     return bool(ordered[-1] < ordered[wanted - 1])

@@ -23,8 +23,8 @@ class Matches:
     """Metres from the centre, equal to `math.dist` to the bit."""
     text: Floats | None = None
     """b = -bm25, higher is better."""
-    similarity: Floats | None = None
-    """Of the vector asked about, -1 to 1."""
+    vector: Floats | None = None
+    """Score of the similarity to the vector asked about, 0 to 1; see `index.vectors.metric`."""
     valid_from_ns: Rows | None = None
     """When each became true."""
     confidence: Floats | None = None
@@ -39,6 +39,6 @@ class Matches:
 
     def taken(self, index: NDArray[np.intp], **columns: object) -> Matches:
         """Return some of the rows in the order of an index, with columns set as given."""
-        names = ('rows', 'distance_m', 'text', 'similarity', 'valid_from_ns', 'confidence')
+        names = ('rows', 'distance_m', 'text', 'vector', 'valid_from_ns', 'confidence')
         kept = {name: None if (part := getattr(self, name)) is None else part[index] for name in names}
         return replace(self, **{**kept, 'sorted': False, **columns})  # type: ignore[arg-type]

@@ -42,13 +42,14 @@ def planned(asked: Question, orders: Sequence[str], store: Store) -> Plan:
     """
     query = asked.query
     exact: tuple[Step, ...] = ('place',) if query.near is not None else ()
-    if asked.filters_rows or not (exact or query.embedding is not None):
+    alone = query.embedding is not None and tuple(orders) == ('vector',)
+    if asked.filters_rows or not (exact or alone):
         exact = (*exact, 'statements')
     if query.embedding is None and len(exact) == 1:
         return Plan(exact, (f'{exact[0]} alone',))
     if not exact:
         return Plan(('vectors',), ('vectors alone',))
-    may_lead = tuple(orders) == ('vector',) and 'place' not in exact
+    may_lead = alone and 'place' not in exact
     most = (SUBSET if may_lead else FEW) + 1
     counts = store.estimates(asked.sql(), most) if 'statements' in exact else {}
     told = tuple(f'{name}: {"at least " * (count >= most)}{count}' for name, count in counts.items())

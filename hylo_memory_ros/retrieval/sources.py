@@ -7,14 +7,16 @@ for the time it takes; `plan` decides that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
+from hylo_memory_ros.model.space import EmbeddingSpace
 from hylo_memory_ros.retrieval.matches import Matches, Rows
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.store import Store
@@ -37,6 +39,10 @@ class VectorSearch(Protocol):
     def sequence(self) -> int:
         """The newest transaction that they follow."""
 
+    @property
+    def spaces(self) -> Mapping[str, EmbeddingSpace]:
+        """The spaces that are known."""
+
     def search(
         self,
         space: str,
@@ -46,7 +52,7 @@ class VectorSearch(Protocol):
         at_ns: int | None,
         seq: int | None,
         version_rows: Rows | None = None,
-    ) -> Any:
+    ) -> VectorHits:
         """Return the most similar version rows, best first, with similarities and evidence."""
 
 
@@ -169,6 +175,9 @@ class Similar:
         query = asked.query
         assert query.embedding is not None
         space, vector = query.embedding
+        # A space without a vector is not known, and then nothing is found.
+        known = self._vectors.spaces.get(space)
+        metric = 'cosine' if known is None else known.metric
         hits = self._vectors.search(
             space,
             vector,
@@ -177,7 +186,7 @@ class Similar:
             seq=seq,
             version_rows=None if matches is None else matches.rows,
         )
-        found = Matches(np.asarray(hits.version_rows), similarity=np.asarray(hits.similarities, np.float64))
+        found = Matches(np.asarray(hits.version_rows), vector=scores_of(metric, hits.similarities))
         return Found(found if matches is None else _joined(matches, found), hits.evidence)
 
 
@@ -194,7 +203,7 @@ def _joined(first: Matches, second: Matches) -> Matches:
 
 
 def _others(matches: Matches, index: Any, but: Matches) -> dict[str, Any]:
-    names = ('distance_m', 'text', 'similarity', 'valid_from_ns', 'confidence')
+    names = ('distance_m', 'text', 'vector', 'valid_from_ns', 'confidence')
     return {
         name: getattr(matches, name)[index]
         for name in names

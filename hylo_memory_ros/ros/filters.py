@@ -15,6 +15,9 @@ __all__ = ['OPTIONS', 'query_from_msg']
 
 OPTIONS = ('state', 'min_helpfulness', 'episode', 'outcome', 'depth', 'weights')
 """Keys of ``options_json``."""
+ANSWERED = frozenset({'depth', 'weights'})
+"""Those that are fields of the query; nothing in this version acts on the others."""
+ALWAYS = ANSWERED | {'k', 'include_stale'}
 
 
 def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
@@ -34,8 +37,8 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
     UnsupportedError
         If an option is asked for that nothing acts on yet.
     """
-    _options(msg.options_json)
     fields: dict[str, Any] = {
+        **_options(msg.options_json),
         'ids': texts(msg.ids, 'filter.ids'),
         'keys': texts(msg.keys, 'filter.keys'),
         'labels': texts(msg.labels, 'filter.labels'),
@@ -64,12 +67,14 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
     start, end = stamp_ns(msg.time_start, 'filter.time_start'), stamp_ns(msg.time_end, 'filter.time_end')
     if start is not None or end is not None:
         fields['time_range_ns'] = (start, end)
-    # What is left out is not validated; these two mean something when they are 0.
-    given = {name: value for name, value in fields.items() if value or name in {'k', 'include_stale'}}
+    # What is left out is not validated; these mean something, or are refused, when they are 0.
+    given = {name: value for name, value in fields.items() if value or name in ALWAYS}
     try:
         return MemoryQuery(**given)
     except ValidationError as exc:
-        raise InvalidRequestError(told(exc, 'filter'), field='filter') from exc
+        in_options = {str(error['loc'][0]) for error in exc.errors() if error['loc']} <= ANSWERED
+        place = 'filter.options_json' if in_options else 'filter'
+        raise InvalidRequestError(told(exc, place), field=place) from exc
 
 
 def _near(msg: Any) -> tuple[dict[str, Any], float] | None:
@@ -100,9 +105,9 @@ def _embedding(msg: Any) -> tuple[str, Any] | None:
     return (space, msg.embedding) if space else None
 
 
-def _options(text: str) -> None:
+def _options(text: str) -> dict[str, Any]:
     if not text:
-        return
+        return {}
     field = 'filter.options_json'
     try:
         options = parse_object(checked_text(text, field), field)
@@ -112,4 +117,8 @@ def _options(text: str) -> None:
         if name not in OPTIONS:
             known = ', '.join(OPTIONS)
             raise InvalidRequestError(f'{field}: unknown key {name!r}; known are {known}', field=field)
-        raise UnsupportedError(f'{field}: {name!r}: nothing in this version acts on it', field=field)
+        if name not in ANSWERED:
+            raise UnsupportedError(f'{field}: {name!r}: nothing in this version acts on it', field=field)
+        if options[name] is None:
+            raise InvalidRequestError(f'{field}.{name}: null says nothing; leave it out', field=field)
+    return options

@@ -98,7 +98,9 @@ class MemoryService:
         self._lock = threading.RLock()
         self._listeners = Listeners()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
-        self._mirroring = Mirroring(store, background=background, spaces=config.embedding_spaces)
+        self._mirroring = Mirroring(
+            store, background=background, spaces=config.embedding_spaces, read_only=read_only
+        )
         self._closed = False
         self._retriever = self._retriever_in(None)
         self._proving = Proving(
@@ -119,6 +121,7 @@ class MemoryService:
             self._working,
             self.config,
             lambda: self._maps.current if map_id is None else map_id,
+            self._mirroring.vectors,
         )
 
     @classmethod
@@ -691,6 +694,8 @@ class MemoryService:
                 raise InvalidRequestError(
                     f'{op}: {name} has no meaning, it acts now, on everything that matches'
                 )
+        if query.embedding is not None:
+            raise InvalidRequestError(f'{op}: embedding: similarity never decides what is taken away')
         question = self._retriever.question(query)
         return question, self._retriever.version_rows(question)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
@@ -14,7 +14,7 @@ from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.relation import Versions, reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
+from hylo_memory_ros.store.schema import assertion, embedding, identity, tag, version
 
 __all__ = [
     'Asked',
@@ -65,7 +65,7 @@ def search_words(text: str) -> str | None:
 
 
 def conditions(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
-    """Yield what a version, its item and its landmark must fulfil: both time axes, then each filter."""
+    """Yield what a version, its item and its landmark must fulfil, the words aside."""
     yield from (_believed(version, asked), _holds(version, asked))
     yield from _filters(asked)
     yield from statistics_of(asked.query)
@@ -173,10 +173,6 @@ def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     if query.time_range_ns is not None:
         yield from _in_time_range(query.time_range_ns)
         yield assertion.c.event_clock == asked.clock
-    if query.text is not None:
-        words = search_words(query.text)
-        table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
-        yield table.op('MATCH', is_comparison=True)(words) if words else sa.false()
 
 
 def _in_time_range(span: tuple[int | None, int | None]) -> Iterable[sa.ColumnElement[bool]]:

@@ -96,7 +96,7 @@ def _run(out: Path, rows: int | None, loops: int, begun_s: float) -> int:
         except KeyboardInterrupt:
             side.print('demo: interrupted; the node has ended')
             return 128 + signal.SIGINT
-    return _told(screen, result, drive, out, time.monotonic() - begun_s)
+    return _told(screen, result, drive, out, time.monotonic() - begun_s, whole=rows is None)
 
 
 def _progress(console: Console) -> Progress:
@@ -104,7 +104,7 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def _told(screen: Console, result: Replay, drive: Drive, out: Path, seconds: float) -> int:
+def _told(screen: Console, result: Replay, drive: Drive, out: Path, seconds: float, *, whole: bool) -> int:
     outcome = result.outcome
     print_report(screen, outcome, result.answers, _remarks(out, drive))
     print(
@@ -120,7 +120,8 @@ def _told(screen: Console, result: Replay, drive: Drive, out: Path, seconds: flo
         flush=True,
     )
     least, most = TARGET_LANDMARKS
-    reached = outcome.score.f1 >= TARGET_F1 and least <= outcome.landmarks <= most
+    # A part of the drive passes fewer trees.
+    reached = outcome.score.f1 >= TARGET_F1 and (not whole or least <= outcome.landmarks <= most)
     return 0 if result.complete and reached else 1
 
 

@@ -41,9 +41,6 @@ def test_exactly_the_services_whose_operation_exists_are_offered(shared: SimpleN
 
     assert set(TYPES) <= own
     assert not own & {
-        'correct_map',
-        'report_absent',
-        'edit_landmark',
         'feedback',
         'render',
         'may_reuse',

@@ -173,7 +173,7 @@ class Replay:
     added: tuple[str, ...]
     """Ids that did not come before."""
     purged: int
-    """Hits and matches that were deleted for good since."""
+    """Hits that were deleted for good since; where none was, statements that were."""
     reasons: tuple[str, ...]
     """Why it is not the same; each in one sentence."""
 
@@ -210,7 +210,7 @@ def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
     found = tuple(hit.item.id or '' for hit in result)
     missing = tuple(name for name in ids if name not in set(found))
     added = tuple(name for name in found if name not in set(ids))
-    purged = max(body['purged'], result.purged)
+    purged = body['purged'] or result.purged
     same = ids == found and not body['purged']
     return Replay(
         body['id'], same, ids, found, missing, added, purged,
@@ -220,8 +220,10 @@ def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
 
 def _reasons(body: Mapping[str, Any], purged: int, missing: Sequence[str], added: Sequence[str]) -> list[str]:
     reasons = []
-    if purged:
-        reasons.append(f'purged: {purged} that matched were deleted for good since')
+    if body['purged']:
+        reasons.append(f'purged: {purged} of the hits were deleted for good since')
+    elif purged:
+        reasons.append(f'purged: {purged} statements were deleted for good since')
     if body['purged'] and added:
         reasons.append(f'{len(added)} moved up into the places of what was purged')
     if any(hit['kind'] == MemoryKind.WORKING.value and hit['id'] in missing for hit in body['hits']):

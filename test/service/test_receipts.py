@@ -211,7 +211,7 @@ def test_a_replay_says_what_is_gone_and_why(memory: MemoryService) -> None:
     replay = memory.replay_receipt(everything.receipt_id)
     assert not replay.same
     assert replay.purged == 1
-    assert replay.reasons[0] == 'purged: 1 that matched were deleted for good since'
+    assert replay.reasons[0] == 'purged: 1 of the hits were deleted for good since'
     assert gone not in replay.ids
     assert len(replay.ids) == len(replay.found) == 2
     moved_up = memory.replay_receipt(near_two.receipt_id)
@@ -328,7 +328,7 @@ def test_the_chain_names_the_vectors_of_what_was_found(clock: Clock) -> None:
         memory.write([thing('mug', embeddings={'clip@1': (1.0, 0.5)}), thing('bowl')])
         answer = memory.query(NEAR, receipt=True)
         (link,) = memory.chain(answer.receipt_id).step('embedding')
-        mug = answer[0].item
+        mug = next(hit.item for hit in answer if hit.item.key == 'mug')
         vector = np.asarray(mug.embeddings['clip@1'], dtype='<f4').tobytes()
         of_mug = EmbeddingIdentity(
             record_id=mug.id, space='clip@1', model='clip-vit', dimension=2, provider_digest=SHA('model'),

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 
 from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror
-from hylo_memory_ros.index.vectors import VectorIndex
+from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.store import Committed, Store
 
@@ -30,14 +30,22 @@ class Mirroring:
         Load in a thread of its own; until then the mirror answers `LoadingError`.
     spaces : mapping of str to EmbeddingSpace, optional
         The declared embedding spaces.
+    read_only : bool
+        Save no derived generation.
     """
 
     def __init__(
-        self, store: Store, *, background: bool, spaces: Mapping[str, EmbeddingSpace] | None = None
+        self,
+        store: Store,
+        *,
+        background: bool,
+        spaces: Mapping[str, EmbeddingSpace] | None = None,
+        read_only: bool = False,
     ) -> None:
         self._store = store
         self.mirror = SpatialMirror(store.now_ns)
-        self.vectors = VectorIndex(spaces or {}, store)
+        artifacts = Artifacts(store.path, read_only=read_only)
+        self.vectors = VectorIndex(spaces or {}, store, artifacts, lambda: (store.epoch, store.sequence))
         self._thread: threading.Thread | None = None
         if background:
             self._thread = threading.Thread(target=self._load, name='mirror-load')

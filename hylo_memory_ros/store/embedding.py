@@ -19,6 +19,7 @@ __all__ = [
     'dimensions',
     'keep_spaces',
     'vector_batches',
+    'vector_records',
     'vector_version_batches',
     'vectors_of_assertions',
 ]
@@ -43,6 +44,13 @@ def vectors_of_assertions(
     """Return vectors of one space by assertion; one that is gone is left out."""
     raw: Any = connection.connection.dbapi_connection
     return dict(raw.execute(_OF_ASSERTIONS, (json.dumps(assertions), space)).fetchall())
+
+
+def vector_records(connection: sa.Connection, space: str) -> list[tuple[int, str, bytes]]:
+    """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+    raw: Any = connection.connection.dbapi_connection
+    found: list[tuple[int, str, bytes]] = raw.execute(_RECORDS, (space,)).fetchall()
+    return found
 
 
 def vector_batches(connection: sa.Connection, size: int) -> Iterator[list[VectorTuple]]:
@@ -81,6 +89,11 @@ def keep_spaces(connection: sa.Connection, spaces: dict[str, dict[str, Any]]) ->
 _OF_ASSERTIONS = """
     SELECT assertion_id, vector FROM embedding
     WHERE assertion_id IN (SELECT value FROM json_each(?)) AND space = ?
+"""
+_RECORDS = """
+    SELECT e.assertion_id, a.id, e.digest
+    FROM embedding AS e JOIN assertion AS a ON a.assertion_id = e.assertion_id
+    WHERE e.space = ? ORDER BY e.assertion_id
 """
 _VECTORS = """
     SELECT e.assertion_id, a.id, e.space, e.digest, e.vector

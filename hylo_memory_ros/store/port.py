@@ -166,6 +166,9 @@ class Store(Protocol):
     def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
         """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
 
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+
     def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""
 

@@ -23,6 +23,7 @@ from hylo_memory_ros.store.embedding import (
     VectorTuple,
     VersionTuple,
     vector_batches,
+    vector_records,
     vector_version_batches,
     vectors_of_assertions,
 )
@@ -186,6 +187,11 @@ class SqliteReader:
         """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
         with self._db.reading() as connection:
             return vectors_of_assertions(connection, space, assertions)
+
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+        with self._db.reading() as connection:
+            return vector_records(connection, space)
 
     def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""

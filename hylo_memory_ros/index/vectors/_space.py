@@ -8,6 +8,7 @@ at that sequence whatever is committed meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,22 +65,21 @@ class SpaceTable:
         self.versions.add_slots(len(assertions))
         self.slots.add(assertions, vectors)
 
-    def remove(self, assertions: Sequence[int]) -> bool:
-        """Delete the vectors of assertions with their versions; tell whether there was one."""
+    def without(self, assertions: Sequence[int]) -> SpaceTable | None:
+        """Return a table without the vectors of assertions and their versions; None: it has none of them."""
         versions, lost = self.versions, self.slots.find(assertions)
         lost = lost[lost >= 0]
         if not len(lost):
-            return False
+            return None
         gone = np.isin(versions.slot.values, lost)
-        fresh, kept = Versions(), np.setdiff1d(np.arange(len(self.slots)), lost)
-        slots = self.slots.without(kept)
-        fresh.add_slots(len(kept))
+        fresh, kept = copy(self), np.setdiff1d(np.arange(len(self.slots)), lost)
+        fresh.slots, fresh.versions = self.slots.without(kept), Versions()
+        fresh.versions.add_slots(len(kept))
         columns = versions.columns()[~gone]
         columns[:, 1] = np.searchsorted(kept, columns[:, 1])
         if len(columns):
-            fresh.add(columns)
-        self.slots, self.versions = slots, fresh
-        return bool(len(lost))
+            fresh.versions.add(columns)
+        return fresh
 
     def exact(self, asked: Asking, version_rows: NDArray[np.int64] | None = None) -> Compared:
         """Compare every vector, or those of some rows, in float32, and the best again in double."""
@@ -133,6 +133,18 @@ class SpaceTable:
             len(places),
             int(len(there) - there.sum()),
         )
+
+    def narrowed(
+        self, asked: Asking, places: NDArray[np.int64], slots: NDArray[np.int64], first: int, pool: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keep, of the rows whose slots are `first` or later, those of the `pool` best slots."""
+        late = np.unique(slots[slots >= first])
+        if len(late) <= pool:
+            return places, slots
+        estimates, _ = self._estimates(asked, late)
+        best = late[np.argpartition(estimates, -pool)[-pool:]]
+        keep = (slots < first) | np.isin(slots, best)
+        return places[keep], slots[keep]
 
     def rows_of(self, asked: Asking, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of the rows of slots that hold, and the slot of each."""

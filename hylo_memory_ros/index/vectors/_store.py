@@ -29,6 +29,9 @@ VersionTuple = tuple[int, int, int, int, int, int]
 class VectorSource(Protocol):
     """Reads authoritative vectors from the store."""
 
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+
     def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
         """Return float32 bytes, little endian, by assertion; one that is gone is left out."""
 
@@ -44,39 +47,48 @@ class Slots:
         self.assertion = Growing()
         self.space = space
         self.dimension = dimension
-        self.resident_from = 0
         self._source = source
-        self._blocks: list[NDArray[np.float32]] = []
+        # One attribute, so that a reader never sees the one without the other.
+        self._held: tuple[int, list[NDArray[np.float32]]] = (0, [])
+
+    @property
+    def resident_from(self) -> int:
+        """First slot whose vector is held in memory."""
+        return self._held[0]
 
     def __len__(self) -> int:
         return len(self.assertion)
 
     def add(self, assertions: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Append vectors, in order of their assertions."""
-        start = len(self)
-        for index, vector in enumerate(vectors):
-            block, place = divmod(start + index, BLOCK)
-            while len(self._blocks) <= block:
-                self._blocks.append(np.empty((BLOCK, self.dimension), np.float32))
-            self._blocks[block][place] = vector
+        start, blocks = len(self), self._held[1]
+        done = 0
+        while done < len(vectors):
+            block, place = divmod(start + done, BLOCK)
+            while len(blocks) <= block:
+                blocks.append(np.empty((BLOCK, self.dimension), np.float32))
+            count = min(BLOCK - place, len(vectors) - done)
+            blocks[block][place : place + count] = vectors[done : done + count]
+            done += count
         self.assertion.extend(np.asarray(assertions, np.int64))
 
     def skip(self, assertions: NDArray[np.int64]) -> None:
         """Append places of vectors that stay in the store."""
-        self._release(len(self) + len(assertions))
+        until = len(self) + len(assertions)
+        first = BLOCK * (until // BLOCK)
+        empty = np.empty((0, self.dimension), np.float32)
+        blocks = [empty] * (until // BLOCK)
+        if first < until:
+            blocks.append(np.empty((BLOCK, self.dimension), np.float32))
+        self._held = until, blocks
         self.assertion.extend(assertions)
 
     def release(self, until: int) -> None:
         """Hold the vectors before a slot no longer in memory."""
-        self._release(until)
-
-    def _release(self, until: int) -> None:
         empty = np.empty((0, self.dimension), np.float32)
-        for block in range(min(until // BLOCK, len(self._blocks))):
-            self._blocks[block] = empty
-        while len(self._blocks) < until // BLOCK:
-            self._blocks.append(empty)
-        self.resident_from = max(self.resident_from, until)
+        before, blocks = self._held
+        gone = until // BLOCK
+        self._held = max(before, until), [empty] * min(gone, len(blocks)) + blocks[gone:]
 
     def without(self, kept: NDArray[np.int64]) -> Slots:
         """Return the slots that are kept, in order; nothing of the others stays in memory."""
@@ -98,13 +110,14 @@ class Slots:
 
     def take(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return vectors, shape (n, d), and which of them there still are."""
+        first, blocks = self._held
         vectors = np.zeros((len(slots), self.dimension), np.float32)
         found = np.ones(len(slots), np.bool_)
-        resident = slots >= self.resident_from
+        resident = slots >= first
         held = slots // BLOCK
         for block in np.unique(held[resident]).tolist():
             here = resident & (held == block)
-            vectors[here] = self._blocks[block][slots[here] % BLOCK]
+            vectors[here] = blocks[block][slots[here] % BLOCK]
         stored = np.flatnonzero(~resident)
         if len(stored):
             wanted = self.assertion.values[slots[stored]].tolist()
@@ -118,13 +131,14 @@ class Slots:
 
     def blocks(self, start: int, end: int) -> Iterator[Part]:
         """Yield (first slot, vectors, which there are) of consecutive slots; None: all."""
+        first, blocks = self._held
         while start < end:
             until = min((start // BLOCK + 1) * BLOCK, end)
-            if start >= self.resident_from:
-                block = self._blocks[start // BLOCK]
-                first = start - start // BLOCK * BLOCK
-                yield start, block[first : first + until - start], None
+            if start >= first:
+                block = blocks[start // BLOCK]
+                place = start % BLOCK
+                yield start, block[place : place + until - start], None
             else:
-                until = min(until, self.resident_from)
+                until = min(until, first)
                 yield start, *self.take(np.arange(start, until))
             start = until

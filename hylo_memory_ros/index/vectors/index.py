@@ -15,7 +15,8 @@ from hylo_memory_ros.errors import InvalidRequestError, LoadingError
 from hylo_memory_ros.index._rows import OPEN
 from hylo_memory_ros.index.vectors._space import Asking
 from hylo_memory_ros.index.vectors._store import VectorRow, VectorSource, VersionTuple
-from hylo_memory_ros.index.vectors.backend import Searched
+from hylo_memory_ros.index.vectors.artifact import Artifacts
+from hylo_memory_ros.index.vectors.backend import Searched, Surroundings
 from hylo_memory_ros.index.vectors.evidence import VectorHits
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.embedding import MIN_NORM
@@ -36,11 +37,22 @@ class VectorIndex:
         dimension of its first vector.
     source : VectorSource
         Reads authoritative vectors that are not held in memory.
+    artifacts : Artifacts, optional
+        Where derived generations are kept; without it they are built anew after each start.
+    now : callable, optional
+        Returns epoch and sequence of the store.
     """
 
-    def __init__(self, spaces: Mapping[str, EmbeddingSpace], source: VectorSource) -> None:
+    def __init__(
+        self,
+        spaces: Mapping[str, EmbeddingSpace],
+        source: VectorSource,
+        artifacts: Artifacts | None = None,
+        now: Callable[[], tuple[str, int]] = lambda: ('none', 0),
+    ) -> None:
         self._declared = dict(spaces)
-        self._source = source
+        self._artifacts = artifacts or Artifacts(None)
+        self._around = Surroundings(source, self._artifacts, now)
         self._spaces: dict[str, Searched] = {}
         self._sequence = 0
         self._lock = threading.RLock()
@@ -66,6 +78,15 @@ class VectorIndex:
     def wait_ready(self, timeout_s: float | None = None) -> bool:
         """Wait until the load is complete; False after the timeout."""
         return self._ready.wait(timeout_s)
+
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
+        """Wait until no generation is being built; False after the timeout."""
+        return all(searched.wait_idle(timeout_s) for searched in list(self._spaces.values()))
+
+    def generation(self, space: str) -> str:
+        """Return the id of the derived generation that a space is searched through; empty: none is."""
+        searched = self._spaces.get(space)
+        return '' if searched is None or searched.generation is None else searched.generation.id
 
     def count(self, space: str) -> int:
         """Return how many vectors a space has."""
@@ -157,6 +178,7 @@ class VectorIndex:
                 change()
         for searched in before.values():
             searched.close()
+        self._artifacts.drop_others(spaces)
         for searched in spaces.values():
             searched.loaded()
 
@@ -199,6 +221,7 @@ class VectorIndex:
         def change() -> None:
             for searched in self._spaces.values():
                 searched.remove(assertions)
+            self._artifacts.drop_others(self._spaces)
             self._sequence = max(self._sequence, sequence)
 
         self._change(change)
@@ -255,7 +278,7 @@ class VectorIndex:
         asked = Asking(query, k, (*world, sequence))
         searched = self._spaces.get(space)
         if searched is None:
-            searched = Searched(space, self._space(space, len(query)), self._source)
+            searched = Searched(space, self._space(space, len(query)), self._around)
         rows = None if version_rows is None else np.asarray(version_rows, np.int64)
         ranked, evidence = searched.search(asked, rows)
         return VectorHits(ranked.version_rows, ranked.similarities, sequence, evidence)
@@ -281,7 +304,7 @@ class VectorIndex:
         for space, pairs in grouped.items():
             searched = spaces.get(space)
             if searched is None:
-                searched = Searched(space, self._space(space, len(pairs[0][1]) // 4), self._source)
+                searched = Searched(space, self._space(space, len(pairs[0][1]) // 4), self._around)
             known = searched.table.slots.find([assertion for assertion, _ in pairs])
             size = 4 * searched.table.space.dimension
             # What has another dimension was stored before this one was declared; it is never compared.
@@ -293,6 +316,8 @@ class VectorIndex:
                 searched.table.add_vectors(
                     [assertion for assertion, _ in fresh], numbers.reshape(len(fresh), -1).astype(np.float32)
                 )
+            if spaces is self._spaces and space not in spaces:
+                searched.loaded()
             spaces[space] = searched
 
     def _add_versions(

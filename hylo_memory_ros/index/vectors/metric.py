@@ -52,7 +52,7 @@ def similarities_of(
     if metric == 'dot':
         return products
     lengths = np.sqrt(np.einsum('ij,ij->i', wide, wide)) * np.sqrt(asked @ asked)
-    return np.clip(products / lengths, -1.0, 1.0)
+    return _floats(np.clip(products / lengths, -1.0, 1.0))
 
 
 def _floats(values: Any) -> NDArray[np.float64]:

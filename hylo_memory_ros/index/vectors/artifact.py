@@ -1,0 +1,248 @@
+"""A generation as a file beside the database: written whole, checked whole, rebuilt when it does not fit."""
+
+from __future__ import annotations
+
+import glob
+import io
+import json
+import os
+import re
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hylo_memory_ros.errors import HyloMemoryError
+from hylo_memory_ros.identity import DerivedGenerationIdentity, EmbeddingDigest, require_ordering
+from hylo_memory_ros.index.vectors.generation import (
+    Generation,
+    Record,
+    codec_of,
+    digest_of_records,
+    embedding_digests,
+)
+from hylo_memory_ros.model.space import EmbeddingSpace
+
+__all__ = ['Artifact', 'ArtifactError', 'Artifacts']
+
+_MAGIC = b'hylo-generation-1\n'
+
+
+class ArtifactError(Exception):
+    """A saved generation does not fit; `kind` is missing, stale or corrupt."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Artifact:
+    """What a generation is saved as.
+
+    Attributes
+    ----------
+    header : dict
+        Its identity, and the checksum of the body.
+    ordering : dict of ndarray
+        Assertions, item ids and embedding digests, in the order of the vectors.
+    codes : dict of ndarray
+        Codes and radii: the candidate artifact proper.
+    """
+
+    def __init__(
+        self,
+        identity: DerivedGenerationIdentity,
+        metric: str,
+        records: Sequence[Record],
+        digests: Sequence[EmbeddingDigest],
+        codes: dict[str, NDArray[Any]],
+    ) -> None:
+        names = '\n'.join(json.dumps(item_id) for _, item_id, _ in records).encode()
+        self.identity = identity
+        self.codes = codes
+        self.ordering: dict[str, NDArray[Any]] = {
+            'assertions': np.array([assertion for assertion, _, _ in records], np.int64),
+            'item_ids': np.frombuffer(names, np.uint8),
+            'vector_digests': np.frombuffer(b''.join(digest for _, _, digest in records), np.uint8),
+            'embedding_digests': np.frombuffer(b''.join(digest.raw for digest in digests), np.uint8),
+        }
+        self.header = {'identity': identity.fields, 'metric': metric, 'digest': str(identity.digest)}
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of codes and radii."""
+        return sum(part.nbytes for part in self.codes.values())
+
+    @property
+    def ordering_bytes(self) -> int:
+        """Bytes of the ordering."""
+        return sum(part.nbytes for part in self.ordering.values())
+
+    def packed(self) -> bytes:
+        """Return the whole file."""
+        body = io.BytesIO()
+        parts: dict[str, Any] = {f'ordering.{name}': part for name, part in self.ordering.items()}
+        parts |= {f'codes.{name}': part for name, part in self.codes.items()}
+        np.savez(body, **parts)
+        data = body.getvalue()
+        header = json.dumps(self.header | {'checksum': sha256(data).hexdigest()}, sort_keys=True).encode()
+        return _MAGIC + len(header).to_bytes(4, 'big') + header + data
+
+
+class Artifacts:
+    """The saved generations of one database.
+
+    Parameters
+    ----------
+    database : Path or None
+        The file that they stand beside; None: none is kept.
+    read_only : bool
+        Load, and write nothing.
+    """
+
+    def __init__(self, database: Path | None, *, read_only: bool = False) -> None:
+        self._database = database
+        self._read_only = read_only
+
+    def save(self, space: str, artifact: Artifact) -> None:
+        """Write a generation beside the database, whole, and take away those before it.
+
+        Raises
+        ------
+        OSError
+            It cannot be written; what was there stays.
+        """
+        if self._database is None or self._read_only:
+            return
+        digest = str(artifact.identity.digest).rpartition(':')[2][:16]
+        target = self._database.with_name(f'{self._stem(space)}-{digest}.generation')
+        unfinished = target.with_name(f'.{target.name}.new')
+        try:
+            with unfinished.open('wb') as file:
+                file.write(artifact.packed())
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        for other in self._saved(space):
+            if other != target:
+                other.unlink(missing_ok=True)
+
+    def drop(self, space: str) -> None:
+        """Take away every saved generation of a space, and what a killed process left of one."""
+        if self._read_only or self._database is None:
+            return
+        unfinished = self._database.parent.glob(f'.{glob.escape(self._stem(space))}-*.new')
+        for path in (*self._saved(space), *unfinished):
+            path.unlink(missing_ok=True)
+
+    def drop_others(self, spaces: Collection[str]) -> None:
+        """Take away the saved generations of every space but these."""
+        if self._read_only or self._database is None:
+            return
+        kept = {self._stem(space) for space in spaces}
+        for path in self._database.parent.glob(f'{glob.escape(self._database.name)}.vectors-*.generation'):
+            if path.name.rpartition('-')[0] not in kept:
+                path.unlink(missing_ok=True)
+
+    def load(
+        self, name: str, space: EmbeddingSpace, epoch: str, sequence: int, records: Sequence[Record]
+    ) -> Generation:
+        """Return the saved generation of a space, if it is one of these very vectors.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            What the store holds, in order; the generation may be of the first of them.
+
+        Raises
+        ------
+        ArtifactError
+            There is none, it is of another space, database, codec or state, or it is damaged.
+        """
+        saved = self._saved(name)
+        if not saved:
+            raise ArtifactError('missing', 'no generation is saved')
+        try:
+            header, data = _unpacked(saved[-1].read_bytes())
+        except OSError as exc:
+            raise ArtifactError('missing', f'{saved[-1].name}: {exc.strerror}') from exc
+        return _fitting(header, data, name, space, (epoch, sequence), records)
+
+    def _saved(self, space: str) -> list[Path]:
+        if self._database is None:
+            return []
+        stem = self._stem(space)
+        return sorted(
+            path
+            for path in self._database.parent.iterdir()
+            if path.name.startswith(stem + '-') and path.suffix == '.generation'
+        )
+
+    def _stem(self, space: str) -> str:
+        assert self._database is not None
+        readable = re.sub(r'[^A-Za-z0-9._-]', '_', space)[:48]
+        return f'{self._database.name}.vectors-{readable}-{sha256(space.encode()).hexdigest()[:8]}'
+
+
+def _unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    start = len(_MAGIC) + 4
+    try:
+        if not data.startswith(_MAGIC):
+            raise ValueError('it does not begin as a generation does')
+        size = int.from_bytes(data[len(_MAGIC) : start], 'big')
+        header: dict[str, Any] = json.loads(data[start : start + size])
+        body = data[start + size :]
+        if sha256(body).hexdigest() != header['checksum']:
+            raise ValueError('its checksum is another')
+        with np.load(io.BytesIO(body), allow_pickle=False) as parts:
+            return header, {name: parts[name] for name in parts.files}
+    except (ValueError, KeyError, TypeError, OSError, EOFError) as exc:
+        raise ArtifactError('corrupt', f'the saved generation is damaged: {exc}') from exc
+
+
+def _fitting(
+    header: dict[str, Any],
+    parts: dict[str, NDArray[Any]],
+    name: str,
+    space: EmbeddingSpace,
+    source: tuple[str, int],
+    records: Sequence[Record],
+) -> Generation:
+    try:
+        identity = DerivedGenerationIdentity(**header['identity'])
+        if str(identity.digest) != header['digest']:
+            raise ArtifactError('corrupt', 'the saved generation is not what its identity says')
+        codec = codec_of(space)
+        told = {
+            'space': (identity.space, name),
+            'dimension': (identity.dimension, space.dimension),
+            'metric': (header['metric'], space.metric),
+            'database': (identity.source.epoch, source[0]),
+            'family': (identity.family, codec.family),
+            'codec': (identity.codec, codec.profile),
+            'codec_version': (identity.codec_version, codec.version),
+            'seed': (identity.seed, codec.seed),
+        }
+        for what, (found, wanted) in told.items():
+            if found != wanted:
+                raise ArtifactError('stale', f'{what}: saved for {found!r}, needed for {wanted!r}')
+        if identity.source.sequence > source[1]:
+            raise ArtifactError('stale', f'sequence: saved at {identity.source.sequence}, now {source[1]}')
+        count = identity.ordering.count
+        assertions = np.asarray(parts['ordering.assertions'], np.int64)
+        held = records[:count]
+        if assertions.tolist() != [assertion for assertion, _, _ in held]:
+            raise ArtifactError('stale', 'ordering: other vectors are in the store')
+        digests = b''.join(digest for _, _, digest in held)
+        if parts['ordering.vector_digests'].tobytes() != digests:
+            raise ArtifactError('stale', 'ordering: a vector in the store is another')
+        require_ordering(identity, embedding_digests(name, space, held))
+        codes = {part[6:]: values for part, values in parts.items() if part.startswith('codes.')}
+        return Generation(identity, codec, codec.codes(codes), assertions, digest_of_records(held))
+    except (HyloMemoryError, ValueError, KeyError, TypeError, IndexError, RuntimeError) as exc:
+        raise ArtifactError('corrupt', f'the saved generation cannot be read: {exc}') from exc

@@ -214,11 +214,13 @@ def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
     same = ids == found and not body['purged']
     return Replay(
         body['id'], same, ids, found, missing, added, purged,
-        () if same else tuple(_reasons(body, purged, missing, added)),
+        () if same else tuple(_reasons(body, result, purged, missing, added)),
     )  # fmt: skip
 
 
-def _reasons(body: Mapping[str, Any], purged: int, missing: Sequence[str], added: Sequence[str]) -> list[str]:
+def _reasons(
+    body: Mapping[str, Any], result: QueryResult, purged: int, missing: Sequence[str], added: Sequence[str]
+) -> list[str]:
     reasons = []
     if body['purged']:
         reasons.append(f'purged: {purged} of the hits were deleted for good since')
@@ -233,6 +235,10 @@ def _reasons(body: Mapping[str, Any], purged: int, missing: Sequence[str], added
         reasons.append('ranks of words depend on everything that was written since')
     if not query.get('include_stale', True) or 'min_existence' in query:
         reasons.append('existence is counted beside items and has no history')
+    then = [source['generation_id'] for source in body['sources']]
+    now = [evidence.generation_id for evidence in result.evidence]
+    if body['exactness'] == _APPROXIMATE and then != now:
+        reasons.append('candidates were approximate, and came from another generation than now')
     if not reasons:
         reasons.append('the state differs: verify the memory')
     return reasons

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from hylo_memory_ros.identity import (
     Codec,
     CompressionArtifactIdentity,
     EmbeddingIdentity,
+    GenerationDigest,
     SegmentDigest,
     Sha256,
     TokenKvDigest,
@@ -335,6 +337,41 @@ def test_the_chain_names_the_vectors_of_what_was_found(clock: Clock) -> None:
             vector_digest=Sha256.of(vector),
         )  # fmt: skip
         assert (link.digest, link.about) == (of_mug.digest, f'{mug.id}, clip@1')
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize('backend', ['turbo_quant', 'provekv_pool'])
+def test_an_approximate_answer_names_its_generation_and_replays(clock: Clock, backend: str) -> None:
+    spaces = {'clip@1': EmbeddingSpace(dimension=8, backend=backend, exact_up_to=0)}
+    vectors = np.random.default_rng(1).normal(size=(400, 8)).tolist()
+    with MemoryService.open(clock=clock, config=MemoryConfig(embedding_spaces=spaces)) as memory:
+        memory.write([thing(f't{i}', embeddings={'clip@1': vector}) for i, vector in enumerate(vectors)])
+        question = MemoryQuery(embedding=('clip@1', vectors[7]), k=3)
+        until(lambda: memory.query(question).evidence[0].generation_id)
+        answer = memory.query(question, receipt=True)
+        told = memory.receipt(answer.receipt_id)
+        assert told['exactness'] == 'approximate_candidate_generation_with_exact_rerank'
+        assert told['candidates']['reranked'] >= 30
+        chain = memory.chain(answer.receipt_id)
+        (generation,) = chain.step('generation')
+        assert (generation.digest, generation.about) == (told['sources'][0]['generation_id'], backend)
+        assert len(chain.step('embedding')) == 3
+        packed = CompressionArtifactIdentity(
+            source=GenerationDigest(generation.digest), bytes_digest=SHA('b'), manifest_digest=SHA('m'),
+            codec=Codec(family=backend, version='1', profile='x'), receipt_digest=SHA('r'),
+        )  # fmt: skip
+        memory.register(answer.receipt_id, packed)
+        assert memory.chain(answer.receipt_id).step('artifact')[0].about == f'of {generation.digest}'
+        memory.write([thing('twin', embeddings={'clip@1': vectors[7]})])
+        replay = memory.replay_receipt(answer.receipt_id)
+        assert replay.same, replay
 
 
 def test_what_is_no_link_of_the_chain_is_not_registered(memory: MemoryService) -> None:

@@ -16,6 +16,7 @@ from hylo_memory_ros.frames.geometry import unit_quaternion
 from hylo_memory_ros.landmarks import AbsenceReport
 from hylo_memory_ros.landmarks.editing import Edit, EditOp
 from hylo_memory_ros.model import MAX_STAMP_NS, MemoryKind, MemoryQuery, normal_frame
+from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.ros.answering import Settled
 from hylo_memory_ros.ros.fields import checked_text, stamp_ns, texts
 from hylo_memory_ros.ros.perception import Perception
@@ -255,7 +256,9 @@ def _known(future: Future[Transform], name: str) -> Transform:
 
 
 def _position(transform: Transform, point: Any, name: str) -> tuple[float, float, float]:
-    try:
-        return transform.position((point.x, point.y, point.z))
-    except ValueError as exc:
-        raise InvalidRequestError(f'{name}: {exc}', field=name) from exc
+    given = point.x, point.y, point.z
+    position = transform.position(given)
+    # Comparisons with NaN are false.
+    if not all(abs(value) <= MAX_COORDINATE_M for value in (*given, *position)):
+        raise InvalidRequestError(f'{name}: {given} m is no place', field=name)
+    return position

@@ -98,9 +98,9 @@ class LandmarkBook:
         sightings: Sightings | None = None,
     ) -> None:
         self.map_id = map_id
-        self.keyframes = keyframes or Keyframes(LandmarkSettings())
+        self.keyframes = Keyframes(LandmarkSettings()) if keyframes is None else keyframes
         """Where the base of the robot was."""
-        self.sightings = sightings or Sightings()
+        self.sightings = Sightings() if sightings is None else sightings
         """The sightings of all landmarks."""
         self._numbering = numbering or Numbering()
         self.state = np.zeros(_FIRST_CAPACITY, COLUMNS)

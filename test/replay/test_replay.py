@@ -1,5 +1,6 @@
 """The same bag gives the same memory, whatever it is stored in; a bad one is refused by name."""
 
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +156,21 @@ def test_without_a_clock_in_the_bag_its_times_of_recording_serve(
     with MemoryService.open(f'sqlite:///{tmp_path}/memory.db', clock=lambda: START_NS + 60 * NS) as memory:
         recorded = [change.recorded_at_ns for change in memory.changes().changes]
     assert all(START_NS <= at <= START_NS + 12 * NS for at in recorded)
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_topics_may_come_late_against_each_other(
+    types: Types, drive: list[Sent], whole: Replayed, tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    late_ns = {topic: rng.randrange(400_000_000) for topic in ('/tf', '/boxes', '/tags', '/shapes', '/dock')}
+    arrived = [one._replace(stamp_ns=one.stamp_ns + late_ns.get(one.topic, 0)) for one in drive]
+    jittered = write_bag(tmp_path / 'late', sorted(arrived, key=lambda one: one.stamp_ns), types)
+
+    result = replayed(jittered)
+
+    assert result.complete
+    assert result.snapshot == whole.snapshot
 
 
 def test_malformed_messages_are_counted_and_the_rest_goes_on(

@@ -276,3 +276,11 @@ def test_a_second_loop_of_the_bag_changes_nothing() -> None:
     once, twice = run(messages, depth_settings()), run([*messages, *messages], depth_settings())
     assert once.snapshot() == twice.snapshot()
     assert len(once.query(MemoryQuery(include_invalidated=True, k=9))) == 1
+
+
+def test_how_often_a_viewpoint_begins_is_configured() -> None:
+    settings = some_settings(watching(visibility='depth'), *depth_settings().inputs[1:], keyframe_rest_s=5.0)
+    rest = [message for step in range(1, 9) for message in (*a_depth(9.0 + step, 4.0), seen(9.0 + step))]
+    (hit,) = landmarks_of(run([*confirmed(), *rest], settings), include_stale=True)
+    (once,) = landmarks_of(run([*confirmed(), *rest], depth_settings()), include_stale=True)
+    assert hit.stats.existence < once.stats.existence

@@ -32,16 +32,30 @@ class Said:
     seq: int
     pos: int
     withdrawn: bool = False
+    place: tuple[float, ...] | None = None
+    moves: tuple[tuple[int, tuple[float, ...] | None], ...] = field(default=(), compare=False)
+
+    @property
+    def now(self) -> MemoryItem:
+        """Return the statement where corrections have put it: `place` is None as long as none has."""
+        if self.place is None:
+            return self.item
+        pose = self.item.pose.model_copy(update={'position': self.place})
+        return self.item.model_copy(update={'pose': pose})
 
     @property
     def content(self) -> str:
+        return json.dumps(content_fields(self.now), sort_keys=True)
+
+    @property
+    def asserted(self) -> str:
         return json.dumps(content_fields(self.item), sort_keys=True)
 
     @property
     def about(self) -> tuple[object, ...]:
         item = self.item
         if item.key is None:
-            return ('keyless', self.content)
+            return ('keyless', self.asserted)
         return (item.kind, item.key, item.scope.get('map_id'))
 
 
@@ -179,7 +193,12 @@ class PlainMemory:
             item = self.resolved(item)
             assert item.valid_from_ns is not None
             new = Said(item, item.valid_from_ns, self.sequence + 1, pos)
-            known = [one.item.id for one in self.said if (one.content, one.at) == (new.content, new.at)]
+            known = [one.item.id for one in self.said if (one.asserted, one.at) == (new.asserted, new.at)]
+            for one in self.said:
+                # Said again: it means what it meant, and not its place of before a correction.
+                same = one.asserted == new.asserted and (item.key is None or one.at == new.at)
+                if same and one.about == new.about and not one.withdrawn:
+                    new = replace(new, place=one.place, moves=one.moves)
             before = self._timeline(new.about)
             # The name of a new statement is the store's to give; that of a known one is not.
             self.said.append(new)
@@ -211,6 +230,34 @@ class PlainMemory:
         ]
         self.forgets += [(s.said.about, at, self.sequence + 1) for s in matched]
         return self._removed(matched)
+
+    def correct(self, step: tuple[float, float, float], map_id: str) -> int:
+        """Move everything in the frame `map` of a map; return how many versions are elsewhere."""
+        seq = self.sequence + 1
+        self.said = [self._stepped(one, step, map_id, seq) for one in self.said]
+        return self._moved()
+
+    def _stepped(self, one: Said, step: tuple[float, float, float], map_id: str, seq: int) -> Said:
+        pose = one.now.pose
+        here = pose is not None and pose.frame_id == 'map' and one.item.scope.get('map_id', '') == map_id
+        if one.withdrawn or not here or not any(step):
+            return one
+        place = tuple(a + b for a, b in zip(pose.position, step, strict=True))
+        return replace(one, place=place, moves=(*one.moves, (seq, one.place)))
+
+    def revert(self, seq: int) -> int:
+        """Put back what a correction moved, unless another one moved it since."""
+        self.said = [
+            replace(one, place=one.moves[-1][1], moves=one.moves[:-1])
+            if one.moves and one.moves[-1][0] == seq and not one.withdrawn
+            else one
+            for one in self.said
+        ]
+        return self._moved()
+
+    def _moved(self) -> int:
+        self._commit()
+        return len(self.believed - self.beliefs[-2])
 
     def retract(self, query: MemoryQuery) -> list[Stretch]:
         at = self.time_of(query)
@@ -310,7 +357,7 @@ class PlainMemory:
         for stretch in self.believed:
             if stretch.end is not None:
                 continue
-            fields = content_fields(stretch.said.item)
+            fields = content_fields(stretch.said.now)
             if not stretch.said.item.valid_from_assumed:
                 fields['valid_from_ns'] = stretch.said.item.valid_from_ns
             text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
@@ -323,7 +370,7 @@ class PlainMemory:
 
 def distance(stretch: Stretch, query: MemoryQuery) -> float | None:
     """Return the distance in metres; None: no place, another frame, or no place asked about."""
-    pose = stretch.said.item.pose
+    pose = stretch.said.now.pose
     if query.near is None or pose is None or pose.frame_id != query.near[0].frame_id:
         return None
     axes = 2 if query.horizontal else 3

@@ -15,10 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from store.plain_memory import NS, PlainMemory, Stretch, Told, distance
 from support.clock import ManualClock
 
+from hylo_memory_ros.frames import Transform
+from hylo_memory_ros.landmarks import RigidCorrection
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 
 PLACES = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.3, 0.1, 0.2), (3.0, 4.0, 0.0))
+STEPS = ((1.0, 0.0, 0.0), (-1.0, 0.5, 0.0), (3.0, 4.0, 0.0), (0.0, 0.0, 0.0))
 RADII = (0.0, 0.3741657386773941, 1.0, 5.0, 100.0)
 MAPS = ('', 'hall', 'lab')
 TEXTS = ('mug', 'red', 'red mug', 'blue cup', 'thing')
@@ -63,6 +66,7 @@ class MemoryMachine(RuleBasedStateMachine):
         shutil.copy(self.template, self.folder / 'memory.db')
         self.memory = self.open()
         self.chance = random.Random(0)
+        self.corrections: list[tuple[int, str]] = []
 
     def open(self) -> MemoryService:
         url = f'sqlite:///{self.folder}/memory.db'
@@ -126,6 +130,25 @@ class MemoryMachine(RuleBasedStateMachine):
         query = MemoryQuery(ids=[ids[pick % len(ids)]])
         self.plain.look_at(self.clock())
         assert self.memory.retract(query) == len(self.plain.retract(query)) == 1
+
+    @rule(step=st.sampled_from(STEPS), map_id=st.sampled_from(MAPS))
+    def correct(self, step: tuple[float, float, float], map_id: str) -> None:
+        self.plain.look_at(self.clock())
+        self.memory.set_map(map_id)
+        rigid = RigidCorrection(Transform(step))
+        rehearsal = self.memory.correct_map(rigid, map_id=map_id, dry_run=True)
+        done = self.memory.correct_map(rigid, map_id=map_id)
+        self.memory.set_map(self.plain.map_id)
+        assert rehearsal.moved == done.moved == self.plain.correct(step, map_id)
+        assert (done.merged, done.split, done.sequence) == (0, 0, self.plain.sequence)
+        self.corrections.append((done.sequence, done.correction_id))
+
+    @precondition(lambda self: self.corrections)
+    @rule(newest=st.booleans(), pick=st.integers(0, 9))
+    def revert(self, newest: bool, pick: int) -> None:
+        self.plain.look_at(self.clock())
+        seq, name = self.corrections.pop(-1 if newest else pick % len(self.corrections))
+        assert self.memory.revert_correction(name).moved == self.plain.revert(seq)
 
     @rule(query=filters)
     def purge(self, query: MemoryQuery) -> None:
@@ -209,7 +232,7 @@ class MemoryMachine(RuleBasedStateMachine):
         )  # fmt: skip
 
     def expected_face(self, stretch: Stretch, query: MemoryQuery) -> tuple[object, ...]:
-        item = stretch.said.item
+        item = stretch.said.now
         since = self.plain.since(stretch, self.plain.belief_of(query))
         return (
             item.id, stretch.start, stretch.end, stretch.status(self.plain.time_of(query)), since,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -204,41 +204,62 @@ def replayed_query(body: Mapping[str, Any]) -> MemoryQuery:
     )
 
 
-def compared(body: Mapping[str, Any], result: QueryResult) -> Replay:
-    """Return what an answer to `replayed_query` shows."""
+def compared(body: Mapping[str, Any], result: QueryResult, matching: int | None = None) -> Replay:
+    """Return what an answer to `replayed_query` shows.
+
+    Parameters
+    ----------
+    body : mapping
+        The receipt.
+    result : QueryResult
+        The answer now.
+    matching : int, optional
+        How many of the receipt's ids the question still finds when it is asked for them alone.
+    """
     ids = tuple(hit['id'] for hit in body['hits'])
     found = tuple(hit.item.id or '' for hit in result)
     missing = tuple(name for name in ids if name not in set(found))
     added = tuple(name for name in found if name not in set(ids))
-    purged = body['purged'] or result.purged
-    same = ids == found and not body['purged']
-    return Replay(
-        body['id'], same, ids, found, missing, added, purged,
-        () if same else tuple(_reasons(body, result, purged, missing, added)),
-    )  # fmt: skip
+    replay = Replay(
+        body['id'],
+        ids == found and not body['purged'],
+        ids,
+        found,
+        missing,
+        added,
+        body['purged'] or result.purged,
+        (),
+    )
+    if replay.same:
+        return replay
+    reasons = [*_gone(body, replay), *_unrepeatable(body, result, replay.purged, matching)]
+    return replace(replay, reasons=tuple(reasons) or ('the state differs: verify the memory',))
 
 
-def _reasons(
-    body: Mapping[str, Any], result: QueryResult, purged: int, missing: Sequence[str], added: Sequence[str]
-) -> list[str]:
-    reasons = []
+def _gone(body: Mapping[str, Any], replay: Replay) -> Iterator[str]:
     if body['purged']:
-        reasons.append(f'purged: {purged} of the hits were deleted for good since')
-    elif purged:
-        reasons.append(f'purged: {purged} statements were deleted for good since')
-    if body['purged'] and added:
-        reasons.append(f'{len(added)} moved up into the places of what was purged')
-    if any(hit['kind'] == MemoryKind.WORKING.value and hit['id'] in missing for hit in body['hits']):
-        reasons.append('working memory keeps no history')
+        yield f'purged: {replay.purged} of the hits were deleted for good since'
+        if replay.added:
+            yield f'{len(replay.added)} moved up into the places of what was purged'
+    elif replay.purged:
+        yield f'purged: {replay.purged} statements were deleted for good since'
+    working = MemoryKind.WORKING.value
+    if any(hit['kind'] == working and hit['id'] in replay.missing for hit in body['hits']):
+        yield 'working memory keeps no history'
+
+
+def _unrepeatable(
+    body: Mapping[str, Any], result: QueryResult, purged: int, matching: int | None
+) -> Iterator[str]:
     query = body['query']
     if query.get('text') is not None and not purged:
-        reasons.append('ranks of words depend on everything that was written since')
+        yield 'ranks of words depend on everything that was written since'
+        if matching is not None:
+            lost = len(body['hits']) - matching
+            yield f'{lost} of the ids no longer match' if lost else 'each of the ids still matches'
     if not query.get('include_stale', True) or 'min_existence' in query:
-        reasons.append('existence is counted beside items and has no history')
+        yield 'existence is counted beside items and has no history'
     then = [source['generation_id'] for source in body['sources']]
     now = [evidence.generation_id for evidence in result.evidence]
     if body['exactness'] == _APPROXIMATE and then != now:
-        reasons.append('candidates were approximate, and came from another generation than now')
-    if not reasons:
-        reasons.append('the state differs: verify the memory')
-    return reasons
+        yield 'candidates were approximate, and came from another generation than now'

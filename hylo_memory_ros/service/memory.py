@@ -796,6 +796,7 @@ class MemoryService:
             self._refuse_closed()
             self._proving.receipts.flush()
             committed = self._store.restore(Path(path))
+            self._proving.receipts.recount()
             self._working.clear()
             self._maps = Maps(self._store, self._maps.current)
             self._mirroring.reload()

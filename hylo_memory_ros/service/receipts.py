@@ -29,6 +29,7 @@ from hylo_memory_ros.store.receipt import (
     load_receipt,
     save_receipts,
     scrub_body,
+    size_of_receipts,
 )
 
 __all__ = ['Receipts', 'new_receipt_id']
@@ -70,7 +71,9 @@ class Receipts:
     ) -> None:
         self._config, self._write, self._read, self._read_only = config, side_write, side_read, read_only
         self._pending: OrderedDict[str, Asked] = OrderedDict()
-        self._untold: deque[Asked] = deque()
+        # A listener that is too slow misses the oldest.
+        self._untold: deque[Asked] = deque(maxlen=8 * _MOST_PENDING)
+        self._kept: tuple[int, int] | None = None
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -155,8 +158,9 @@ class Receipts:
             with self._changed:
                 batch = list(self._pending.values())
             stored.extend(asked.receipt_id for asked in batch)
-            save_receipts(connection, [self._row(connection, asked) for asked in batch])
-            expire_receipts(connection, self._config.receipt_retention, self._config.receipt_limit_bytes)
+            rows = [self._row(connection, asked) for asked in batch]
+            save_receipts(connection, rows)
+            self._bound(connection, len(rows), sum(len(row.body) for row in rows))
 
         if not self._pending:
             return
@@ -174,6 +178,21 @@ class Receipts:
     def _drop(self, most: int) -> None:
         while len(self._pending) > most:
             self._pending.popitem(last=False)
+
+    def _bound(self, connection: sa.Connection, rows: int, size: int) -> None:
+        """Let the oldest go now and then: looking at all receipts costs more than storing some."""
+        most, most_bytes = self._config.receipt_retention, self._config.receipt_limit_bytes
+        if self._kept is None:
+            self._kept = size_of_receipts(connection)
+        else:
+            self._kept = (self._kept[0] + rows, self._kept[1] + size)
+        if self._kept[0] > most + most // 20 or self._kept[1] > most_bytes:
+            expire_receipts(connection, most, most_bytes - most_bytes // 20)
+            self._kept = size_of_receipts(connection)
+
+    def recount(self) -> None:
+        """Count anew what is kept: another file is in the place of the one before."""
+        self._kept = None
 
     def _row(self, connection: sa.Connection, asked: Asked) -> ReceiptRow:
         body = receipt_body(asked)

@@ -28,6 +28,7 @@ __all__ = [
     'save_registered',
     'scrub_body',
     'scrub_receipts',
+    'size_of_receipts',
 ]
 
 receipt = Table(
@@ -81,6 +82,13 @@ def load_receipt(connection: sa.Connection, receipt_id: str) -> ReceiptRow | Non
     columns = (receipt.c.receipt_id, receipt.c.kind, receipt.c.made_at_ns, receipt.c.body)
     row = connection.execute(sa.select(*columns).where(receipt.c.receipt_id == receipt_id)).one_or_none()
     return None if row is None else ReceiptRow(*row)
+
+
+def size_of_receipts(connection: sa.Connection) -> tuple[int, int]:
+    """Return how many receipts there are, and the bytes of their bodies."""
+    counted = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(receipt.c.size), 0))
+    rows, size = connection.execute(counted.select_from(receipt)).one()
+    return rows, size
 
 
 def expire_receipts(connection: sa.Connection, most: int, most_bytes: int) -> int:

@@ -187,6 +187,22 @@ def test_a_replay_gives_the_same_ids_whatever_came_later(
     assert (replay.missing, replay.added, replay.purged, replay.reasons) == ((), (), 0, ())
 
 
+def test_words_that_became_common_change_ranks_and_the_replay_says_so(memory: MemoryService) -> None:
+    def notes(*contents: str) -> list[MemoryItem]:
+        return [MemoryItem(kind='semantic', content=content, valid_from=1) for content in contents]
+
+    memory.write(notes('lamp lamp door', 'lamp door door', *(f'door {i}' for i in range(30))))
+    answer = memory.query(MemoryQuery(text='lamp door', k=1), receipt=True)
+    assert answer[0].item.content == 'lamp lamp door'
+    memory.write(notes(*(f'lamp {i}' for i in range(300))))
+    replay = memory.replay_receipt(answer.receipt_id)
+    assert not replay.same
+    assert replay.reasons == (
+        'ranks of words depend on everything that was written since',
+        'each of the ids still matches',
+    )
+
+
 def test_each_page_replays_from_its_cursor(memory: MemoryService) -> None:
     first = memory.query(NEAR.model_copy(update={'k': 2}), receipt=True)
     second = memory.query(NEAR.model_copy(update={'k': 2, 'cursor': first.cursor}), receipt=True)

@@ -56,6 +56,7 @@ from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.service.proving import Proving
+from hylo_memory_ros.service.spaces import SpacesInUse
 from hylo_memory_ros.store import Committed, SqliteStore, Store, WorkingMemory
 from hylo_memory_ros.store.asking import World
 from hylo_memory_ros.store.ending import Ending
@@ -98,8 +99,9 @@ class MemoryService:
         self._lock = threading.RLock()
         self._listeners = Listeners()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
+        self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
         self._mirroring = Mirroring(
-            store, background=background, spaces=config.embedding_spaces, read_only=read_only
+            store, background=background, spaces=self._spaces.spaces, read_only=read_only
         )
         self._closed = False
         self._retriever = self._retriever_in(None)
@@ -287,7 +289,7 @@ class MemoryService:
         if not items:
             raise InvalidRequestError('items: there is none to write')
         _refuse_unsound(sound_text, request_id=request_id, actor=actor)
-        ready = [self._maps.placed(item) for item in items]
+        ready = [self._maps.placed(item) for item in self._spaces.embedded(items)]
         durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
         now_ns = self._store.now_ns()
         working = [resolved(item, now_ns) for item in ready if item.kind is MemoryKind.WORKING]

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 _APPROXIMATE: Final = 'approximate_candidate_generation_with_exact_rerank'
 # The first stage over codes keeps so many for each that is reranked, and at least so many.
 _COARSE, _LEAST = 8, 1024
+# In few dimensions codes are coarse: of few hits asked for, still so many are compared.
+_POOL = 100
 # A generation is renewed when so many vectors, or this part of it, came after it.
 _TAIL, _SHARE = 2048, 8
 
@@ -128,7 +130,7 @@ class Searched:
     def _through(
         self, table: SpaceTable, generation: Generation, asked: Asking
     ) -> tuple[Compared, CandidateEvidence]:
-        pool = asked.k * table.space.pool_factor
+        pool = max(asked.k * table.space.pool_factor, _POOL)
         found = (
             self._in_graph(table, generation, asked, pool)
             if isinstance(generation.codes, GraphCodes)

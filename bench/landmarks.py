@@ -110,45 +110,39 @@ def growth() -> Iterator[dict[str, Any]]:
 
     Detections come in the order of their scores, which is another one in every message.
     """
-    rng = np.random.default_rng(1)
-    row = np.arange(10) * 4.0
-    truth = np.stack([*np.meshgrid(row, row), np.full((10, 10), 0.5)], axis=-1).reshape(-1, 3)
-    settings = LandmarkSettings(inputs=(an_input(sigma_m=0.05),))
     count = round(HOURS * 3600 * RATE_HZ)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'memory.db'
-        clock = [START_NS]
-        with MemoryService.open(f'sqlite:///{path}', clock=lambda: clock[0]) as memory:
-            robot = Circling()
-            pipeline = LandmarkPipeline(memory, robot, settings, map_id='hall')  # type: ignore[arg-type]
-
-            def drive(first: int, last: int) -> None:
-                for step in range(first, last):
-                    stamp_ns = START_NS + step * NS // RATE_HZ
-                    clock[0] = max(clock[0], stamp_ns)
-                    base = robot.lookup('map', 'base_link', stamp_ns).inverse()
-                    order = rng.permutation(len(truth))
-                    points = base.positions(truth[order]) + rng.normal(0.0, 0.02, truth.shape)
-                    found = Detections(['tree'] * len(points), points)
-                    pipeline.offer(Message('camera', stamp_ns, 'base_link', int(rng.integers(2**32)), found))
-                    pipeline.poll()
-                    # The node commits once a second.
-                    if step % RATE_HZ == 0:
-                        pipeline.commit()
-
-            drive(0, 60 * RATE_HZ)
-            pipeline.commit(force=True)
-            size, written = _size(path), _written()
-            drive(60 * RATE_HZ, 60 * RATE_HZ + count)
-            pipeline.close()
-            grown, wrote = _size(path) - size, _written() - written
-            more = {'landmarks': pipeline.status().landmarks, 'hours': HOURS}
+        _drive(path, 0, 60 * RATE_HZ)
+        size, written = path.stat().st_size, _written()
+        landmarks = _drive(path, 60 * RATE_HZ, 60 * RATE_HZ + count)
+        grown, wrote = path.stat().st_size - size, _written() - written
+    more = {'landmarks': landmarks, 'hours': HOURS}
     yield at_most('growth_mb_per_hour', grown / 1e6 / HOURS, 5.0, **more)
     yield at_most('written_mb_per_hour', wrote / 1e6 / HOURS, 100.0)
 
 
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.parent.glob('memory.db*') if 'shm' not in file.name)
+def _drive(path: Path, first: int, last: int) -> int:
+    """Feed messages to a memory as the node does; return how many landmarks it has."""
+    rng = np.random.default_rng(first)
+    row = np.arange(10) * 4.0
+    truth = np.stack([*np.meshgrid(row, row), np.full((10, 10), 0.5)], axis=-1).reshape(-1, 3)
+    settings, robot, clock = LandmarkSettings(inputs=(an_input(sigma_m=0.05),)), Circling(), [START_NS]
+    with MemoryService.open(f'sqlite:///{path}', clock=lambda: clock[0]) as memory:
+        pipeline = LandmarkPipeline(memory, robot, settings, map_id='hall')  # type: ignore[arg-type]
+        for step in range(first, last):
+            stamp_ns = START_NS + step * NS // RATE_HZ
+            clock[0] = max(clock[0], stamp_ns)
+            base = robot.lookup('map', 'base_link', stamp_ns).inverse()
+            points = base.positions(rng.permutation(truth)) + rng.normal(0.0, 0.02, truth.shape)
+            found = Detections(['tree'] * len(points), points)
+            pipeline.offer(Message('camera', stamp_ns, 'base_link', int(rng.integers(2**32)), found))
+            pipeline.poll()
+            # The node commits once a second.
+            if step % RATE_HZ == 0:
+                pipeline.commit()
+        pipeline.close()
+        return pipeline.status().landmarks
 
 
 def _written() -> int:

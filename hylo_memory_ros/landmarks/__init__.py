@@ -6,6 +6,7 @@ transforms arrive, and commits once a second.
 
 from __future__ import annotations
 
+from hylo_memory_ros.landmarks.editing import Edit, EditOp
 from hylo_memory_ros.landmarks.observation import Deletion, Detections, Message, digest32
 from hylo_memory_ros.landmarks.pipeline import LandmarkPipeline, Offer
 from hylo_memory_ros.landmarks.reporting import AbsenceAnswer, AbsenceReport
@@ -19,6 +20,8 @@ __all__ = [
     'Correction',
     'Deletion',
     'Detections',
+    'Edit',
+    'EditOp',
     'InputSettings',
     'InputStatus',
     'LandmarkPipeline',

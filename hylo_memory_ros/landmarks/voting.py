@@ -18,16 +18,18 @@ _LABELS_KEPT = 16
 
 def vote(row: int, votes: Mapping[str, float], book: LandmarkBook) -> bool:
     """Add scores to those of a landmark; return whether its label changed."""
-    scores = book.scores[row]
-    for label, score in votes.items():
-        scores[label] = scores.get(label, 0.0) + score
+    scores, label = book.scores[row], book.labels[row]
+    if len(votes) == 1 and label in votes:
+        # The usual case, and what it confirms it does not change.
+        scores[label] = scores.get(label, 0.0) + votes[label]
+        return False
+    for name, score in votes.items():
+        scores[name] = scores.get(name, 0.0) + score
     if len(scores) > _LABELS_KEPT:
-        kept = sorted(scores, key=lambda label: (-scores[label], label))[: _LABELS_KEPT - 1]
-        book.scores[row] = {label: scores[label] for label in sorted({*kept, book.labels[row]})}
-    label = winner(book.labels[row], book.scores[row])
-    changed = label != book.labels[row]
-    book.labels[row] = label
-    return changed
+        kept = sorted(scores, key=lambda name: (-scores[name], name))[: _LABELS_KEPT - 1]
+        book.scores[row] = {name: scores.get(name, 0.0) for name in sorted({*kept, label})}
+    book.labels[row] = winner(label, book.scores[row])
+    return book.labels[row] != label
 
 
 def winner(label: str, scores: Mapping[str, float]) -> str:

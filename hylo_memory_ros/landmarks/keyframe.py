@@ -90,8 +90,11 @@ class Keyframes:
         return self._count
 
     def mark(self, stamp_ns: int, global_from_base: Transform) -> None:
-        """Begin a keyframe, unless one begins then or later: the trajectory is known up to here."""
-        if not self._count or stamp_ns > int(self._rows['stamp_ns'][self._count - 1]):
+        """Begin a keyframe if the base moved since the last one: the trajectory is known up to here."""
+        if not self._count or stamp_ns <= int(self._rows['stamp_ns'][self._count - 1]):
+            return
+        last = self.pose(self._count - 1)
+        if (last.translation, last.rotation) != (global_from_base.translation, global_from_base.rotation):
             self._append(stamp_ns, global_from_base)
 
     def replace_poses(self, rows: NDArray[np.int64], positions: Any, rotations: Any) -> None:

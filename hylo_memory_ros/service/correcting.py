@@ -38,7 +38,7 @@ def corrected(map_id: str, correction: Moving, settings: LandmarkSettings) -> Ca
         book = load_book(connection, map_id, settings)
         motion = correction
         if isinstance(motion, Trajectory):
-            motion = PathCorrection(_stored_trajectory(book, motion), motion)
+            motion = PathCorrection(_stored_trajectory(book, motion, settings), motion)
         before = dumped(connection, map_id)
         earlier = [
             Bridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
@@ -79,7 +79,7 @@ def reverted(correction_id: str) -> Callable[[sa.Connection], Reversal]:
     return plan
 
 
-def _stored_trajectory(book: LandmarkBook, path: Trajectory) -> Trajectory:
+def _stored_trajectory(book: LandmarkBook, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
     """Return where the robot was by the stored keyframes.
 
     Raises
@@ -93,6 +93,8 @@ def _stored_trajectory(book: LandmarkBook, path: Trajectory) -> Trajectory:
             f'path: no trajectory is stored of the map {book.map_id!r} that it could correct', field='path'
         )
     first_ns, last_ns = int(frames['stamp_ns'][0]), int(frames['stamp_ns'][-1])
+    # A keyframe is in force until the next one, which comes after a rest at the latest.
+    last_ns += round(settings.keyframe_rest_s * 1e9)
     outside = (path.stamps_ns < first_ns - _SLACK_NS) | (path.stamps_ns > last_ns + _SLACK_NS)
     if outside.any():
         pose = int(np.argmax(outside))

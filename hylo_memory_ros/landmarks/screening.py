@@ -31,6 +31,7 @@ from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.landmark import sound_label
 from hylo_memory_ros.landmarks.observation import Detections, Message
 from hylo_memory_ros.landmarks.orientation import AXES, known_orientations
+from hylo_memory_ros.landmarks.packed import determinant
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import InputSettings
 from hylo_memory_ros.model import normal_key
@@ -45,6 +46,8 @@ Refuse = Callable[[str, int], None]
 # A detector may make up class names for ever; what is remembered of them must not grow with it.
 _NAMES_KEPT = 4096
 _VARIANCES = (0, 3, 5)
+# Below this, a covariance is flat: relative to its variances, or to the default.
+_FLAT = 1e-3
 # What is there is seen more often than half as often as it is expected to be.
 _HIT_RATIO = 0.5
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
@@ -192,6 +195,14 @@ class Screen:
         known = ~unknown & ~bad
         covariances[known] = _turned(matrices[known], turn)
         covariances[:, _VARIANCES] = np.maximum(covariances[:, _VARIANCES], floor)
+        return self._invertible(covariances)
+
+    def _invertible(self, covariances: Array) -> Array:
+        """Give width to those that claim to be exact in some direction."""
+        size = covariances[:, _VARIANCES].prod(axis=1)
+        flat = determinant(covariances) <= _FLAT * size
+        least = max(self._settings.sigma_floor_m, _FLAT * self._settings.sigma_m) ** 2
+        covariances[np.ix_(flat, _VARIANCES)] += least
         return covariances
 
 
@@ -203,7 +214,7 @@ def _sound_key(name: str) -> str | None:
 
 
 def _is_covariance(matrices: Array) -> Flags:
-    """Return which are finite, symmetric, and have no negative variance or correlation beyond 1."""
+    """Return which are finite, symmetric, and have no negative variance in any direction."""
     finite = (np.abs(matrices) <= MAX_COORDINATE_M**2).all(axis=(1, 2))
     sound = np.where(np.reshape(finite, (-1, 1, 1)), matrices, 0.0)
     variances = np.diagonal(sound, axis1=1, axis2=2)
@@ -211,7 +222,10 @@ def _is_covariance(matrices: Array) -> Flags:
     skew = np.abs(sound - sound.transpose(0, 2, 1)) <= 1e-6 * size
     bound = variances[:, :, None] * variances[:, None, :]
     correlated = sound * sound <= bound * (1.0 + 1e-6) + 1e-12 * size * size
-    ok: Flags = finite & (variances >= 0.0).all(axis=1) & (skew & correlated).all(axis=(1, 2))
+    # Pairs that are possible may still be impossible together.
+    whole = determinant(np.stack([sound[:, i, j] for i, j in _UPPER], axis=1))
+    together = whole >= -1e-6 * variances.prod(axis=1)
+    ok: Flags = finite & (variances >= 0.0).all(axis=1) & (skew & correlated).all(axis=(1, 2)) & together
     return ok
 
 

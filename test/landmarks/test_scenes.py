@@ -151,3 +151,24 @@ def test_what_lies_in_a_plane_has_two_degrees_of_freedom() -> None:
     screen = Screen(an_input(), lambda reason, count: None)
     assert screen.scan(a_message(1, [(1, 0, 0), (2, 0, 0)]), HERE).dof == 2
     assert screen.scan(a_message(1, [(1, 0, 0), (2, 0, 0.1)]), HERE).dof == 3
+
+
+@pytest.mark.parametrize(
+    'matrix',
+    [
+        [(1e-2, 1e-2, 0.0), (1e-2, 1e-2, 0.0), (0.0, 0.0, 1e-2)],
+        [(1e-2, 0.0, 0.0), (0.0, 1e-2, 0.0), (0.0, 0.0, 0.0)],
+        [(1e-9, 0.0, 0.0), (0.0, 1e6, 0.0), (0.0, 0.0, 1e-2)],
+        [(1.0, 0.9, 0.9), (0.9, 1.0, -0.9), (0.9, -0.9, 1.0)],
+    ],
+)
+@pytest.mark.parametrize('floor_m', [0.0, 0.01])
+def test_a_covariance_that_claims_to_be_exact_does_no_harm(
+    matrix: list[tuple[float, ...]], floor_m: float
+) -> None:
+    bench = Bench(an_input(sigma_floor_m=floor_m))
+    for step in range(10):
+        bench.see_all(70 * step, [(1, 0, 0.8)], covariances=np.array([matrix]))
+    (row,) = bench.landmarks(confirmed=False).values()
+    assert bench.book.state['mean'][row] == pytest.approx([1, 0, 0.8], abs=1e-6)
+    assert (bench.book.state['covariance'][row][[0, 3, 5]] > 0.0).all()

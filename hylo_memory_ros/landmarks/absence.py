@@ -32,6 +32,8 @@ Rows = NDArray[np.int64]
 
 # Detectors that are never wrong would make one message decide.
 _SURE = 0.999
+# How much further a sensor moves than its base while a keyframe is in force, metres.
+_LEVER_M = 1.0
 # Nor may whoever reports be.
 _REPORT_SURE = 0.98
 
@@ -82,6 +84,7 @@ class Absence:
         self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
         self._most = logit(settings.existence_max)
         self._least = logit(settings.gone_below)
+        self._reach: dict[str, tuple[LandmarkBook, int, Rows]] = {}
 
     def observe(self, scan: Scan, seen: Rows, witness: Witness | None, book: LandmarkBook) -> Rows:
         """Take what a message shows, and what it does not; return the rows that are gone.
@@ -163,20 +166,36 @@ class Absence:
         self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkBook
     ) -> Rows:
         """Return the rows in the field of view that this viewpoint has not spoken of."""
-        state = book.state[: len(book.keys)]
-        reach = max(source.max_range_m - source.range_margin_m, 0.0)
-        origin = np.array(scan.global_from_sensor.translation)
-        near = (np.abs(state['mean'] - origin) <= reach).all(axis=1)
-        asked = state['live'] & near & (state['viewpoint'] != keyframe) & (state['forgotten_ns'] == NEVER)
+        near = self._within_reach(scan, source, keyframe, book)
+        state = book.state[near]
+        asked = state['live'] & (state['viewpoint'] != keyframe) & (state['forgotten_ns'] == NEVER)
         asked &= ~(state['pinned'] | state['held']) & (state['merged_into'] == 0)
-        asked[seen] = False
-        rows = np.flatnonzero(asked)
-        rows = (
-            rows[[self._answers_for(int(row), source, book) for row in rows.tolist()]] if len(rows) else rows
-        )
+        rows: Rows = near[asked]
+        rows = rows[~np.isin(rows, seen)]
+        answers = [self._answers_for(row, source, book) for row in rows.tolist()]
+        rows = rows[np.array(answers, dtype=bool)]
         if not len(rows):
             return rows
-        return rows[_in_view(scan.global_from_sensor.inverse().positions(state['mean'][rows]), source)]
+        places = scan.global_from_sensor.inverse().positions(book.state['mean'][rows])
+        found: Rows = rows[_in_view(places, source)]
+        return found
+
+    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, book: LandmarkBook) -> Rows:
+        """Return rows that may be in view from a keyframe; all are looked at once for each.
+
+        What begins later has been spoken of from this viewpoint: it was seen.
+        """
+        known = self._reach.get(source.name)
+        if known is not None and known[0] is book and known[1] == keyframe:
+            return known[2]
+        state = book.state[: len(book.keys)]
+        reach = source.max_range_m + self._settings.keyframe_distance_m + _LEVER_M
+        near = state['live'] & (state['forgotten_ns'] == NEVER)
+        for axis, centre in enumerate(scan.global_from_sensor.translation):
+            near &= np.abs(state['mean'][:, axis] - centre) <= reach
+        rows = np.flatnonzero(near)
+        self._reach[source.name] = book, keyframe, rows
+        return rows
 
     def _answers_for(self, row: int, source: InputSettings, book: LandmarkBook) -> bool:
         """Whether an input would have reported a landmark: of one of its labels, or begun by it."""

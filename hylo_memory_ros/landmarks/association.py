@@ -46,6 +46,8 @@ class Outcome:
     """Items to be ended, after those were written."""
     receipts: Sequence[Receipt] = ()
     """What was decided, and on what grounds."""
+    seen: NDArray[np.int64] | None = None
+    """Rows of the landmarks that took an observation; None: none did."""
 
 
 class Association(Protocol):
@@ -107,7 +109,8 @@ class GatedAssociation:
         merged = self._merge(scan, found, rows, book)
         if len(new):
             book.trim_tentative(self._settings.tentative_max)
-        return Outcome(given, [*items, *merged.items], merged.endings, [*receipts, *merged.receipts])
+        receipts += merged.receipts
+        return Outcome(given, [*items, *merged.items], merged.endings, receipts, rows[taken])
 
     def _known_rows(
         self, scan: Scan, found: Candidates, book: LandmarkBook

@@ -79,9 +79,8 @@ class Existence:
 
     def observe(self, scan: Scan, outcome: Outcome, book: LandmarkBook) -> Consequences:
         """Take what a message shows, and what it does not, after association has taken it."""
-        state = book.state[: len(book.keys)]
-        now = np.flatnonzero((state['last_ns'] == scan.stamp_ns) & (state['forgotten_ns'] == NEVER))
-        seen = now[np.isin(state['number'][now], outcome.landmarks)]
+        seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
+        seen = seen[book.state['forgotten_ns'][seen] == NEVER]
         gone = self.absence.observe(scan, seen, self._witness(scan), book)
         endings = [one for row in gone.tolist() if (one := end(row, scan.stamp_ns, 'seen absent', book))]
         items: list[MemoryItem] = []

@@ -80,6 +80,8 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
 
 def scored(matches: Matches, weights: Mapping[str, float], at_ns: int) -> Scores:
     """Score the matches by the orders that count."""
+    if not len(matches):
+        return Scores(np.empty(0), {})
     parts = {
         name: part_of(name, column, at_ns)
         for name, column in _measured(matches).items()

@@ -62,7 +62,7 @@ class Gathering:
             matches, evidence = self._from_vectors(asked, seq, plan, wanted)
         else:
             matches, evidence = self._narrowed(asked, seq, plan, None)
-        if ('confidence' in orders or 'recency' in orders) and matches.confidence is None:
+        if ('confidence' in orders or 'recency' in orders) and matches.confidence is None and len(matches):
             told = self._sources['statements'].find(asked, seq, matches)
             matches = told.matches
         found = ranked(matches, scored(matches, weights, asked.at_ns), query.min_score, seq)

@@ -222,9 +222,35 @@ def test_options_are_known_or_refused() -> None:
         query_from_msg(MemoryFilter(options_json='{"depht": 1}'))
     with pytest.raises(InvalidRequestError, match='options_json'):
         query_from_msg(MemoryFilter(options_json='[]'))
-    for name in OPTIONS:
+    for name in set(OPTIONS) - {'depth', 'weights'}:
         with pytest.raises(UnsupportedError, match=name):
             query_from_msg(MemoryFilter(options_json=json.dumps({name: 1})))
+    query = query_from_msg(MemoryFilter(options_json='{"depth": 3, "weights": {"recency": 0.5, "near": 0}}'))
+    assert (query.depth, query.weights) == (3, {'recency': 0.5, 'near': 0.0})
+
+
+@pytest.mark.parametrize(
+    ('options', 'said'),
+    [
+        ('{"depth": 0}', 'depth'),
+        ('{"depth": 9}', 'depth'),
+        ('{"depth": 1.5}', 'depth'),
+        ('{"depth": true}', 'depth'),
+        ('{"depth": null}', 'depth'),
+        ('{"weights": {"colour": 1}}', 'colour'),
+        ('{"weights": {"near": -1}}', 'weights.near'),
+        ('{"weights": {"near": 1e9}}', 'weights.near'),
+        ('{"weights": {"near": "much"}}', 'weights.near'),
+        ('{"weights": [1]}', 'weights'),
+        ('{"weights": {"near": NaN}}', 'options_json'),
+    ],
+)
+def test_options_that_break_a_rule_are_refused_by_name(options: str, said: str) -> None:
+    with pytest.raises(InvalidRequestError, match=said):
+        query_from_msg(MemoryFilter(options_json=options))
+
+
+def test_no_options_ask_nothing() -> None:
     assert not query_from_msg(MemoryFilter(options_json='{}')).has_filter
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from store.clauses.base import Clauses, ManualClock, fact, near, only, place, thing
 
-from hylo_memory_ros.errors import EpochChangedError, HyloMemoryError, InvalidRequestError, UnsupportedError
+from hylo_memory_ros.errors import EpochChangedError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
@@ -71,16 +71,24 @@ class RankingClauses(Clauses):
         text = memory.query(MemoryQuery(text='mug', min_score=0.99))
         assert (len(text), text.total, text.excluded['below_score']) == (0, 0, 3)
 
-    @pytest.mark.parametrize(
-        'asked',
-        [{'embedding': ('clip@1', (1.0, 0.0))}],
-        ids=['embedding'],
-    )
-    def test_what_is_not_answered_is_refused_by_name(
-        self, memory: MemoryService, asked: dict[str, Any]
-    ) -> None:
-        with pytest.raises(UnsupportedError, match=next(iter(asked))):
-            memory.query(MemoryQuery(**asked))
+    @pytest.mark.parametrize('operation', ['forget', 'retract', 'purge'])
+    def test_similarity_never_decides_what_is_taken_away(self, memory: MemoryService, operation: str) -> None:
+        memory.write([fact('red mug', 1, embeddings={'clip@1': (1.0, 0.0)})])
+        with pytest.raises(InvalidRequestError, match='embedding'):
+            getattr(memory, operation)(MemoryQuery(key='mug', embedding=('clip@1', (1.0, 0.0))))
+        assert memory.query(MemoryQuery(embedding=('clip@1', (1.0, 0.0)))).total == 1
+        assert getattr(memory, operation)(MemoryQuery(key='mug')) == 1
+        assert memory.query(MemoryQuery(embedding=('clip@1', (1.0, 0.0)))).total == 0
+
+    def test_a_removal_follows_links_exactly(self, memory: MemoryService) -> None:
+        memory.write(
+            [fact('tray', 1, 'tray', links=(('on', 'O12'),)), fact('cup', 1, 'cup', links=(('on', 'tray'),))]
+        )
+        assert memory.forget(MemoryQuery(relation=('on', 'O12'), depth=2), dry_run=True) == 2
+        assert memory.forget(MemoryQuery(relation=('on', 'O12'))) == 1
+        # The chain is broken where it was forgotten, and whole before.
+        assert memory.query(MemoryQuery(relation=('on', 'O12'), depth=2)).total == 0
+        assert memory.query(MemoryQuery(relation=('on', 'O12'), depth=2, as_of=5)).total == 2
 
 
 class ExplanationClauses(Clauses):

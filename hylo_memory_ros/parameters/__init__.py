@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries
+from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries, space_entries
 from hylo_memory_ros.parameters.file import ParameterFile
 from hylo_memory_ros.parameters.reading import configured
 from hylo_memory_ros.parameters.settings import InputConfig, NodeConfig
@@ -15,4 +15,5 @@ __all__ = [
     'configured',
     'input_entries',
     'node_entries',
+    'space_entries',
 ]

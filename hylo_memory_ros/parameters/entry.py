@@ -13,10 +13,12 @@ from pydantic.fields import FieldInfo
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.landmarks import InputSettings, LandmarkSettings
+from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model.space import SpaceNames
 from hylo_memory_ros.parameters.settings import InputConfig, NodeConfig
 
-__all__ = ['Entry', 'input_entries', 'node_entries']
+__all__ = ['Entry', 'input_entries', 'node_entries', 'space_entries']
 
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
 
@@ -42,6 +44,11 @@ DERIVED = {
 class _InputNames(Contract):
     inputs: tuple[Annotated[str, Field(pattern=r'^[A-Za-z][A-Za-z0-9_]{0,63}$')], ...] = ()
     """Names of the perception inputs; the settings of each are below input.<name>."""
+
+
+class _SpaceNames(Contract):
+    embedding_spaces: SpaceNames = ()
+    """Names of the embedding spaces, name@version; the settings of each are below space.<name>."""
 
 
 @dataclass(frozen=True)
@@ -185,10 +192,19 @@ def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) 
 
 
 def node_entries() -> tuple[Entry, ...]:
-    """Return the parameters that do not depend on the inputs, ``inputs`` itself last."""
-    return (*_walk(NodeConfig), Entry('inputs', ('inputs',), _InputNames.model_fields['inputs']))
+    """Return the parameters that depend on no list of names, and those lists last."""
+    return (
+        *_walk(NodeConfig),
+        Entry('embedding_spaces', ('embedding_spaces',), _SpaceNames.model_fields['embedding_spaces']),
+        Entry('inputs', ('inputs',), _InputNames.model_fields['inputs']),
+    )
 
 
 def input_entries(name: str) -> tuple[Entry, ...]:
     """Return the parameters of one input."""
     return tuple(_walk(InputConfig, f'input.{name}.'))
+
+
+def space_entries(name: str) -> tuple[Entry, ...]:
+    """Return the parameters of one embedding space."""
+    return tuple(_walk(EmbeddingSpace, f'space.{name}.'))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import ConfigurationError, NotFoundError, UnsupportedError
-from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries
+from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries, space_entries
 from hylo_memory_ros.parameters.reading import configured
 from hylo_memory_ros.parameters.settings import NodeConfig
 
@@ -109,6 +109,9 @@ class ParameterFile:
         inputs = names if isinstance(names, list) else []
         known = {entry.name for entry in node_entries()}
         known.update(entry.name for name in inputs for entry in input_entries(str(name)))
+        given = self.values.get('embedding_spaces')
+        spaces = given if isinstance(given, list) else []
+        known.update(entry.name for name in spaces for entry in space_entries(str(name)))
         return tuple(
             sorted(name for name in self.values if name not in known and not name.startswith(_FOREIGN))
         )

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries
+from hylo_memory_ros.parameters.entry import Entry, input_entries, node_entries, space_entries
 from hylo_memory_ros.parameters.settings import NodeConfig
 
 __all__ = ['configured']
@@ -36,6 +36,9 @@ def configured(value_of: ValueOf, *, clock: str) -> NodeConfig:
     for entry in node_entries():
         _put(values, entry, value_of, problems)
     values.setdefault('memory', {})['clock'] = clock
+    values['memory']['embedding_spaces'] = {
+        name: _space(name, value_of, problems) for name in values.pop('embedding_spaces', ())
+    }
     values['inputs'] = tuple(_input(name, value_of, problems) for name in values.get('inputs', ()))
     if not problems:
         try:
@@ -49,6 +52,13 @@ def configured(value_of: ValueOf, *, clock: str) -> NodeConfig:
 def _input(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {'settings': {'name': name}}
     for entry in input_entries(name):
+        _put(values, entry, value_of, problems)
+    return values
+
+
+def _space(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for entry in space_entries(name):
         _put(values, entry, value_of, problems)
     return values
 
@@ -68,5 +78,7 @@ def _told(error: Any, inputs: list[str]) -> str:
     place = [str(part) for part in error['loc'] if part != 'settings']
     if place[:1] == ['inputs']:
         place[:2] = ['input', inputs[int(place[1])]]
+    if place[:2] == ['memory', 'embedding_spaces']:
+        place[:2] = ['space']
     text = str(error['msg']).removeprefix('Value error, ')
     return f'{".".join(place)}: {text}' if place else text

@@ -1,7 +1,8 @@
 """The ROS parameters: declared once, from the typed configuration.
 
 Names are those of the fields: the node's own and the memory's at the top, perception's below
-``landmarks.``, those of an input below ``input.<name>.``; ``inputs`` lists the inputs.
+``landmarks.``, those of an input below ``input.<name>.``, those of an embedding space below
+``space.<name>.``; ``inputs`` and ``embedding_spaces`` list their names.
 
 Everything is read at configure. While the node is configured a change is refused, because it
 would not act; before that it is checked at once. What a file or the command line gave is only
@@ -18,7 +19,14 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.parameters import Entry, NodeConfig, configured, input_entries, node_entries
+from hylo_memory_ros.parameters import (
+    Entry,
+    NodeConfig,
+    configured,
+    input_entries,
+    node_entries,
+    space_entries,
+)
 from hylo_memory_ros.ros.descriptors import descriptor
 
 __all__ = ['Parameters']
@@ -43,7 +51,7 @@ class Parameters:
         self.in_use = False
         """While true every change is refused."""
         self._declare(node_entries())
-        self._declare_inputs()
+        self._declare_named()
         node.add_on_set_parameters_callback(self._check)
 
     def value(self, name: str) -> Any:
@@ -67,7 +75,7 @@ class Parameters:
         ConfigurationError
             With every parameter that is wrong, its value and the expected type.
         """
-        self._declare_inputs()
+        self._declare_named()
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
         return configured(lambda entry: self._node.get_parameter_or(entry.name).value, clock=clock)
 
@@ -78,13 +86,14 @@ class Parameters:
             sorted(name for name in given if name not in self._entries and not name.startswith(FOREIGN))
         )
 
-    def _declare_inputs(self) -> None:
-        try:
-            names = self.value('inputs')
-        except ConfigurationError:
-            return  # configure will say so
-        for name in names:
-            self._declare(input_entries(name))
+    def _declare_named(self) -> None:
+        for listed, entries in (('inputs', input_entries), ('embedding_spaces', space_entries)):
+            try:
+                names = self.value(listed)
+            except ConfigurationError:
+                continue  # configure will say so
+            for name in names:
+                self._declare(entries(name))
 
     def _declare(self, wanted: tuple[Entry, ...]) -> None:
         self._declaring = True

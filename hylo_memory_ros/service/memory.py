@@ -595,6 +595,7 @@ class MemoryService:
             )
             if committed is not None:
                 self._proving.receipts.purged_at = committed.change.sequence
+            self._spaces.forget_texts()
             self._follow(committed)
             return self._with_working(removal, question, dry_run)
 

@@ -151,7 +151,7 @@ def _refuse_changed(
     for field, value in space.lasting.items():
         before = kept.get(field) if kept is not None else found if field == 'dimension' else None
         # What was not told before may be told now; what was told may be left out only by its default.
-        if before not in (None, '') and before != value and value != '':
+        if before not in {None, ''} and value not in {before, ''}:
             raise ConfigurationError(
                 f'space {name!r}: {field} {value!r}, but its vectors in the file have {before!r}; vectors '
                 'of two models are not comparable: give the new one another version',

@@ -134,6 +134,21 @@ def test_a_second_replay_into_a_file_changes_nothing(bag: Path, whole: Replayed,
         assert result.snapshot == whole.snapshot
 
 
+def test_a_replay_that_was_interrupted_is_gone_on_with(bag: Path, whole: Replayed, tmp_path: Path) -> None:
+    given = ParameterFile()
+    given.values.update(PARAMETERS)
+    url = f'sqlite:///{tmp_path}/memory.db'
+
+    def interrupted(done_ns: int) -> None:
+        if done_ns > 6 * NS:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Bag([bag]) as opened:
+        replay(opened, given.configuration(), database=url, told=interrupted)
+
+    assert replayed(bag, database=tmp_path / 'memory.db').snapshot == whole.snapshot
+
+
 def test_a_bag_that_was_stopped_and_gone_on_with_is_the_same(
     types: Types, drive: list[Sent], whole: Replayed, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from hylo_memory_ros.errors import DamagedFileError, NotFoundError, UnsupportedError
+from hylo_memory_ros.errors import DamagedFileError, NotFoundError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
     from rosbags.rosbag2 import Reader
@@ -70,7 +70,7 @@ class Bag:
 
     def _opened(self, path: Path) -> Reader:
         try:
-            from rosbags.rosbag2 import Reader, ReaderError  # noqa: PLC0415 - only a replay needs it
+            from rosbags.rosbag2 import Reader  # noqa: PLC0415 - only a replay needs it
         except ImportError:
             raise UnsupportedError(
                 "reading a bag needs rosbags: pip install 'hylo-memory-ros[replay]'"
@@ -78,8 +78,8 @@ class Bag:
         _refuse_what_is_none(path)
         try:
             return self._stack.enter_context(Reader(path))
-        except ReaderError as exc:
-            raise DamagedFileError(f'{path}: the bag cannot be read: {exc}', path=str(path)) from exc
+        except PermissionError as exc:
+            raise StoreError(f'{path}: the bag may not be read: {exc}', path=str(path)) from exc
         except Exception as exc:
             raise _damaged(path, exc) from exc
 
@@ -140,4 +140,8 @@ def _refuse_what_is_none(path: Path) -> None:
 
 def _damaged(path: Path, exc: Exception) -> DamagedFileError:
     told = ' '.join(str(exc).split()) or type(exc).__name__
-    return DamagedFileError(f'{path}: the bag is damaged or ends early: {told}', path=str(path))
+    return DamagedFileError(
+        f'{path}: the bag cannot be read, it is damaged or was cut off: {told} ("mcap recover" and '
+        '"ros2 bag reindex" mend many that were)',
+        path=str(path),
+    )

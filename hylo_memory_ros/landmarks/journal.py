@@ -264,13 +264,15 @@ class Journal:
             self._memory.write(items[start : start + _ITEMS_PER_WRITE], durable=False, within=last)
 
     def _end(self, endings: Sequence[Ending]) -> None:
-        for map_id, reason in sorted({(ending.map_id, ending.reason) for ending in endings}):
-            alike = [ending for ending in endings if (ending.map_id, ending.reason) == (map_id, reason)]
+        for why in sorted({ending[2:] for ending in endings}):
+            alike = [ending for ending in endings if ending[2:] == why]
+            map_id, reason, merged_into = why
             ended = self._memory.end(
                 [ending.key for ending in alike],
                 [ending.at_ns for ending in alike],
                 map_id=map_id,
                 reason=reason,
+                merged_into=merged_into,
                 durable=False,
             )
             if ended:

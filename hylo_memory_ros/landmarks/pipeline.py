@@ -511,7 +511,8 @@ class LandmarkPipeline:
         return replace(outcome, items=follows.items, endings=())
 
     def _ended(self, endings: Sequence[LandmarkEnding]) -> list[Ending]:
-        return [Ending(one.key, one.at_ns, self._book.map_id, one.reason) for one in endings]
+        map_id = self._book.map_id
+        return [Ending(one.key, one.at_ns, map_id, one.reason, one.merged_into) for one in endings]
 
     def _stand_in(self, message: Message, global_from_sensor: Transform) -> Transform:
         """Return where the base was, or what stands for it: the sensor, or where it last was.

@@ -46,9 +46,16 @@ class MemoryPort(Protocol):
         ...
 
     def end(
-        self, keys: Sequence[str], at_ns: Sequence[int], *, map_id: str, reason: str, durable: bool
+        self,
+        keys: Sequence[str],
+        at_ns: Sequence[int],
+        *,
+        map_id: str,
+        reason: str,
+        merged_into: str,
+        durable: bool,
     ) -> Removal:
-        """End what holds under each key at a stated world time."""
+        """End what holds under each key at a stated world time, perhaps because it proves to be another."""
         ...
 
     def side_write(self, within: Callable[[Connection], None], *, durable: bool = False) -> None:

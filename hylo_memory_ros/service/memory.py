@@ -484,6 +484,7 @@ class MemoryService:
         kind: MemoryKind = MemoryKind.SPATIAL,
         map_id: str | None = None,
         reason: str = '',
+        merged_into: str = '',
         actor: str = '',
         dry_run: bool = False,
         durable: bool = True,
@@ -501,6 +502,8 @@ class MemoryService:
             A durable kind.
         map_id : str, optional
             Their map; None: the current one.
+        merged_into : str
+            Key of the thing that they prove to be, which the feed tells as a merge; empty: they ended.
         durable : bool
             As in `write`.
 
@@ -530,7 +533,13 @@ class MemoryService:
         if len(stamps) != len(keys):
             raise InvalidRequestError(f'at_ns: {len(stamps)} times for {len(keys)} keys', field='at_ns')
         endings = [
-            Ending(_sound(normal_key, key, f'keys[{index}]'), _sound_stamp(stamp), sound_map or '')
+            Ending(
+                _sound(normal_key, key, f'keys[{index}]'),
+                _sound_stamp(stamp),
+                sound_map or '',
+                reason,
+                merged_into,
+            )
             for index, (key, stamp) in enumerate(zip(keys, stamps, strict=True))
         ]
         if len({ending.key for ending in endings}) < len(endings):

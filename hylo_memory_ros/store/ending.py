@@ -27,6 +27,8 @@ class Ending(NamedTuple):
     """Map of the identity; empty: none."""
     reason: str = ''
     """Why, for the audit."""
+    merged_into: str = ''
+    """Key of what it proves to be, which the feed tells as a merge; empty: it ended."""
 
 
 def end_versions(txn: Transaction, endings: Sequence[Ending], kind: str) -> list[Matched]:
@@ -35,19 +37,20 @@ def end_versions(txn: Transaction, endings: Sequence[Ending], kind: str) -> list
     What was said from a later time stays, whichever came first: it is evidence of its own. So
     the order of endings and assertions has no meaning, but at the same time the later one wins.
     """
-    found: dict[int, tuple[Matched, int]] = {}
+    found: dict[int, tuple[Matched, Ending]] = {}
     for ending in endings:
         at = {'key': ending.key, 'map_id': ending.map_id, 'at_ns': ending.at_ns}
         rows = txn.connection.scalars(_held, {**at, 'kind': kind})
         for matched in matched_versions(txn.connection, rows):
-            found[matched.identity_id] = matched, ending.at_ns
+            found[matched.identity_id] = matched, ending
     timelines = Timelines(txn)
     timelines.load({number: matched.valid_from_ns for number, (matched, _) in found.items()})
-    for number, (matched, at_ns) in found.items():
+    for number, (matched, ending) in found.items():
+        at_ns = ending.at_ns
         timelines[number].add(Point(at_ns, txn.sequence, 0, None, 0))
         row = {'identity_id': number, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns}
         txn.connection.execute(forgetting.insert(), row)
-        txn.note(matched.id, matched.key, 'END')
+        txn.note(matched.id, matched.key, 'MERGE' if ending.merged_into else 'END')
     timelines.save()
     return [matched for matched, _ in found.values()]
 

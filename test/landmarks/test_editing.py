@@ -105,6 +105,13 @@ def test_a_merge_is_undone_by_a_split(restart: bool, tmp_path: Path) -> None:
         (kept,) = edited(pipeline, 'merge', *keys)
         gone = next(key for key in keys if key != kept)
         assert [hit.item.key for hit in landmarks_of(memory)] == [kept]
+        outcomes = [
+            outcome
+            for change in memory.changes(limit=1000).changes
+            for key, outcome in zip(change.keys, change.outcomes, strict=True)
+            if key == gone
+        ]
+        assert outcomes == ['ADD', 'MERGE']
         assert position(memory, kept) == pytest.approx((2.0, 0.0, 0.5), abs=0.01)
         assert {record.landmark for record in recorded(memory)} == {kept}
         pipeline.close()

@@ -6,6 +6,7 @@ Handlers are coroutines; what takes time runs in a reader's thread.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ class Proving:
     """Largest reply, bytes."""
     keeps_receipts: bool
     """Whether a rendering has a receipt."""
+    decided: Callable[[str], Mapping[str, Any] | None]
+    """Returns the receipt of a recent association, which may be stored nowhere."""
 
     async def render(self, request: Any, response: Any) -> Any:
         """Answer with the memory prelude of a prompt."""
@@ -95,7 +98,7 @@ class Proving:
         name = checked_text(request.id, 'id')
         if not name:
             raise InvalidRequestError("id: '' names no receipt", field='id')
-        response.receipt_json = self._fitting(self.memory.receipt(name))
+        response.receipt_json = self._fitting(dict(self.decided(name) or self.memory.receipt(name)))
         return response
 
     def _fitting(self, body: dict[str, Any]) -> str:

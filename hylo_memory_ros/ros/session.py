@@ -136,7 +136,7 @@ class Session:
         )  # fmt: skip
         proving = Proving(
             self.memory, self._readers, self._placement, config.reply_limit_bytes,
-            config.memory.receipts != 'off',
+            config.memory.receipts != 'off', self.perception.receipt,
         )  # fmt: skip
         editing = Editing(
             self.memory, self._writer, self.perception, self._pending, self.now_ns, config.global_frame,

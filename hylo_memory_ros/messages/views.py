@@ -8,7 +8,7 @@ import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
 from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.frames.geometry import unit_quaternion
+from hylo_memory_ros.frames.geometry import IDENTITY_ROTATION, unit_quaternion
 from hylo_memory_ros.landmarks import Detections, Message, digest32
 from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage, GridView, View
 from hylo_memory_ros.messages.cursor import Cursor, read_whole
@@ -46,8 +46,8 @@ def read_depth(message: bytes, source: str) -> Message:
         stamp_ns, frame_id = cursor.header()
         height, width = map(int, cursor.numbers(_SIZE[cursor.order], 4))
         encoding = cursor.text()
-        big = cursor.data[cursor.at]
         cursor.skip(1)
+        big = cursor.data[cursor.at - 1]
         step = cursor.count(0)
         size = cursor.count(1)
         start = cursor.at
@@ -100,7 +100,8 @@ def read_grid(message: bytes, source: str) -> Message:
             raise ValueError(f'{size} cells are no grid of {width} x {height}')
         cells = np.frombuffer(cursor.data[start : start + size], dtype=np.int8)
         cells = cells.reshape(int(height), int(width)).copy()
-        origin = Transform((x, y, z), unit_quaternion(turn))
+        # Exactly zero: not given.
+        origin = Transform((x, y, z), unit_quaternion(turn if any(turn) else IDENTITY_ROTATION))
         return _message(cursor, source, stamp_ns, frame_id, GridView(cells, resolution, origin))
 
     return _read(message, read)

@@ -9,9 +9,11 @@ import pytest
 from geometry_msgs.msg import PointStamped, PoseStamped
 from nav_msgs.msg import OccupancyGrid
 from rclpy.qos import QoSProfile
-from ros.harness import Talker, spatial
+from ros.harness import NODE, Talker, spatial
 from ros.test_inputs import BOXES, NOW, array
+from ros.test_topics import LATCHED, heard
 from vision_msgs.msg import Detection3DArray
+from visualization_msgs.msg import MarkerArray
 
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.srv import EditLandmark, Flush, ReportAbsent
@@ -102,6 +104,20 @@ def test_a_wrong_item_written_by_hand_is_reported_until_it_is_gone(talker: Talke
     assert list(second.statuses) == ['forgotten']
     assert second.existence[0] < 0.05
     assert status(talker, 'wrong') == ['forgotten']
+
+
+def test_what_is_in_doubt_fades(talker: Talker) -> None:
+    talker.write(spatial('sure', 50.0, 0.0, label='lamp'), spatial('doubted', 51.0, 0.0, label='lamp'))
+    shown = heard(talker, MarkerArray, f'{NODE}/markers', LATCHED)
+    assert list(report(talker, key='doubted').statuses) == ['stale']
+
+    def opacities() -> dict[float, float]:
+        (lamps,) = [one for one in shown[-1].markers if one.ns == 'landmarks/lamp']
+        return {point.x: colour.a for point, colour in zip(lamps.points, lamps.colors, strict=True)}
+
+    talker.write(spatial('next', 52.0, 0.0, label='lamp'))
+    talker.spin_until(lambda: shown and len(opacities()) == 3, 10.0, 'three lamps')
+    assert opacities()[51.0] < 0.5 * opacities()[50.0]
 
 
 @pytest.mark.parametrize(

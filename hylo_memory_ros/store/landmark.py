@@ -16,6 +16,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Float,
+    Index,
     ForeignKey,
     Integer,
     LargeBinary,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     delete,
     func,
     select,
+    text,
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
@@ -93,6 +95,7 @@ landmark = Table(
     Column('rivals', LargeBinary, comment='int64: numbers of what it may prove to be, and how likely'),
     Column('chances', Integer, nullable=False, server_default='0', comment='messages that might show it'),
     UniqueConstraint('map_id', 'key'),
+    Index('landmark_stale', 'number', sqlite_where=text('stale')),
     comment='what perception holds of each landmark, tentative ones included',
 )
 

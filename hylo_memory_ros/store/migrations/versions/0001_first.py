@@ -138,6 +138,7 @@ def upgrade() -> None:
         sa.UniqueConstraint('map_id', 'key'),
         comment='what perception holds of each landmark, tentative ones included',
     )
+    op.create_index('landmark_stale', 'landmark', ['number'], unique=False, sqlite_where=sa.text('stale'))
     op.create_table(
         'keyframe',
         sa.Column('map_id', sa.Text(), nullable=False),

@@ -18,12 +18,14 @@ from landmarks.pieces import (
     recorded,
     some_settings,
 )
+from sqlalchemy import select
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.landmarks import LandmarkPipeline
 from hylo_memory_ros.landmarks.editing import Edit, EditOp
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.store.landmark import landmark, sighting
 
 LATER_NS = START_NS + 100 * NS
 PLACES = ((1.0, 0.0, 0.5), (3.0, 0.0, 0.5))
@@ -201,3 +203,28 @@ def test_a_decision_can_be_read_with_candidates_distances_and_outcome() -> None:
         with pytest.raises(NotFoundError):
             memory.receipt(first['id'])
         assert np.isfinite(candidate['squared_mahalanobis'])
+
+
+def test_a_purge_leaves_neither_sightings_nor_receipts_that_name_it() -> None:
+    with open_memory() as memory:
+        pipeline, (key, other) = two(memory)
+        receipts = [told['id'] for one in pipeline._receipts._kept if (told := pipeline.receipt(one))]
+        stored = [one for one in receipts if is_stored(memory, one)]
+        assert stored
+        memory.purge(MemoryQuery(key=key, scope={'map_id': 'hall'}))
+        pipeline.commit(force=True)
+        assert not any(is_stored(memory, one) for one in stored)
+        left = memory.side_read(lambda connection: set(connection.scalars(select(sighting.c.landmark))))
+        numbers = memory.side_read(
+            lambda connection: dict(connection.execute(select(landmark.c.key, landmark.c.number)).all())  # type: ignore[arg-type]
+        )
+        assert numbers == {other: left.pop()}
+        assert not left
+
+
+def is_stored(memory: MemoryService, receipt_id: str) -> bool:
+    try:
+        memory.receipt(receipt_id)
+    except NotFoundError:
+        return False
+    return True

@@ -158,8 +158,8 @@ def upgrade() -> None:
     )
     op.create_table(
         'sighting',
-        sa.Column('landmark', sa.Integer(), nullable=False),
         sa.Column('keyframe', sa.Integer(), nullable=False, comment='its number in the map of the landmark'),
+        sa.Column('landmark', sa.Integer(), nullable=False, comment='its number'),
         sa.Column('origin', sa.Integer(), nullable=False, comment='landmark that it was first given to'),
         sa.Column('place', sa.Integer(), nullable=False, comment='among all sightings of its origin'),
         sa.Column('n', sa.Integer(), nullable=False, comment='detections'),
@@ -171,8 +171,7 @@ def upgrade() -> None:
             nullable=False,
             comment='float64: mean, information in the base frame',
         ),
-        sa.ForeignKeyConstraint(['landmark'], ['landmark.number'], ondelete='CASCADE'),
-        sa.PrimaryKeyConstraint('landmark', 'keyframe', 'origin'),
+        sa.PrimaryKeyConstraint('keyframe', 'landmark', 'origin'),
         comment='one landmark seen from one keyframe; at most 64 of each are kept',
         sqlite_with_rowid=False,
     )

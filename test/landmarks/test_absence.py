@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from landmarks.pieces import (
     state_of,
 )
 
+from hylo_memory_ros.errors import StoreBusyError
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkSettings, Message
 from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage, GridView, View
@@ -271,6 +273,16 @@ def test_absence_follows_from_stamps_alone(commit_every: int, tmp_path: Path) ->
         assert memory.snapshot() == expected[0]
 
 
+@pytest.mark.parametrize('seed', range(4))
+def test_depth_images_may_come_later_than_what_was_seen(seed: int) -> None:
+    messages = moved((1.0, -0.5, 2.0))
+    rng = random.Random(seed)
+    arrival = {id(message): message.stamp_ns + rng.uniform(0.0, 0.45) * NS for message in messages}
+    shuffled = sorted(messages, key=lambda message: arrival[id(message)])
+    assert shuffled != messages
+    assert state_of(run(shuffled, depth_settings())) == state_of(run(messages, depth_settings()))
+
+
 def test_a_second_loop_of_the_bag_changes_nothing() -> None:
     messages = [*confirmed(), *missing(1, 9, 4.0)]
     once, twice = run(messages, depth_settings()), run([*messages, *messages], depth_settings())
@@ -284,3 +296,34 @@ def test_how_often_a_viewpoint_begins_is_configured() -> None:
     (hit,) = landmarks_of(run([*confirmed(), *rest], settings), include_stale=True)
     (once,) = landmarks_of(run([*confirmed(), *rest], depth_settings()), include_stale=True)
     assert hit.stats.existence < once.stats.existence
+
+
+def test_a_commit_that_fails_between_ends_and_statistics_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages = [*confirmed(), *missing(1, 9, 4.0)]
+    with open_memory() as memory:
+        pipeline = a_pipeline(memory, depth_settings(), Strolling())
+        feed(pipeline, messages)
+        pipeline.flush()
+        real, failures = memory.side_write, iter([True])
+
+        def failing(within: Any, **options: Any) -> None:
+            # Reading goes on; the statistics, after the end was stored, fail once.
+            if (
+                memory.changes().changes
+                and memory.changes().changes[-1].op == 'end'
+                and next(failures, False)
+            ):
+                raise StoreBusyError('the disk is slow')
+            real(within, **options)
+
+        monkeypatch.setattr(memory, 'side_write', failing)
+        with pytest.raises(StoreBusyError):
+            pipeline.commit(force=True)
+        pipeline.close()
+        assert next(failures, None) is None
+        expected = run(messages, depth_settings())
+        assert state_of(memory)[0] == state_of(expected)[0]
+        assert [change.op for change in memory.changes().changes].count('end') == 1
+        assert memory.verify().ok

@@ -32,11 +32,11 @@ from hylo_memory_ros.landmarks.deleting import delete
 from hylo_memory_ros.landmarks.editing import Edit, edit
 from hylo_memory_ros.landmarks.existence import Existence
 from hylo_memory_ros.landmarks.journal import Journal
+from hylo_memory_ros.landmarks.localised import Localisation
 from hylo_memory_ros.landmarks.observation import Message
 from hylo_memory_ros.landmarks.ordering import Backlog, Waiting, Watermark
 from hylo_memory_ros.landmarks.placing import FramedThings
 from hylo_memory_ros.landmarks.port import MemoryPort
-from hylo_memory_ros.landmarks.receipt import RECEIPTS_KEPT, ReceiptRing
 from hylo_memory_ros.landmarks.reporting import AbsenceAnswer, AbsenceReport, checked, found, named, taken
 from hylo_memory_ros.landmarks.screening import Screen
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
@@ -113,12 +113,12 @@ class LandmarkPipeline:
         renamed = {source.name: source.tag_frames for source in settings.inputs}
         self._framed = FramedThings(transforms, renamed)
         self._existence = Existence(settings)
-        self._receipts = ReceiptRing(RECEIPTS_KEPT)
         self._backlog = Backlog(self._look_up)
         self._never_known: set[str] = set()
         self._watermark = self._first_watermark()
         self._book = self._journal.book(map_id)
         self._base: tuple[int, Transform] | None = None
+        self._localisation = Localisation(settings)
 
     def _first_watermark(self) -> Watermark:
         window_ns = round(self._settings.reorder_window_s * 1e9)
@@ -205,6 +205,22 @@ class LandmarkPipeline:
         """Count messages of an input that could not be decoded."""
         with self._lock:
             self._counts_of(source).refuse(reason, count)
+
+    def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
+        """Take a report of how sure the robot's pose is; return whether that is good enough.
+
+        With ``localisation_gate`` messages are dropped unless the newest report before them is.
+
+        Parameters
+        ----------
+        covariance : sequence of float, length 36
+            Row-major, in the global frame; unknown ones are not good enough.
+        """
+        with self._lock:
+            return self._localisation.report(stamp_ns, covariance)
+
+    def _is_localised(self, stamp_ns: int) -> bool:
+        return not self._settings.localisation_gate or self._localisation.holds(stamp_ns)
 
     def poll(self) -> int:
         """Process what the watermark and the transforms allow; return how many messages."""
@@ -304,7 +320,6 @@ class LandmarkPipeline:
             self._journal.notice_removals()
             edited = edit(request, self._book, self._settings)
             self._journal.tell([*edited.items, *self._ended(edited.endings)], edited.receipts)
-            self._receipts.add(edited.receipts)
             return edited.keys
 
     def named(self, names: Sequence[str]) -> list[str]:
@@ -326,7 +341,8 @@ class LandmarkPipeline:
         Those of decisions that changed what is stored are in the memory: `MemoryService.receipt`.
         """
         with self._lock:
-            found = self._receipts.get(receipt_id)
+            self._journal.notice_removals()
+            found = self._journal.recent.get(receipt_id)
             return None if found is None else found.as_dict()
 
     def correct(
@@ -441,7 +457,9 @@ class LandmarkPipeline:
         self._resolve()
         done = 0
         while (first := self._backlog.first()) and first.message.stamp_ns <= self._watermark.value_ns:
-            if first.transform is not None:
+            if first.message.needs_frame and not self._is_localised(first.message.stamp_ns):
+                self._drop(first, 'not_localised')
+            elif first.transform is not None:
                 self._consume(first, first.transform)
                 done += 1
             elif first.refusal is None:
@@ -501,7 +519,6 @@ class LandmarkPipeline:
         self._base = message.stamp_ns, base
         scan = self._screens[message.input].scan(message, global_from_sensor, base)
         outcome = self._association.observe(scan, self._book)
-        self._receipts.add(outcome.receipts)
         self._journal.tell((), outcome.receipts)
         follows = self._existence.observe(scan, outcome, self._book)
         if not (follows.endings or follows.items):

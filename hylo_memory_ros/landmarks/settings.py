@@ -185,6 +185,12 @@ class LandmarkSettings(Contract):
     """The same on the axis z, metres."""
     localisation_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
     """Standard deviation of the heading, radians: it moves what is far away by as much more."""
+    localisation_gate: bool = False
+    """Take nothing from perception while no report says that the robot knows where it is."""
+    localised_within_m: Metres = 0.5
+    """Largest standard deviation of the robot's position with which perception is taken, metres."""
+    localised_within_rad: Annotated[float, Field(gt=0.0, le=3.15)] = 0.35
+    """Largest standard deviation of its heading, radians."""
     gate_probability: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.9999
     """Share of true pairs of observation and landmark that lie inside the gate."""
     label_cost: Annotated[float, Field(ge=0.0)] = 8.0
@@ -212,11 +218,11 @@ class LandmarkSettings(Contract):
     """How much older than an observation a depth image may be, seconds."""
     tentative_max: Count = 10_000
     """Most unconfirmed landmarks of a map; those not seen for longest leave first."""
-    statistics_interval_s: Seconds = 30.0
+    statistics_interval_s: Seconds = 45.0
     """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
     ledger_max_age_s: PositiveSeconds = 2_592_000.0
     """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
-    ledger_max_bytes: Count = 2_097_152
+    ledger_max_bytes: Count = 1_572_864
     """Most bytes it uses for that; the oldest leave first."""
     receipts_max: Count = 10_000
     """Most receipts of decisions that are kept."""

@@ -37,6 +37,9 @@ class NodeConfig(Contract):
     """Fixed frame in which poses are stored."""
     base_frame: FrameId = 'base_link'
     """Frame of the robot's body: sightings are kept relative to it, markers show what is nearest to it."""
+    localisation_topic: str = ''
+    """Topic of the robot's PoseWithCovarianceStamped, such as amcl_pose: perception is taken once that is
+    sure enough. Empty: always."""
     untransformable: Literal['reject', 'keep_frame'] = 'reject'
     """What to do with a pose that cannot be transformed into the global frame: refuse it, or keep it."""
     tf_timeout_s: Annotated[float, Field(ge=0.0, le=60.0)] = 1.0
@@ -95,6 +98,7 @@ class NodeConfig(Contract):
             update={
                 'global_frame': self.global_frame,
                 'base_frame': self.base_frame,
+                'localisation_gate': bool(self.localisation_topic),
                 'inputs': tuple(source.settings for source in self.inputs),
                 'min_valid_stamp_s': self.memory.min_valid_stamp_s,
             }

@@ -76,6 +76,8 @@ class Perception:
         """Optional inputs whose message package is missing."""
         self.last_failure = ''
         """Why the last commit failed; empty: it did not."""
+        self.localised: bool | None = None
+        """Whether the newest report of localisation was good enough; None: there was none."""
         self._inputs: list[Input] = []
         watch = StampWatch(clock)
         for source in config.inputs:
@@ -184,6 +186,20 @@ class Perception:
         """Finish or drop pending work, then go on in another map. In the writer."""
         self._drained()
         self._pipeline.set_map(map_id)
+
+    def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> None:
+        """Have the writer take a report of how sure the robot's pose is."""
+
+        def take() -> None:
+            good = self._pipeline.note_localisation(stamp_ns, covariance)
+            if good != self.localised:
+                logger.info('localisation is %s', 'good enough' if good else 'not good enough')
+            self.localised = good
+
+        try:
+            self._writer.submit(take, always=True)
+        except NotNowError:
+            logger.debug('a report of localisation came while the node ended')
 
     def corrected(
         self, correction: RigidCorrection | Trajectory, map_id: str | None, actor: str, dry_run: bool

@@ -21,6 +21,7 @@ from hylo_memory_ros.ros.correcting import Correcting
 from hylo_memory_ros.ros.editing import Editing
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.guard import Guard
+from hylo_memory_ros.ros.localisation import LocalisationTopic
 from hylo_memory_ros.ros.maintenance import Maintenance
 from hylo_memory_ros.ros.markers import Markers
 from hylo_memory_ros.ros.opening import opened
@@ -96,6 +97,12 @@ class Session:
         self.perception = Perception(
             self._node, config, self.memory, self._transforms, self._writer, self.now_ns, self._group
         )
+        if config.localisation_topic:
+            localisation = LocalisationTopic(
+                self._node, config.localisation_topic, config.global_frame,
+                self.perception.note_localisation, self._group,
+            )  # fmt: skip
+            self._undo.append(localisation.close)
         # Lanes end before it, in the order of undoing; what they left is processed here.
         self._undo.insert(1, self.perception.close)
         self._topics()
@@ -212,6 +219,8 @@ class Session:
             'landmarks confirmed': status.confirmed,
         }
         warnings = [] if memory.ready else ['the spatial mirror is loading']
+        if self._config.localisation_topic and not perception.localised:
+            warnings.append(f'perception waits for localisation on {self._config.localisation_topic}')
         warnings += [f'input {name}: its message type is not installed' for name in perception.skipped]
         warnings += [
             f'input {source.name}: a publisher does not match its quality of service ({source.incompatible})'

@@ -21,7 +21,7 @@ from hylo_memory_ros.landmarks.consumed import Consumed, Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
 from hylo_memory_ros.landmarks.keyframe import Keyframes
 from hylo_memory_ros.landmarks.port import MemoryPort
-from hylo_memory_ros.landmarks.receipt import Receipt
+from hylo_memory_ros.landmarks.receipt import RECEIPTS_KEPT, Receipt, ReceiptRing
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.sighting import Sightings
 from hylo_memory_ros.landmarks.statements import Statement, concerns, phases
@@ -89,6 +89,8 @@ class Journal:
         self._statements: list[Statement] = []
         self._own: set[int] = set()
         self._receipts: list[Receipt] = []
+        self.recent = ReceiptRing(RECEIPTS_KEPT)
+        """The newest receipts, stored or not."""
         self.restore()
 
     @property
@@ -110,7 +112,7 @@ class Journal:
     def restore(self) -> None:
         """Take over what the memory holds, and forget all else."""
         self._statements.clear()
-        self._receipts.clear()
+        self._forget_receipts()
         self._own.clear()
         self._books.clear()
         for consumed in self._consumed.values():
@@ -182,6 +184,11 @@ class Journal:
         """Take statements that follow from no message, in their order, and why they are made."""
         self._statements += statements
         self._receipts += [receipt for receipt in receipts if receipt.stored]
+        self.recent.add(receipts)
+
+    def _forget_receipts(self) -> None:
+        self._receipts.clear()
+        self.recent.clear()
 
     def commit(self, watermark_ns: int, *, force: bool) -> int:
         """Store what is due in one transaction; return how many items were written."""
@@ -346,7 +353,9 @@ class Journal:
             for map_id, (gone, left) in removed.items():
                 self._take_away(self._books[map_id], gone)
                 if left is not None:
+                    # What was purged must not be read from receipts either.
                     self._books[map_id].keep_only(left)
+                    self._forget_receipts()
             self._seen = max(self._seen, *seen)
             self._own = {sequence for sequence in self._own if sequence > self._seen}
 

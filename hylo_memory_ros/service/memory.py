@@ -453,6 +453,17 @@ class MemoryService:
         """
         return self._proving.subscribe(listener)
 
+    def vector_of(self, space: str, text: str) -> tuple[float, ...]:
+        """Return the vector of a text in a space that has an embedder, to ask with.
+
+        Raises
+        ------
+        InvalidRequestError
+            The space has no embedder, or the embedder failed.
+        """
+        self._refuse_closed()
+        return self._spaces.vectors_of(space, [text])[0]
+
     def forget(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
     ) -> Removal:

@@ -27,6 +27,7 @@ from hylo_memory_ros.identity import (
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.model.space import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.store.association_receipt import AssociationReceipt, save_association_receipts
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 NEAR = MemoryQuery(near=(HERE, 50.0))
@@ -412,6 +413,17 @@ def test_a_purge_takes_what_was_made_of_the_answer_too(memory: MemoryService) ->
     chain = memory.chain(rendering.receipt_id)
     assert not chain.complete
     assert (chain.step('token_kv'), chain.step('segment')) == ((), ())
+
+
+def test_receipts_of_associations_come_through_the_same_door(memory: MemoryService) -> None:
+    body = {'id': 'association/1', 'kind': 'merge', 'keys': ['mug/1']}
+    decided = AssociationReceipt('association/1', 'home', 5, ['mug/1'], json.dumps(body))
+    memory.side_write(lambda connection: save_association_receipts(connection, [decided], 9))
+    assert memory.receipt('association/1') == body
+    with pytest.raises(InvalidRequestError, match='only retrievals are replayed'):
+        memory.replay_receipt('association/1')
+    with pytest.raises(NotFoundError, match='has no chain'):
+        memory.chain('association/1')
 
 
 def test_may_reuse_answers_with_reasons(memory: MemoryService) -> None:

@@ -371,7 +371,9 @@ class LandmarkPipeline:
     def revert(self, correction_id: str, *, actor: str = '', dry_run: bool = False) -> CorrectionResult:
         """Take a correction back, and go on with the landmarks as that leaves them."""
         return self._moved(
-            lambda: self._memory.revert_correction(correction_id, actor=actor, dry_run=dry_run)
+            lambda: self._memory.revert_correction(
+                correction_id, landmarks=self._settings, actor=actor, dry_run=dry_run
+            )
         )
 
     def _moved(self, move: Callable[[], CorrectionResult]) -> CorrectionResult:

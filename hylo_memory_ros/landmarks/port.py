@@ -75,7 +75,12 @@ class MemoryPort(Protocol):
         ...
 
     def revert_correction(
-        self, correction_id: str, *, actor: str = '', dry_run: bool = False
+        self,
+        correction_id: str,
+        *,
+        landmarks: LandmarkSettings | None = None,
+        actor: str = '',
+        dry_run: bool = False,
     ) -> CorrectionResult:
         """Put back what a correction replaced."""
         ...

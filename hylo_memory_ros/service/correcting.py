@@ -16,9 +16,17 @@ from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.relocation import relocate
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.stored import load_book, store_book
+from hylo_memory_ros.landmarks.taking_back import take_back
 from hylo_memory_ros.landmarks.trajectory import Bridge, PathCorrection, RigidCorrection, Trajectory
-from hylo_memory_ros.store.correction import Edit, Reversal, details_of, keep_undo, stored_correction
-from hylo_memory_ros.store.landmark_state import digest_of, dumped, put_back
+from hylo_memory_ros.store.correction import (
+    Edit,
+    Reversal,
+    details_of,
+    is_newest,
+    keep_undo,
+    stored_correction,
+)
+from hylo_memory_ros.store.landmark_state import columns_of, digest_of, dumped, put_back
 
 __all__ = ['Moving', 'Plan', 'corrected', 'reverted']
 
@@ -66,15 +74,29 @@ def corrected(map_id: str, correction: Moving, settings: LandmarkSettings) -> Ca
     return plan
 
 
-def reverted(correction_id: str) -> Callable[[sa.Connection], Reversal]:
+def reverted(correction_id: str, settings: LandmarkSettings) -> Callable[[sa.Connection], Reversal]:
     """Return what makes the plan of a reversal."""
 
     def plan(connection: sa.Connection) -> Reversal:
         former = stored_correction(connection, correction_id)
-        undo = former.undo
-        if undo is None or digest_of(dumped(connection, former.map_id)) != former.after:
-            return Reversal(former, remark='landmarks were seen or changed since, and are not taken apart')
-        return Reversal(former, within=lambda connection, _: put_back(connection, former.map_id, undo))
+        undo, map_id = former.undo, former.map_id
+        if undo is not None and digest_of(dumped(connection, map_id)) == former.after:
+            return Reversal(former, within=lambda connection, _: put_back(connection, map_id, undo))
+        book = load_book(connection, map_id, settings)
+        if not len(book) and not len(book.keyframes):
+            return Reversal(former)
+        if undo is None or not is_newest(connection, former):
+            why = 'the map was corrected again since' if undo is not None else 'their state is no longer kept'
+            return Reversal(former, frozenset(filter(None, book.keys)), remark=f'landmarks stay: {why}')
+        landmarks, keyframes, sightings = columns_of(undo)
+        stays = take_back(book, landmarks, keyframes, sightings, settings)
+        return Reversal(
+            former,
+            stays,
+            lambda connection, _: store_book(connection, book),
+            'landmarks were seen or changed since: those of before are as they were, and what was seen '
+            'since stays with what it was given to',
+        )
 
     return plan
 

@@ -674,11 +674,21 @@ class MemoryService:
         return self._correct(corrected(map_id, correction, settings), actor, dry_run)
 
     def revert_correction(
-        self, correction_id: str, *, actor: str = '', dry_run: bool = False
+        self,
+        correction_id: str,
+        *,
+        landmarks: LandmarkSettings | None = None,
+        actor: str = '',
+        dry_run: bool = False,
     ) -> CorrectionResult:
         """Put back the coordinates that a correction replaced, bit for bit.
 
-        What was moved again since stays where that put it.
+        What was moved again since stays where that put it; `CorrectionResult.remark` tells.
+
+        Parameters
+        ----------
+        landmarks : LandmarkSettings, optional
+            As for `correct_map`.
 
         Raises
         ------
@@ -688,7 +698,8 @@ class MemoryService:
             It is a reversal, or was taken back before.
         """
         _refuse_unsound(sound_text, actor=actor)
-        return self._correct(reverted(correction_id), actor, dry_run)
+        settings = landmarks or LandmarkSettings()
+        return self._correct(reverted(correction_id, settings), actor, dry_run)
 
     def _known_map(self, map_id: str | None) -> str:
         if map_id is None:

@@ -35,6 +35,7 @@ __all__ = [
     'correct_assertions',
     'corrected_among',
     'details_of',
+    'is_newest',
     'keep_undo',
     'repeat_corrections',
     'revert',
@@ -97,7 +98,7 @@ class Reversal:
     former: Stored
     """The correction."""
     kept_keys: frozenset[str] = frozenset()
-    """Landmarks that it began, and that stay."""
+    """Landmarks that stay as they are, those that it began too."""
     within: Callable[[sa.Connection, int], None] | None = None
     """Stores side tables in the same transaction."""
     remark: str = ''
@@ -182,7 +183,7 @@ def revert(txn: Transaction, reversal: Reversal) -> Moved:
     detail = {'correction_id': former.correction_id}
     correction_id = _begin(txn, former.map_id, former.frame_id, 'reversal', detail, former.sequence)
     found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
-    rows = [row for row in found if row.to_seq is None]
+    rows = [row for row in found if row.to_seq is None and row.key not in reversal.kept_keys]
     before = {
         row.assertion_id: _Says(*row[1:])
         for part in chunks(row.assertion_id for row in rows)
@@ -212,7 +213,8 @@ def revert(txn: Transaction, reversal: Reversal) -> Moved:
     moved = _apply(txn, timelines, changes)
     for row in begun:
         txn.note(row.id, row.key, 'RETRACT')
-    left = len({row.assertion_id for row in found}) - len(rows)
+    again = {row.assertion_id for row in found if row.to_seq is None}
+    left = len({row.assertion_id for row in found}) - len(again)
     remarks = [reversal.remark] if reversal.remark else []
     if left:
         remarks.append(f'{left} statements were moved again since, and stay where that put them')
@@ -279,6 +281,11 @@ def stored_correction(connection: sa.Connection, correction_id: str) -> Stored:
             f'revert_id: {correction_id!r} was taken back before, by {by!r}', field='revert_id'
         )
     return Stored(*row)
+
+
+def is_newest(connection: sa.Connection, former: Stored) -> bool:
+    """Return whether no later correction of the map still stands."""
+    return connection.execute(_standing, {'map': former.map_id, 'seq': former.sequence}).first() is None
 
 
 def details_of(connection: sa.Connection, map_id: str, kind: str) -> list[dict[str, Any]]:
@@ -453,8 +460,10 @@ _made_by = (
         assertion.c.content_digest,
         assertion.c.element,
         assertion.c.spatial_id,
+        identity.c.key,
     )
     .join(assertion, assertion.c.assertion_id == corrected.c.assertion_id)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .where(
         corrected.c.correction_seq == sa.bindparam('seq'),
         assertion.c.withdrawn_seq.is_(None),
@@ -517,5 +526,15 @@ _details = (
         _later.c.sequence.is_(None),
     )
     .order_by(correction.c.sequence)
+)
+_standing = (
+    sa.select(correction.c.sequence)
+    .outerjoin(_later, _later.c.reverts == correction.c.sequence)
+    .where(
+        correction.c.map_id == sa.bindparam('map'),
+        correction.c.sequence > sa.bindparam('seq'),
+        correction.c.reverts.is_(None),
+        _later.c.sequence.is_(None),
+    )
 )
 _reverted = sa.select(correction.c.correction_id).where(correction.c.reverts == sa.bindparam('seq'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, Select, Table, delete, insert, select
 
 from hylo_memory_ros.store.landmark import keyframe, landmark, sighting
 
-__all__ = ['digest_of', 'dumped', 'loaded', 'put_back']
+__all__ = ['columns_of', 'digest_of', 'dumped', 'loaded', 'put_back']
 
 _TABLES: tuple[Table, ...] = (landmark, keyframe, sighting)
 
@@ -33,6 +34,16 @@ def digest_of(state: bytes) -> bytes:
 def loaded(state: bytes) -> State:
     """Return the rows of a packed state by the name of their table."""
     found: State = json.loads(zlib.decompress(state), object_hook=_from_hex)
+    return found
+
+
+def columns_of(state: bytes) -> list[dict[str, Sequence[Any]]]:
+    """Return landmarks, keyframes and sightings of a packed state, each column by column."""
+    rows = loaded(state)
+    found: list[dict[str, Sequence[Any]]] = []
+    for table in _TABLES:
+        columns = zip(*rows[table.name], strict=True) if rows[table.name] else ((),) * len(table.c)
+        found.append(dict(zip(table.columns.keys(), columns, strict=True)))
     return found
 
 

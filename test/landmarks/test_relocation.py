@@ -182,11 +182,21 @@ def test_a_reversal_after_more_was_seen_puts_coordinates_back_and_says_so() -> N
         done = pipeline.correct(the_truth(robot))
         moved = memory.query(MemoryQuery(key='mark'))[0].item.pose.position
         assert moved == pytest.approx((1.0, -1.0, 0.0), abs=0.1)
+        former = places_of(memory, known_seq=done.sequence - 1, labels=['cup'])
         robot.drift_m = 0.0
-        feed(pipeline, a_round(robot, 240)[180:], commit_every=20)
+        feed(pipeline, a_round(robot, 200)[180:], commit_every=20)
         pipeline.close()
         back = pipeline.revert(done.correction_id)
-        assert 'landmarks' in back.remark
+        assert 'seen or changed since' in back.remark
+        assert pipeline.status().landmarks >= len(former) > 3
+        owners = {record.landmark for record in recorded(memory) if record.stamp_ns < START_NS + 180 * NS}
+        assert len(owners) == len(former)
+        missing = [
+            place
+            for place in former
+            if min(math.dist(place, now) for now in places_of(memory, labels=['cup'])) > 0.3
+        ]
+        assert missing == []
         assert memory.query(MemoryQuery(key='mark'))[0].item.pose.position == (1.0, 2.0, 0.0)
         assert memory.verify().ok
 

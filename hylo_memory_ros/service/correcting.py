@@ -18,15 +18,10 @@ from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.stored import load_book, store_book
 from hylo_memory_ros.landmarks.taking_back import take_back
 from hylo_memory_ros.landmarks.trajectory import Bridge, PathCorrection, RigidCorrection, Trajectory
-from hylo_memory_ros.store.correction import (
-    Edit,
-    Reversal,
-    details_of,
-    is_newest,
-    keep_undo,
-    stored_correction,
-)
+from hylo_memory_ros.store.correction import Edit
+from hylo_memory_ros.store.correction_record import details_of, is_newest, keep_undo, stored_correction
 from hylo_memory_ros.store.landmark_state import columns_of, digest_of, dumped, put_back
+from hylo_memory_ros.store.reversal import Reversal
 
 __all__ = ['Moving', 'Plan', 'corrected', 'reverted']
 

@@ -10,9 +10,11 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
-from hylo_memory_ros.store.correction import Edit, Moved, Reversal
+from hylo_memory_ros.store.correction import Edit
+from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.embedding import VectorTuple, VersionTuple
 from hylo_memory_ros.store.ending import Ending
+from hylo_memory_ros.store.reversal import Reversal
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed
 

@@ -25,7 +25,8 @@ from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
-from hylo_memory_ros.store.correction import Edit, Moved, Reversal, correct_assertions, revert
+from hylo_memory_ros.store.correction import Edit, correct_assertions
+from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.database import Database, log_of, translated
 from hylo_memory_ros.store.ending import Ending, end_versions
 from hylo_memory_ros.store.files import (
@@ -49,6 +50,7 @@ from hylo_memory_ros.store.removal import (
     purge_identities,
     retract_versions,
 )
+from hylo_memory_ros.store.reversal import Reversal, revert
 from hylo_memory_ros.store.transaction import Committed, Transaction, get_state, put_state
 from hylo_memory_ros.store.writing import (
     answer_of_request,

@@ -13,9 +13,9 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError, UnsupportedError
 from hylo_memory_ros.identity import Statement, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
-from hylo_memory_ros.store.correction import corrected_among, repeat_corrections
 from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.embedding import digest_of_vector
+from hylo_memory_ros.store.restating import corrected_among, repeat_corrections
 from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
 from hylo_memory_ros.store.schema import assertion, embedding, identity, request, spatial, tag
 from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at

@@ -14,9 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NAME = 'hylo_memory_ros'
 # What is imported under another name than that of its dependency.
-KEYS = {'annotated_types': 'python3-pydantic', 'yaml': 'python3-yaml'}
+KEYS = {'annotated_types': 'python3-pydantic', 'pydantic_core': 'python3-pydantic', 'yaml': 'python3-yaml'}
 # Used where it is installed, and done without elsewhere.
 OPTIONAL = {'apriltag_msgs', 'bondpy', 'matplotlib', 'rosbags', 'rosidl_runtime_py'}
+OPTIONAL |= {'onnx', 'onnxruntime', 'tokenizers', 'usearch'}
 # Needed without being imported: what generated code stands on, and types that parameters name.
 INDIRECT = {'action_msgs', 'nav_msgs', 'rosidl_default_runtime', 'vision_msgs'}
 

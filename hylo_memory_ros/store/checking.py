@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.identity import EMPTY_STATE, statement_of, updated_state
 from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.store.asking import embeddings_of
+from hylo_memory_ros.store.embedding import digest_of_vector, vector_batches
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.replaying import BelievedSpan, Known, Said, sequence_of_difference
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
@@ -49,8 +50,20 @@ def verify_database(connection: sa.Connection, identity_scope: tuple[str, ...]) 
             break
     else:
         problems += check.totals(connection)
+        problems += _damaged_vectors(connection)
     sequence, _ = last_transaction(connection)
     return VerifyReport(tuple(problems), check.identities, check.versions, sequence)
+
+
+def _damaged_vectors(connection: sa.Connection) -> list[str]:
+    problems = []
+    for batch in vector_batches(connection, _BATCH):
+        for _, item_id, space, digest, vector in batch:
+            if digest_of_vector(vector) != digest:
+                problems.append(f'{item_id}: its vector in {space} is not the one that was stored')
+                if len(problems) >= _MOST_PROBLEMS:
+                    return [*problems, 'and more']
+    return problems
 
 
 class _Check:

@@ -160,3 +160,15 @@ def test_a_derived_backend_without_exact_rerank_is_no_configuration(backend: str
 def test_a_pool_smaller_than_ten_times_k_is_no_configuration() -> None:
     with pytest.raises(ValueError, match='pool_factor'):
         EmbeddingSpace(dimension=2, backend='usearch', pool_factor=9)
+
+
+def test_a_vector_that_was_altered_in_the_file_is_reported(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.write([note('a', embeddings={'letters@1': [1.0, 2.0]})])
+        assert memory.verify().ok
+        memory.side_write(
+            lambda connection: connection.exec_driver_sql("UPDATE embedding SET vector = x'0000803f0000803f'")
+        )
+
+        (problem,) = memory.verify().problems
+        assert problem.endswith('its vector in letters@1 is not the one that was stored')

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.assignment import NONE, assigned
 from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.doubt import Doubt
 from hylo_memory_ros.landmarks.gating import candidates
 from hylo_memory_ros.landmarks.packed import DIAGONAL, inverse, times
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
-from hylo_memory_ros.landmarks.trajectory import Doubt
 
 __all__ = ['Seen', 'regrouped']
 

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.columns import NEVER
+from hylo_memory_ros.landmarks.doubt import Bridge, Doubt
 from hylo_memory_ros.landmarks.fusion import located, refuse
 from hylo_memory_ros.landmarks.landmark import KEY_DIGITS, item_of, landmark_key
 from hylo_memory_ros.landmarks.moving import moved_poses
 from hylo_memory_ros.landmarks.observation import digest32
 from hylo_memory_ros.landmarks.regrouping import Seen, regrouped
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
-from hylo_memory_ros.landmarks.trajectory import Bridge, Correction, Doubt
+from hylo_memory_ros.landmarks.trajectory import Correction
 from hylo_memory_ros.landmarks.updating import claimed
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
 from hylo_memory_ros.store.correction import Placed

@@ -13,11 +13,12 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.doubt import Bridge
 from hylo_memory_ros.landmarks.relocation import relocate
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.stored import load_book, store_book
 from hylo_memory_ros.landmarks.taking_back import take_back
-from hylo_memory_ros.landmarks.trajectory import Bridge, PathCorrection, RigidCorrection, Trajectory
+from hylo_memory_ros.landmarks.trajectory import PathCorrection, RigidCorrection, Trajectory
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import details_of, is_newest, keep_undo, stored_correction
 from hylo_memory_ros.store.landmark_state import columns_of, digest_of, dumped, put_back

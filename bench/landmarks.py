@@ -23,7 +23,8 @@ NS = 1_000_000_000
 START_NS = 1_000_000_000 * NS
 HERE = Transform((0.0, 0.0, 0.0))
 OBJECTS = 200
-# An hour of it, or less for a quick look: figures are scaled to the hour.
+# An hour of it, or less for a quick look: figures are scaled to the hour, and the beginning of a
+# memory, before its bounded tables are full, then counts for more than it is worth.
 HOURS = float(os.environ.get('HYLO_BENCH_HOURS', '1'))
 RATE_HZ = 30
 

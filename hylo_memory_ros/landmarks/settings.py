@@ -222,7 +222,7 @@ class LandmarkSettings(Contract):
     """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
     ledger_max_age_s: PositiveSeconds = 2_592_000.0
     """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
-    ledger_max_bytes: Count = 1_572_864
+    ledger_max_bytes: Count = 2_097_152
     """Most bytes it uses for that; the oldest leave first."""
     receipts_max: Count = 10_000
     """Most receipts of decisions that are kept."""

@@ -85,7 +85,9 @@ class SpaceTable:
         """Compare every vector, or those of some rows, in float32, and the best again in double."""
         places = self.eligible(asked, version_rows)
         slots = self.versions.slot.values[places]
-        wanted = np.unique(slots)
+        held = np.zeros(len(self.slots), np.bool_)
+        held[slots] = True
+        wanted = np.flatnonzero(held)
         if not len(wanted) or not asked.k:
             return Compared(_NO_ROWS, _NO_SIMILARITIES, 0, 0, len(places))
         if len(wanted) <= max(4 * asked.k, 1024):
@@ -97,7 +99,9 @@ class SpaceTable:
         )
         best = wanted[estimates >= kth - margin]
         best.sort()
-        keep = np.isin(slots, best)
+        held[:] = False
+        held[best] = True
+        keep = held[slots]
         ranked = self.rerank(asked, best, places[keep], slots[keep])
         return Compared(
             ranked.version_rows, ranked.similarities, len(wanted), ranked.reranked, len(places), missing

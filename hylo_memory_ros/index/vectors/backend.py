@@ -287,7 +287,9 @@ class Searched:
                 around.artifacts.drop(table.name)
                 raise AbandonedError
             self._held, self._why, self._trouble = (table, generation), '', ''
-            table.slots.release(len(generation))
+            # A graph holds vectors nearly whole and saves time; codes are small and save memory.
+            if not isinstance(generation.codes, GraphCodes):
+                table.slots.release(len(generation))
 
     def _note(self, problem: ArtifactError) -> None:
         self._why, self._trouble = str(problem), problem.kind

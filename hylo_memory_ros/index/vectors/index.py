@@ -120,7 +120,10 @@ class VectorIndex:
             The space is not declared, the dimension is another, or a component is not finite, or the
             vector has no length and so no direction.
         """
-        expected = self.dimension(space)
+        try:
+            expected = self.dimension(space)
+        except InvalidRequestError as exc:
+            raise InvalidRequestError(f'{where}: {exc.message}', space=space) from exc
         if expected is not None and len(vector) != expected:
             raise InvalidRequestError(
                 f'{where}: {len(vector)} components, but the space {space!r} has {expected}', space=space

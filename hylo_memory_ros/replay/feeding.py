@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.frames import TransformBuffer
 from hylo_memory_ros.landmarks import LandmarkPipeline, Message
-from hylo_memory_ros.messages import READERS, Reader, read_clock, read_transforms
+from hylo_memory_ros.messages import READERS, Reader, read_clock, read_localisation, read_transforms
 from hylo_memory_ros.parameters import InputConfig, NodeConfig
 from hylo_memory_ros.replay.clock import BagClock
 from hylo_memory_ros.replay.names import Names
@@ -18,6 +18,7 @@ __all__ = ['CLOCK', 'Feeding']
 CLOCK = '/clock'
 """The topic of the time, whose name is the same for every node."""
 _TF_TYPE, _CLOCK_TYPE = 'tf2_msgs/msg/TFMessage', 'rosgraph_msgs/msg/Clock'
+_LOCALISED_TYPE = 'geometry_msgs/msg/PoseWithCovarianceStamped'
 
 Take = Callable[[bytes], None]
 
@@ -65,6 +66,9 @@ class Feeding:
         for topic, static in tf:
             self._serve(topic, _TF_TYPE, self._transform_taker(topic, static=static))
         self.has_clock = self._serve(CLOCK, _CLOCK_TYPE, self._take_clock)
+        if config.localisation_topic:
+            topic = names.full(config.localisation_topic)
+            self._serve(topic, _LOCALISED_TYPE, self._localisation_taker(topic))
         for source in config.inputs:
             self._serve_input(source, names.full(source.settings.topic))
         if len(self.missing) == len(config.inputs):
@@ -115,6 +119,18 @@ class Feeding:
             self._clock.now_ns = read_clock(data)
         except ValueError:
             self.malformed[CLOCK] += 1
+
+    def _localisation_taker(self, topic: str) -> Take:
+        def take(data: bytes) -> None:
+            try:
+                told = read_localisation(data)
+            except ValueError:
+                self.malformed[topic] += 1
+                return
+            if told.stamp_ns and told.frame_id.removeprefix('/') == self._global_frame:
+                self._pipeline.note_localisation(told.stamp_ns, told.covariance)
+
+        return take
 
     def _input_taker(self, name: str, read: Reader) -> Take:
         def take(data: bytes) -> None:

@@ -1,0 +1,108 @@
+"""What the operations of a memory share: its parts, its lock, and who follows a commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import StoreError
+from hylo_memory_ros.retrieval import Retriever
+from hylo_memory_ros.service.listeners import Listeners
+from hylo_memory_ros.service.maps import Maps
+from hylo_memory_ros.service.mirroring import Mirroring
+from hylo_memory_ros.service.proving import Proving
+from hylo_memory_ros.service.spaces import SpacesInUse
+from hylo_memory_ros.store import Committed, Store, WorkingMemory
+
+__all__ = ['Parts']
+
+T = TypeVar('T')
+
+
+class Parts:
+    """The parts of a memory; see `MemoryService`."""
+
+    def __init__(
+        self, store: Store, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool = False
+    ) -> None:
+        self.config = config
+        self._store = store
+        self._maps = Maps(store, map_id)
+        self._lock = threading.RLock()
+        self._listeners = Listeners()
+        self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
+        self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
+        self._mirroring = Mirroring(
+            store, background=background, spaces=self._spaces.spaces, read_only=read_only
+        )
+        self._closed = False
+        self._retriever = self._retriever_in(None)
+        self._proving = Proving(
+            store,
+            config,
+            self._retriever,
+            self._retriever_in,
+            lambda: self._maps.current,
+            self.side_write,
+            read_only=read_only,
+        )
+
+    def _retriever_in(self, map_id: str | None) -> Retriever:
+        """Return what answers questions in a map; None: in the current one."""
+        return Retriever(
+            self._store,
+            self._mirroring.mirror,
+            self._working,
+            self.config,
+            lambda: self._maps.current if map_id is None else map_id,
+            self._mirroring.vectors,
+        )
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None: in memory."""
+        return self._store.path
+
+    @property
+    def epoch(self) -> str:
+        """Name of this history; a restore begins a new one."""
+        return self._store.epoch
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
+        return self._store.sequence
+
+    @property
+    def map_id(self) -> str:
+        """The current map; empty: none."""
+        return self._maps.current
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen, nanoseconds."""
+        return self._store.now_ns()
+
+    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
+        """Change side tables, such as statistics, in a transaction that takes no sequence."""
+        with self._lock:
+            self._refuse_closed()
+            self._store.side_write(within, durable=durable)
+
+    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
+        """Read side tables, such as the ledger, from one consistent state."""
+        self._refuse_closed()
+        return self._store.side_read(within)
+
+    def _follow(self, committed: Committed | None) -> None:
+        if committed is not None:
+            self._mirroring.follow(committed)
+            self._listeners.tell(committed.change)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError('the memory is closed')

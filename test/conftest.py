@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite('support')
+# The model and the clauses of the store are also used elsewhere, and may be imported from there first.
+pytest.register_assert_rewrite(
+    'support', 'store.clauses', 'store.contract', 'store.plain_memory', 'store.sample'
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral ones

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from store.sample import ITEMS, fact, url
+from support.child import script
 
-pytest.register_assert_rewrite('store.clauses', 'store.contract', 'store.plain_memory', 'store.sample')
-
-from store.sample import ITEMS, fact, url  # noqa: E402
-from support.child import script  # noqa: E402
-
-from hylo_memory_ros.service import MemoryService  # noqa: E402
+from hylo_memory_ros.service import MemoryService
 
 HOLD = """
 with MemoryService.open(url) as memory:

@@ -132,7 +132,8 @@ class Statements:
     def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
         """Return what passes; with matches given, only of those."""
         named = matches is not None and len(matches) <= _MOST_NAMED
-        among = matches.rows.tolist() if matches is not None and named else None
+        # In the order of the file: neighbours are read together.
+        among = np.sort(matches.rows).tolist() if matches is not None and named else None
         if among is not None and not among:
             return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(self._backend(asked)))
         found = self._store.candidates(asked.sql(seq=seq), among)

@@ -25,6 +25,7 @@ from hylo_memory_ros.store.filtering import (
     statistics_of,
     tags_asked,
 )
+from hylo_memory_ros.store.prepared import prepared_rows
 from hylo_memory_ros.store.relation import names_of
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow, item_source, select_items, vector_of
 from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
@@ -59,6 +60,7 @@ class Ranked(NamedTuple):
 
 
 _item_text = sa.table(FULL_TEXT, sa.column('rowid', sa.Integer))
+_COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM {FULL_TEXT} WHERE {FULL_TEXT} MATCH ? LIMIT ?)'  # noqa: S608
 _bm25 = sa.func.bm25(sa.literal_column(FULL_TEXT), type_=sa.Float)
 
 
@@ -90,7 +92,7 @@ def _words(words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.C
     table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
     rank: sa.ColumnElement[Any] = _bm25 if ranked else sa.null()
     found = sa.select(_item_text.c.rowid, rank.label('rank')).where(
-        table.op('MATCH', is_comparison=True)(words) if words else sa.false()
+        table.op('MATCH', is_comparison=True)(sa.bindparam('words', words)) if words else sa.false()
     )
     if among is not None:
         said = sa.select(version.c.assertion_id).where(version.c.version_row.in_(_listed(among)))
@@ -99,17 +101,22 @@ def _words(words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.C
 
 
 def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
-    return sa.select(sa.func.json_each(json.dumps(version_rows)).table_valued('value').c.value)
+    rows = sa.bindparam('rows', json.dumps(version_rows), type_=sa.Text)
+    return sa.select(sa.func.json_each(rows).table_valued('value').c.value)
 
 
 def match_page(connection: sa.Connection, asked: Asked, limit: int, offset: int = 0) -> list[Ranked]:
     """Return matches in order: best full-text rank, newest ``valid_from``, id."""
     ranked = asked.query.text is not None
-    statement = _select(asked, *ITEM_COLUMNS, ranked=True)
-    order = (version.c.valid_from_ns.desc(), assertion.c.id)
-    statement = statement.order_by(sa.text('rank'), *order) if ranked else statement.order_by(*order)
-    rows = connection.execute(statement.limit(limit).offset(offset))
-    return [Ranked(row[:-1], None if row.rank is None else -row.rank) for row in rows]
+
+    def build() -> sa.Select[Any]:
+        statement = _select(asked, *ITEM_COLUMNS, ranked=True)
+        order = (version.c.valid_from_ns.desc(), assertion.c.id)
+        statement = statement.order_by(sa.text('rank'), *order) if ranked else statement.order_by(*order)
+        return statement.limit(sa.bindparam('limit', limit)).offset(sa.bindparam('offset', offset))
+
+    rows = prepared_rows(connection, 'page', asked, build, {'limit': limit, 'offset': offset})
+    return [Ranked(row[:-1], None if row[-1] is None else -row[-1]) for row in rows]
 
 
 def matching_rows(
@@ -124,8 +131,13 @@ def matching_rows(
 
 def count_matches(connection: sa.Connection, asked: Asked) -> int:
     """Return how many versions match; `TOTAL_LIMIT` + 1 stands for "more"."""
-    found = _select(asked, version.c.version_row).limit(TOTAL_LIMIT + 1).subquery()
-    return connection.execute(sa.select(sa.func.count()).select_from(found)).scalar_one()
+
+    def build() -> sa.Select[Any]:
+        found = _select(asked, version.c.version_row).limit(TOTAL_LIMIT + 1).subquery()
+        return sa.select(sa.func.count()).select_from(found)
+
+    ((count,),) = prepared_rows(connection, 'count', asked, build, {})
+    return int(count)
 
 
 def excluded_by_time(
@@ -166,9 +178,14 @@ class Candidates(NamedTuple):
 
 def candidates(connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
-    columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence)
-    statement = _select(asked, *columns, among=among, ranked=True)
-    rows = connection.execute(statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)).all()
+
+    def build() -> sa.Select[Any]:
+        columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence)
+        statement = _select(asked, *columns, among=among, ranked=True)
+        return statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)
+
+    name, values = ('all', {}) if among is None else ('among', {'rows': json.dumps(among)})
+    rows = prepared_rows(connection, name, asked, build, values)
     if not rows:
         return Candidates()
     numbers, stamps, confidence, ranks = zip(*rows, strict=True)
@@ -194,15 +211,16 @@ def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, i
         ways[f'{field} {value}'.replace('\x1f', ' ')] = sa.select(tag.c.assertion_id).where(
             tag.c.field == field, tag.c.value == value
         )
-    if query.text is not None and (words := search_words(query.text)):
-        table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
-        ways['text'] = sa.select(_item_text.c.rowid).where(table.op('MATCH', is_comparison=True)(words))
-    return {
+    counts = {
         name: connection.execute(
             sa.select(sa.func.count()).select_from(way.limit(most).subquery())
         ).scalar_one()
         for name, way in ways.items()
     }
+    if query.text is not None and (words := search_words(query.text)):
+        raw: Any = connection.connection.dbapi_connection
+        (counts['text'],) = raw.execute(_COUNT_WORDS, (words, most)).fetchone()
+    return counts
 
 
 def excluded_by_statistics(

@@ -119,18 +119,20 @@ def _believed(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
     if asked.seq is None:
         return still
     from_seq: sa.ColumnElement[int] = versions.c.from_seq
-    return (from_seq <= asked.seq) & (still | (to_seq > asked.seq))
+    seq = sa.bindparam('seq', asked.seq)
+    return (from_seq <= seq) & (still | (to_seq > seq))
 
 
 def _holds(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
     if asked.world == 'any':
         return sa.true()
     valid_to_ns: sa.ColumnElement[int] = versions.c.valid_to_ns
-    ends_later = valid_to_ns.is_(None) | (valid_to_ns > asked.at_ns)
+    at_ns = sa.bindparam('at_ns', asked.at_ns, type_=sa.BigInteger)
+    ends_later = valid_to_ns.is_(None) | (valid_to_ns > at_ns)
     if asked.world == 'unended':
         return ends_later
     valid_from_ns: sa.ColumnElement[int] = versions.c.valid_from_ns
-    return ends_later & (valid_from_ns <= asked.at_ns)
+    return ends_later & (valid_from_ns <= at_ns)
 
 
 def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:

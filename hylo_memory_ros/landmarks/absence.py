@@ -13,7 +13,9 @@ landmarks are exempt. Nothing but messages is an observation: what the memory sa
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +25,9 @@ from hylo_memory_ros.landmarks.columns import NEVER
 from hylo_memory_ros.landmarks.observation import digest32
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import InputSettings, LandmarkSettings
-from hylo_memory_ros.landmarks.visibility import Sight, Witness
+from hylo_memory_ros.landmarks.visibility import Sight, Sights, StampedWitness, Witness
 
-__all__ = ['Absence', 'logit', 'probability']
+__all__ = ['Absence', 'Missed', 'logit', 'probability']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -69,6 +71,27 @@ class _Gain:
     miss: float
 
 
+class Missed(NamedTuple):
+    """Landmarks that a message should have shown and did not, and what that came to."""
+
+    rows: Rows
+    """Their rows."""
+    before: Array
+    """Log-odds of their existence before, shape (rows,)."""
+    doubted: NDArray[np.bool_]
+    """Which were stale before."""
+    sights: Sequence[int | None]
+    """What the witness says of each place, a `Sight`; None: there was none."""
+    gone: Rows
+    """Those of them that are gone."""
+    witness_ns: int | None = None
+    """Stamp of the witness, nanoseconds."""
+
+
+_NONE: Rows = np.empty(0, dtype=np.int64)
+_NOTHING = Missed(_NONE, np.empty(0), np.empty(0, dtype=bool), (), _NONE)
+
+
 class Absence:
     """Keeps the existence of landmarks up to date.
 
@@ -86,8 +109,8 @@ class Absence:
         self._least = logit(settings.gone_below)
         self._reach: dict[str, tuple[LandmarkBook, int, Rows]] = {}
 
-    def observe(self, scan: Scan, seen: Rows, witness: Witness | None, book: LandmarkBook) -> Rows:
-        """Take what a message shows, and what it does not; return the rows that are gone.
+    def observe(self, scan: Scan, seen: Rows, witness: StampedWitness | None, book: LandmarkBook) -> Missed:
+        """Take what a message shows, and what it does not; return what it missed, and what of that is gone.
 
         Parameters
         ----------
@@ -95,20 +118,31 @@ class Absence:
             The message; its keyframe is the newest of the book.
         seen : ndarray of int
             Rows of the landmarks that its detections were given to.
-        witness : Witness or None
+        witness : StampedWitness or None
             Tells what could be seen at its stamp.
         """
         source, keyframe = self._inputs[scan.input], len(book.keyframes)
         self._hit(seen, source, keyframe, book)
         if not source.watches:
-            return np.empty(0, dtype=np.int64)
+            return _NOTHING
         rows = self._missing(scan, seen, source, keyframe, book)
         if not len(rows):
-            return rows
+            return _NOTHING
+        before, doubted = book.state['existence'][rows], book.state['stale'][rows]
         if witness is None:
             self._doubt(rows, keyframe, book)
-            return np.empty(0, dtype=np.int64)
-        return self._miss(scan, rows, witness, source, keyframe, book)
+            return Missed(rows, before, doubted, (None,) * len(rows), _NONE)
+        sights = self._miss(scan, rows, witness.witness, source, keyframe, book)
+        told = sights != int(Sight.UNKNOWN)
+        visible = rows[told]
+        return Missed(
+            visible,
+            before[told],
+            doubted[told],
+            sights[told].tolist(),
+            self._over(visible, book),
+            witness.stamp_ns,
+        )
 
     def report(self, row: int, confidence: float, viewpoint: int, book: LandmarkBook) -> bool:
         """Take the report of somebody who looked there and saw nothing; return whether it is gone.
@@ -218,15 +252,15 @@ class Absence:
         source: InputSettings,
         keyframe: int,
         book: LandmarkBook,
-    ) -> Rows:
+    ) -> Sights:
         state = book.state
         extents = state['extent'][rows]
         radii = np.where(np.isnan(extents).any(axis=1), 0.0, 0.5 * extents.max(axis=1, initial=0.0))
         origin = np.array(scan.global_from_sensor.translation)
-        visible = rows[witness.sights(state['mean'][rows], radii, origin) != int(Sight.UNKNOWN)]
-        for row in visible.tolist():
+        sights = witness.sights(state['mean'][rows], radii, origin)
+        for row in rows[sights != int(Sight.UNKNOWN)].tolist():
             self._lower(row, self._gain(source, book.labels[row]).miss, keyframe, book)
-        return self._over(visible, book)
+        return sights
 
     def _lower(self, row: int, by: float, viewpoint: int, book: LandmarkBook) -> None:
         state = book.state

@@ -111,6 +111,8 @@ class LandmarkBook:
         """Label of each row."""
         self.scores: list[dict[str, float]] = []
         """Sum of scores of each row by label."""
+        self.held_in: dict[int, str] = {}
+        """Frame that a row is held in, where that was said."""
         self._grid = CellGrid(gate_m)
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
@@ -232,6 +234,18 @@ class LandmarkBook:
         state['dirty'][[row, whole]] = True
         return row
 
+    def hold(self, row: int, frame_id: str) -> None:
+        """Say that a landmark is held, and in which frame; empty: unknown."""
+        self.state['held'][row] = self.state['dirty'][row] = True
+        self.held_in.pop(row, None)
+        if frame_id:
+            self.held_in[row] = frame_id
+
+    def let_go(self, row: int) -> None:
+        """Say that a landmark is held no longer."""
+        self.state['held'][row], self.state['dirty'][row] = False, True
+        self.held_in.pop(row, None)
+
     def restart(self, row: int) -> None:
         """Begin a new estimate of a landmark that is elsewhere now."""
         state = self.state
@@ -283,16 +297,16 @@ class LandmarkBook:
         """Return what changed since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
-        saved = [
-            stored_row(
-                self.state[row], self.map_id, self.keys[row], self.labels[row], _as_json(self.scores[row])
-            )
-            for row in dirty.tolist()
-        ]
+        saved = [self._stored_row(row) for row in dirty.tolist()]
         self.state['dirty'] = False
         self.state['saved'][dirty] = True
         deleted, self._deleted = self._deleted, set()
         return Changes(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
+
+    def _stored_row(self, row: int) -> dict[str, Any]:
+        scores = _as_json(self.scores[row])
+        stored = stored_row(self.state[row], self.map_id, self.keys[row], self.labels[row], scores)
+        return {**stored, 'held_in': self.held_in.get(row)}
 
     def put_back(self, changes: Changes) -> None:
         """Take back changes that could not be stored."""
@@ -327,6 +341,7 @@ class LandmarkBook:
         self.sightings.remove(self.sightings.of(int(self.state['number'][row])))
         self.keys[row] = self.labels[row] = ''
         self.scores[row] = {}
+        self.held_in.pop(row, None)
         self._watched.discard(row)
         self.state[row] = np.zeros((), COLUMNS)
         self._free.append(row)
@@ -341,6 +356,7 @@ class LandmarkBook:
         self.keys, self.labels = list(stored['key']), list(stored['label'])
         self.scores = [json.loads(labels) for labels in stored['labels']]
         self._row_of = {key: row for row, key in enumerate(self.keys)}
+        self.held_in = {row: frame_id for row, frame_id in enumerate(stored['held_in']) if frame_id}
         states = unpacked(stored)
         spare = max(_FIRST_CAPACITY - len(states), 0)
         states['slot'] = [self.sightings.newest(number) for number in states['number'].tolist()]

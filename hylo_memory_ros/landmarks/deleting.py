@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hylo_memory_ros.landmarks.absence_receipt import deletion_receipt
 from hylo_memory_ros.landmarks.association import Ending, Outcome
 from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.columns import NEVER
@@ -36,6 +37,7 @@ def delete(message: Message, book: LandmarkBook) -> Outcome:
         (row for row in np.flatnonzero(own).tolist() if deletion.covers(book.keys[row])),
         key=book.keys.__getitem__,
     )
+    receipts = [deletion_receipt(message, gone, book)] if gone else []
     endings = []
     for row in gone:
         written_ns = int(state['written_ns'][row])
@@ -44,4 +46,4 @@ def delete(message: Message, book: LandmarkBook) -> Outcome:
                 Ending(book.keys[row], max(message.stamp_ns, written_ns), f'deleted by {message.input}')
             )
         book.forget(row, message.stamp_ns)
-    return Outcome(np.zeros(0, dtype=np.int64), (), endings)
+    return Outcome(np.zeros(0, dtype=np.int64), (), endings, receipts)

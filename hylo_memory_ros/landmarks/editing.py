@@ -47,6 +47,8 @@ class Edit:
     """How sure that is: standard deviation on each axis, metres."""
     label: str = ''
     """For ``correct``: its class; empty: as it was."""
+    frame_id: str = ''
+    """For ``attach``: frame that it is held in; empty: unknown."""
     actor: str = ''
     """Who asked."""
 
@@ -102,15 +104,28 @@ def _row_of(key: str, book: LandmarkBook) -> int:
     return row
 
 
-def _flag(name: str, value: bool) -> Callable[..., Edited]:
-    def change(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
-        book.state[name][rows] = value
-        book.state['dirty'][rows] = True
-        if name == 'held' and not value and request.position is not None:
-            return _correct(request, rows, book, settings)
-        return Edited(list(request.keys))
+def _pin(request: Edit, rows: list[int], book: LandmarkBook, _: LandmarkSettings) -> Edited:
+    book.state['pinned'][rows] = request.op == 'pin'
+    book.state['dirty'][rows] = True
+    return Edited(list(request.keys))
 
-    return change
+
+def _attach(request: Edit, rows: list[int], book: LandmarkBook, _: LandmarkSettings) -> Edited:
+    for row in rows:
+        book.hold(row, request.frame_id)
+    return Edited(list(request.keys))
+
+
+def _detach(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
+    if request.position is not None and len(rows) > 1:
+        raise InvalidRequestError(
+            f'detach: {len(rows)} keys are given with a place, it takes one', field='keys'
+        )
+    for row in rows:
+        book.let_go(row)
+    if request.position is not None:
+        return _correct(request, rows, book, settings)
+    return Edited(list(request.keys))
 
 
 def _correct(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
@@ -224,10 +239,10 @@ def _stated(row: int, request: Edit, book: LandmarkBook, settings: LandmarkSetti
 
 
 _OPS: dict[str, Callable[..., Edited]] = {
-    'pin': _flag('pinned', True),
-    'unpin': _flag('pinned', False),
-    'attach': _flag('held', True),
-    'detach': _flag('held', False),
+    'pin': _pin,
+    'unpin': _pin,
+    'attach': _attach,
+    'detach': _detach,
     'correct': _correct,
     'merge': _merge,
     'split': _split,

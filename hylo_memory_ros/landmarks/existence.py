@@ -7,24 +7,31 @@ is processed, or its input is silent. A map holds from its stamp on and is taken
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.absence import Absence
+from hylo_memory_ros.landmarks.absence_receipt import absence_receipt, displacement_receipt
 from hylo_memory_ros.landmarks.association import Ending, Outcome
 from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.columns import NEVER
 from hylo_memory_ros.landmarks.displacing import displace, displacements
 from hylo_memory_ros.landmarks.observation import Message
+from hylo_memory_ros.landmarks.receipt import Receipt
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.updating import Update
-from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage, GridView, Views, Witness
+from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage, GridView, StampedWitness, Views
 from hylo_memory_ros.model import MemoryItem
 
 __all__ = ['Consequences', 'Existence']
+
+
+# Stamps and digests by which a map that is sent again is known.
+_GRIDS_KEPT = 1024
 
 
 class Consequences(NamedTuple):
@@ -34,6 +41,8 @@ class Consequences(NamedTuple):
     """What has ended."""
     items: list[MemoryItem]
     """What is elsewhere now."""
+    receipts: list[Receipt]
+    """Why."""
 
 
 class Existence:
@@ -52,6 +61,8 @@ class Existence:
         self._inputs = {source.name: source for source in settings.inputs}
         self._update = Update(settings)
         self._views = Views()
+        self._grids: dict[str, deque[tuple[int, int]]] = {}
+        self._judged_ns: dict[str, int] = {}
         self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
 
     def take_view(self, message: Message, global_from_sensor: Transform) -> None:
@@ -65,9 +76,17 @@ class Existence:
                 placed = view.placed(camera, global_from_sensor)
                 self._views.add_image(message.input, message.stamp_ns, placed)
 
-    def take_grid(self, message: Message, grid: GridView, settled_ns: int) -> None:
-        """Take a map of what stands in the way, as it comes."""
+    def take_grid(
+        self, message: Message, grid: GridView, settled_ns: int
+    ) -> Literal['pending', 'repeated', 'late']:
+        """Take a map of what stands in the way, as it comes; ``late``: something was judged without it."""
+        known = self._grids.setdefault(message.input, deque(maxlen=_GRIDS_KEPT))
+        name = message.stamp_ns, message.digest
+        if name in known:
+            return 'repeated'
+        known.append(name)
         self._views.add_grid(message.input, message.stamp_ns, grid, settled_ns)
+        return 'late' if message.stamp_ns <= self._judged_ns.get(message.input, -1) else 'pending'
 
     def forget_images(self) -> None:
         """Forget what was seen before the clock went back; maps stay, they are not sent again."""
@@ -76,27 +95,35 @@ class Existence:
     def forget_views(self) -> None:
         """Forget what was told of visibility: this is another map."""
         self._views.clear()
+        self._grids.clear()
+        self._judged_ns.clear()
 
     def observe(self, scan: Scan, outcome: Outcome, book: LandmarkBook) -> Consequences:
         """Take what a message shows, and what it does not, after association has taken it."""
         seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
         seen = seen[book.state['forgotten_ns'][seen] == NEVER]
-        gone = self.absence.observe(scan, seen, self._witness(scan), book)
-        endings = [one for row in gone.tolist() if (one := end(row, scan.stamp_ns, 'seen absent', book))]
-        items: list[MemoryItem] = []
-        if endings or outcome.items:
-            self._displace(scan, endings, items, book)
-        return Consequences(endings, items)
+        missed = self.absence.observe(scan, seen, self._witness(scan), book)
+        follows = Consequences([], [], [])
+        if len(missed.rows):
+            told_by = '' if missed.witness_ns is None else self._inputs[scan.input].visibility
+            follows.receipts.append(absence_receipt(scan, missed, told_by, book, self._settings))
+        for row in missed.gone.tolist():
+            if ending := end(row, scan.stamp_ns, 'seen absent', book):
+                follows.endings.append(ending)
+        if follows.endings or outcome.items:
+            self._displace(scan, follows, book)
+        return follows
 
-    def _witness(self, scan: Scan) -> Witness | None:
+    def _witness(self, scan: Scan) -> StampedWitness | None:
         source = self._inputs[scan.input]
         if not (source.watches and source.visibility):
             return None
+        judged_ns = self._judged_ns.get(source.visibility, -1)
+        self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)
         return self._views.at(source.visibility, scan.stamp_ns, self._tolerance_ns)
 
-    def _displace(
-        self, scan: Scan, endings: list[Ending], items: list[MemoryItem], book: LandmarkBook
-    ) -> None:
+    def _displace(self, scan: Scan, follows: Consequences, book: LandmarkBook) -> None:
+        endings, items, receipts = follows
         for one in displacements(scan.stamp_ns, book, self._settings):
             before, after = book.keys[one.before], book.keys[one.after]
             unsaid = [ending for ending in endings if ending.key == before]
@@ -105,6 +132,7 @@ class Existence:
             # It never was a thing of its own.
             written_ns = int(book.state['written_ns'][one.after])
             endings.append(Ending(after, written_ns, f'{before} moved here', before))
+            receipts.append(displacement_receipt(scan, one.before, one.after, book, self._settings))
             displace(one, scan.stamp_ns, book, ended=not unsaid)
             items += self._update.written(scan, np.array([one.before]), book)
 

@@ -303,7 +303,9 @@ class Journal:
             _log.error('the memory refuses %d landmarks: %s', len(refused), refusal)
         with self._lock:
             for item in refused:
-                self._counts[item.source.partition('/')[2]].refuse('item_refused')
+                # What was edited by hand is of no input.
+                if counts := self._counts.get(item.source.partition('/')[2]):
+                    counts.refuse('item_refused')
             self._statements = [one for one in self._statements if not any(one is item for item in refused)]
         return bool(refused)
 

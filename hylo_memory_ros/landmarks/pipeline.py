@@ -26,10 +26,11 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.frames import Transform, TransformSource
 from hylo_memory_ros.landmarks.association import Association, GatedAssociation, Outcome
 from hylo_memory_ros.landmarks.association import Ending as LandmarkEnding
+from hylo_memory_ros.landmarks.believed import as_written
 from hylo_memory_ros.landmarks.consumed import Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
 from hylo_memory_ros.landmarks.deleting import delete
-from hylo_memory_ros.landmarks.editing import Edit, edit
+from hylo_memory_ros.landmarks.editing import Edit, Edited, edit
 from hylo_memory_ros.landmarks.existence import Existence
 from hylo_memory_ros.landmarks.journal import Journal
 from hylo_memory_ros.landmarks.localised import Localisation
@@ -43,7 +44,7 @@ from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.status import InputStatus, PipelineStatus
 from hylo_memory_ros.landmarks.trajectory import RigidCorrection, Trajectory
 from hylo_memory_ros.landmarks.visibility import GridView
-from hylo_memory_ros.model import MAX_STAMP_NS, CorrectionResult, normal_frame
+from hylo_memory_ros.model import MAX_STAMP_NS, CorrectionResult, MemoryItem, normal_frame
 from hylo_memory_ros.store.ending import Ending
 
 __all__ = ['LandmarkPipeline', 'Offer']
@@ -160,9 +161,14 @@ class LandmarkPipeline:
         if message.frame_id != self._settings.global_frame:
             counts.refuse('bad_frame')
             return 'refused'
-        self._existence.take_grid(message, grid, self._watermark.value_ns)
-        counts.consumed += 1
-        return 'pending'
+        taken = self._existence.take_grid(message, grid, self._watermark.value_ns)
+        if taken == 'repeated':
+            counts.repeated += 1
+        elif taken == 'late':
+            counts.miss()
+        else:
+            counts.consumed += 1
+        return taken
 
     def _broken_rule(self, message: Message) -> str:
         stamp_ns = message.stamp_ns
@@ -277,8 +283,8 @@ class LandmarkPipeline:
         with self._lock:
             hits = found(self._memory, report, self._settings.global_frame, self._book.map_id)
             absence = self._existence.absence
-            answer, endings = taken(report, hits, self._book, absence, self._settings)
-            self._journal.tell(self._ended(endings))
+            answer, endings, receipt = taken(report, hits, self._book, absence, self._settings)
+            self._journal.tell(self._ended(endings), [receipt])
         self.commit(force=True)
         return answer
 
@@ -298,15 +304,15 @@ class LandmarkPipeline:
             self._existence.forget_views()
             self._book = self._journal.book(map_id)
 
-    def edit(self, request: Edit) -> list[str]:
+    def edit(self, request: Edit) -> Edited:
         """Change landmarks of the current map by hand; `commit` stores it.
 
         Everything received before that can be processed is processed first.
 
         Returns
         -------
-        list of str
-            Keys of the landmarks that it left: of a merge the one that remains, of a split all parts.
+        Edited
+            What it left, what is written and ended with it, and its receipt.
 
         Raises
         ------
@@ -319,8 +325,9 @@ class LandmarkPipeline:
             self._advance()
             self._journal.notice_removals()
             edited = edit(request, self._book, self._settings)
+            edited.items = self._as_written(edited.items, relabelled=bool(request.label))
             self._journal.tell([*edited.items, *self._ended(edited.endings)], edited.receipts)
-            return edited.keys
+            return edited
 
     def named(self, names: Sequence[str]) -> list[str]:
         """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
@@ -334,6 +341,12 @@ class LandmarkPipeline:
         with self._lock:
             frame_id, absence = self._settings.global_frame, self._existence.absence
             return named(self._memory, names, self._book, absence, frame_id)
+
+    def held_in(self, key: str) -> str:
+        """Return the frame that a landmark is held in; empty: none is known."""
+        with self._lock:
+            row = self._book.row_of(key)
+            return '' if row is None else self._book.held_in.get(row, '')
 
     def receipt(self, receipt_id: str) -> dict[str, Any] | None:
         """Return the receipt of a recent decision as a JSON object; None: it is no longer kept here.
@@ -513,7 +526,9 @@ class LandmarkPipeline:
     def _outcome(self, waiting: Waiting, global_from_sensor: Transform) -> Outcome:
         message = waiting.message
         if message.deletion is not None:
-            return delete(message, self._book)
+            outcome = delete(message, self._book)
+            self._journal.tell((), outcome.receipts)
+            return outcome
         if message.view is not None:
             self._existence.take_view(message, global_from_sensor)
             return Outcome(np.zeros(0, dtype=np.int64), ())
@@ -521,13 +536,18 @@ class LandmarkPipeline:
         self._base = message.stamp_ns, base
         scan = self._screens[message.input].scan(message, global_from_sensor, base)
         outcome = self._association.observe(scan, self._book)
+        outcome = replace(outcome, items=self._as_written(outcome.items))
         self._journal.tell((), outcome.receipts)
         follows = self._existence.observe(scan, outcome, self._book)
+        self._journal.tell((), follows.receipts)
         if not (follows.endings or follows.items):
             return outcome
         # An end comes before what is said anew from the same time on.
         self._journal.tell([*outcome.items, *self._ended([*outcome.endings, *follows.endings])])
-        return replace(outcome, items=follows.items, endings=())
+        return replace(outcome, items=self._as_written(follows.items), endings=())
+
+    def _as_written(self, items: Sequence[MemoryItem], *, relabelled: bool = False) -> list[MemoryItem]:
+        return [as_written(item, self._memory, self._book, relabelled=relabelled) for item in items]
 
     def _ended(self, endings: Sequence[LandmarkEnding]) -> list[Ending]:
         map_id = self._book.map_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,15 @@ from hylo_memory_ros.landmarks.merging import Proof
 from hylo_memory_ros.landmarks.scan import Scan
 from hylo_memory_ros.model import MemoryItem
 
-__all__ = ['RECEIPTS_KEPT', 'Receipt', 'ReceiptRing', 'edit_receipt', 'merge_receipt', 'scan_receipt']
+__all__ = [
+    'RECEIPTS_KEPT',
+    'Receipt',
+    'ReceiptRing',
+    'edit_receipt',
+    'fact_receipt',
+    'merge_receipt',
+    'scan_receipt',
+]
 
 RECEIPTS_KEPT = 1024
 """How many of the newest stay in memory, stored or not."""
@@ -34,7 +42,7 @@ class Receipt:
     id: str
     """``association/`` and hexadecimal digits; the same decision has the same id in every run."""
     kind: str
-    """``message``, ``merge``, or the operation of an edit."""
+    """``message``, ``merge``, ``absence``, ``displacement``, ``deletion``, ``report_absent``, or an op."""
     stamp_ns: int
     """Stamp of the message, or of the request, nanoseconds."""
     map_id: str
@@ -136,10 +144,7 @@ def merge_receipt(scan: Scan, proof: Proof, book: LandmarkBook) -> Receipt:
         'squared_mahalanobis': round(proof.squared, _DIGITS),
         'outcome': 'merged',
     }
-    identity = f'{scan.stamp_ns}\0{gone}\0{kept}'
-    return Receipt(
-        _id('merge', identity), 'merge', scan.stamp_ns, book.map_id, (kept, gone), True, tuple(facts.items())
-    )
+    return fact_receipt('merge', scan.stamp_ns, book.map_id, (kept, gone), facts, (gone, kept))
 
 
 def edit_receipt(
@@ -147,8 +152,32 @@ def edit_receipt(
 ) -> Receipt:
     """Return the receipt of an edit by hand."""
     told = {'actor': actor, 'outcome': op, **facts}
-    identity = f'{at_ns}\0' + '\0'.join(keys)
-    return Receipt(_id(op, identity), op, at_ns, book.map_id, tuple(keys), True, tuple(told.items()))
+    return fact_receipt(op, at_ns, book.map_id, keys, told, keys)
+
+
+def fact_receipt(
+    kind: str,
+    stamp_ns: int,
+    map_id: str,
+    keys: Sequence[str],
+    facts: Mapping[str, Any],
+    about: Sequence[Any],
+    *,
+    stored: bool = True,
+) -> Receipt:
+    """Return the receipt of a decision that is told by its facts.
+
+    Parameters
+    ----------
+    facts : mapping
+        What was decided and on what grounds; JSON.
+    about : sequence
+        What tells the decision from all others of its kind and stamp.
+    stored : bool
+        Whether it changed what is stored.
+    """
+    identity = '\0'.join(map(str, (stamp_ns, *about)))
+    return Receipt(_id(kind, identity), kind, stamp_ns, map_id, tuple(keys), stored, tuple(facts.items()))
 
 
 def _id(kind: str, identity: str) -> str:

@@ -12,12 +12,15 @@ import numpy as np
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.absence import Absence, probability
+from hylo_memory_ros.landmarks.absence_receipt import Judged, report_receipt
 from hylo_memory_ros.landmarks.association import Ending
+from hylo_memory_ros.landmarks.believed import BY_HAND, believed
 from hylo_memory_ros.landmarks.book import LandmarkBook
 from hylo_memory_ros.landmarks.columns import NEVER
 from hylo_memory_ros.landmarks.existence import end
 from hylo_memory_ros.landmarks.observation import digest32
 from hylo_memory_ros.landmarks.port import MemoryPort
+from hylo_memory_ros.landmarks.receipt import Receipt
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.model import Hit, MemoryKind, MemoryQuery, Pose
 
@@ -61,6 +64,8 @@ class AbsenceAnswer(NamedTuple):
     """Probability of each that it is still there."""
     statuses: tuple[str, ...]
     """``current``, ``stale``, or ``forgotten``: it has ended."""
+    receipt_id: str = ''
+    """Receipt of what was decided."""
 
 
 def checked(report: AbsenceReport) -> None:
@@ -142,7 +147,7 @@ def named(
     for name in names:
         row = book.row_of(name)
         if row is None or book.state['forgotten_ns'][row] != NEVER:
-            by_key = _is_key(memory, name, book.map_id)
+            by_key = believed(memory, name, book.map_id) is not None
             report = AbsenceReport(key=name, at_ns=0) if by_key else AbsenceReport(id=name, at_ns=0)
             hit = found(memory, report, frame_id, book.map_id)[0]
             adopted(hit, book, absence)
@@ -151,21 +156,17 @@ def named(
     return keys
 
 
-def _is_key(memory: MemoryPort, name: str, map_id: str) -> bool:
-    scope = {'map_id': map_id} if map_id else None
-    query = MemoryQuery(kinds=[MemoryKind.SPATIAL], key=name, scope=scope, include_stale=True, k=1)
-    return bool(memory.query(query))
-
-
 def taken(
     report: AbsenceReport,
     hits: Sequence[Hit],
     book: LandmarkBook,
     absence: Absence,
     settings: LandmarkSettings,
-) -> tuple[AbsenceAnswer, list[Ending]]:
-    """Take a report into the landmarks that it is about; return the answer, and what ends with it."""
-    viewpoint = _viewpoint(report, book, settings)
+) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
+    """Take a report into the landmarks that it is about; return the answer, what ends with it, and why."""
+    stood = _stood(report, book)
+    viewpoint = _viewpoint(stood, settings)
+    judged: list[Judged] = []
     endings: list[Ending] = []
     existence, statuses = [], []
     for hit in hits:
@@ -174,16 +175,25 @@ def taken(
         exempt = bool(state['pinned'][row] or state['held'][row])
         # What was seen later is there, whoever did not see it before.
         outdated = report.at_ns < int(state['last_ns'][row])
-        over = False
+        over, key = False, book.keys[row]
+        before, doubted = float(state['existence'][row]), bool(state['stale'][row])
         if not (exempt or outdated):
             over = absence.report(row, report.confidence, viewpoint, book)
-        existence.append(probability(float(state['existence'][row])))
-        stale = bool(state['stale'][row])
+        after, stale = float(state['existence'][row]), bool(state['stale'][row])
+        existence.append(probability(after))
+        changed = (before, doubted) != (after, stale)
+        outcome = 'gone' if over else 'stale' if changed else 'unchanged'
+        outcome = 'exempt' if exempt else 'seen later' if outdated else outcome
+        judged.append(Judged(key, before, after, outcome))
         if over and (ending := end(row, report.at_ns, f'reported absent by {report.actor}'.strip(), book)):
             endings.append(ending)
         statuses.append('forgotten' if over else 'stale' if stale else 'current')
     ids = tuple(str(hit.item.id) for hit in hits)
-    return AbsenceAnswer(ids, tuple(existence), tuple(statuses)), endings
+    receipt = report_receipt(
+        report.at_ns, judged, book.map_id, settings, actor=report.actor, confidence=report.confidence,
+        observed_from=stood.translation, viewpoint=viewpoint,
+    )  # fmt: skip
+    return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 
 
 def adopted(hit: Hit, book: LandmarkBook, absence: Absence) -> int:
@@ -200,6 +210,8 @@ def adopted(hit: Hit, book: LandmarkBook, absence: Absence) -> int:
         if not newer:
             return row
         book.revive(row)
+        book.labels[row] = item.label
+        book.state['source'][row] = BY_HAND
     else:
         row = book.add(item.key, item.label, has_instance=True)
     state = book.state[row]
@@ -213,13 +225,16 @@ def adopted(hit: Hit, book: LandmarkBook, absence: Absence) -> int:
     return row
 
 
-def _viewpoint(report: AbsenceReport, book: LandmarkBook, settings: LandmarkSettings) -> int:
+def _stood(report: AbsenceReport, book: LandmarkBook) -> Transform:
+    if report.observed_from is not None:
+        return report.observed_from
+    if not len(book.keyframes):
+        raise _refusal('observed_from', 'nobody knows where the robot stood: give it')
+    return book.keyframes.pose(len(book.keyframes) - 1)
+
+
+def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:
     """Return one number for all reports from one place and heading, as coarse as keyframes are."""
-    pose = report.observed_from
-    if pose is None:
-        if not len(book.keyframes):
-            raise _refusal('observed_from', 'nobody knows where the robot stood: give it')
-        pose = book.keyframes.pose(len(book.keyframes) - 1)
     x, y, z, w = pose.rotation
     heading = math.degrees(math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))) % 360.0
     step, turn = settings.keyframe_distance_m, settings.keyframe_turn_deg

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 
-__all__ = ['CameraModel', 'DepthImage', 'GridView', 'Sight', 'View', 'Views', 'Witness']
+__all__ = [
+    'CameraModel',
+    'DepthImage',
+    'GridView',
+    'Sight',
+    'Sights',
+    'StampedWitness',
+    'View',
+    'Views',
+    'Witness',
+]
 
 Array = NDArray[np.float64]
 Sights = NDArray[np.int64]
@@ -58,6 +68,15 @@ class Witness(Protocol):
             From where it was looked, metres, in the global frame.
         """
         ...
+
+
+class StampedWitness(NamedTuple):
+    """A witness, and of when it is."""
+
+    stamp_ns: int
+    """Stamp of the image or map, nanoseconds."""
+    witness: Witness
+    """What it tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +230,7 @@ class Views:
     """What is known of visibility, by source; which of it counts follows from stamps alone."""
 
     def __init__(self) -> None:
-        self._images: dict[str, deque[tuple[int, Witness]]] = {}
+        self._images: dict[str, deque[StampedWitness]] = {}
         self._grids: dict[str, list[tuple[int, GridView]]] = {}
         self._cameras: dict[str, CameraModel] = {}
 
@@ -225,7 +244,7 @@ class Views:
 
     def add_image(self, source: str, stamp_ns: int, witness: Witness) -> None:
         """Take an image, in the order of stamps."""
-        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append((stamp_ns, witness))
+        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(StampedWitness(stamp_ns, witness))
 
     def add_grid(self, source: str, stamp_ns: int, grid: GridView, settled_ns: int) -> None:
         """Take a map, in any order; those that nothing up to `settled_ns` needs any more leave."""
@@ -239,7 +258,7 @@ class Views:
         over = bisect_right([stamp for stamp, _ in grids], settled_ns) - 1
         del grids[: max(0, over)]
 
-    def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> Witness | None:
+    def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> StampedWitness | None:
         """Return the witness that counts for an observation, or None.
 
         It is the newest image at or before the stamp, not older than the tolerance; or the newest map
@@ -250,11 +269,11 @@ class Views:
             while len(images) > 1 and images[1][0] <= stamp_ns:
                 images.popleft()
             if images and stamp_ns - tolerance_ns <= images[0][0] <= stamp_ns:
-                return images[0][1]
+                return images[0]
             return None
         grids = self._grids.get(source, [])
         place = bisect_right([stamp for stamp, _ in grids], stamp_ns)
-        return grids[place - 1][1] if place else None
+        return StampedWitness(*grids[place - 1]) if place else None
 
     def clear_images(self) -> None:
         """Forget all images."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hylo_memory_ros.errors import ClockError, FrameError, InvalidRequestError
@@ -55,8 +55,6 @@ class Editing:
     """Fixed frame in which poses are stored."""
     base_frame: str
     """Where the robot is, when a report does not say."""
-    _held: dict[str, str] = field(default_factory=dict)
-    """Frame that each attached landmark moves with; forgotten with the session."""
 
     async def report_absent(self, request: Any, response: Any) -> Any:
         """Take the report that something was looked for and not found."""
@@ -92,10 +90,10 @@ class Editing:
             )
         names = texts(request.ids, 'ids')
         place = self._asked(request.pose.header, 'pose', LATEST)
-        if place is None and op == 'detach' and names:
-            keys = await self.writer.do(lambda: self.perception.named(names[:1]))
-            if held_by := self._held.get(keys[0]):
-                place = self.pending.submit(self.global_frame, held_by, LATEST)
+        if place is None and op == 'detach' and len(names) == 1:
+            keys = await self.writer.do(lambda: self.perception.named(names))
+            if held_in := self.perception.held_in(keys[0]):
+                place = self.pending.submit(self.global_frame, held_in, LATEST)
         if place is not None:
             await Settled((place,))
         return await self.writer.do(lambda: self._edited(request, response, op, names, place))
@@ -152,7 +150,7 @@ class Editing:
             )
         )
         response.ids, response.existence = list(answer.ids), list(answer.existence)
-        response.statuses = list(answer.statuses)
+        response.statuses, response.receipt_id = list(answer.statuses), answer.receipt_id
         return response
 
     @staticmethod
@@ -193,14 +191,12 @@ class Editing:
             self._now_ns(stamp_ns(request.pose.header.stamp, 'pose.header.stamp')),
             position=position,
             label=request.label,
+            frame_id=_frame(request.frame_id, 'frame_id'),
             actor=actor,
         )
         left = self.perception.edit(edit)
-        for key in keys:
-            self._held.pop(key, None)
-            if op == 'attach' and request.frame_id:
-                self._held[key] = _frame(request.frame_id, 'frame_id')
-        response.ids, response.sequence = self._ids(left), self.memory.sequence
+        response.ids, response.sequence = self._ids(left.keys), self.memory.sequence
+        response.receipt_id = left.receipts[0].id
         return response
 
     def _keys(self, request: Any, names: Sequence[str]) -> list[str]:

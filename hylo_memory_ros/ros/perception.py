@@ -18,7 +18,7 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import HyloMemoryError, NotNowError
 from hylo_memory_ros.frames import TransformSource
 from hylo_memory_ros.landmarks import AbsenceAnswer, AbsenceReport, LandmarkPipeline, PipelineStatus
-from hylo_memory_ros.landmarks.editing import Edit
+from hylo_memory_ros.landmarks.editing import Edit, Edited
 from hylo_memory_ros.landmarks.trajectory import RigidCorrection, Trajectory
 from hylo_memory_ros.model import CorrectionResult
 from hylo_memory_ros.parameters import NodeConfig
@@ -167,11 +167,15 @@ class Perception:
         self._drained()
         return self._pipeline.named(names)
 
-    def edit(self, edit: Edit) -> list[str]:
-        """Change landmarks by hand, and commit it; return the keys that are left. In the writer."""
-        keys = self._pipeline.edit(edit)
+    def edit(self, edit: Edit) -> Edited:
+        """Change landmarks by hand, and commit it; return what is left. In the writer."""
+        edited = self._pipeline.edit(edit)
         self._pipeline.commit(force=True)
-        return keys
+        return edited
+
+    def held_in(self, key: str) -> str:
+        """Return the frame that a landmark is held in; empty: none is known."""
+        return self._pipeline.held_in(key)
 
     def receipt(self, receipt_id: str) -> Mapping[str, Any] | None:
         """Return the receipt of a recent decision; None: it is no longer kept."""

@@ -88,6 +88,7 @@ landmark = Table(
     Column('misses', Integer, nullable=False, server_default='0', comment='keyframes in a row without it'),
     Column('reported', LargeBinary, comment='int64: digests of viewpoints that reported it absent'),
     Column('held', Boolean, nullable=False, server_default='0', comment='in the gripper'),
+    Column('held_in', Text, comment='frame that it moves with while it is held'),
     Column('labels', Text, nullable=False, server_default='{}', comment='JSON: sum of scores by label'),
     Column('orientation', LargeBinary, comment='float64: two quaternions, their counts, the written one'),
     Column('source', BigInteger, nullable=False, server_default='0', comment='digest of its input'),

@@ -23,6 +23,7 @@ from hylo_memory_ros.landmarks import (
 )
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.store.association_receipt import association_receipt
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.ledger import ObservationRecord, observations
 
@@ -155,6 +156,13 @@ def landmark_rows(memory: MemoryService) -> list[tuple[Any, ...]]:
 def state_of(memory: MemoryService) -> tuple[Any, ...]:
     """Return all that perception left in a memory, whatever the path that led there."""
     return memory.snapshot(), landmark_rows(memory), recorded(memory), memory.manifest()['timeline_digest']
+
+
+def stored_receipts(memory: MemoryService, kind: str) -> list[dict[str, Any]]:
+    """Return the stored receipts of a kind, oldest first."""
+    query = select(association_receipt.c.id).order_by(association_receipt.c.row)
+    ids = memory.side_read(lambda connection: list(connection.scalars(query)))
+    return [told for one in ids if (told := memory.receipt(one))['kind'] == kind]
 
 
 def landmarks_of(memory: MemoryService, **fields: Any) -> QueryResult:

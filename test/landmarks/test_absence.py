@@ -17,10 +17,12 @@ from landmarks.pieces import (
     a_pipeline,
     an_input,
     feed,
+    is_complete,
     landmarks_of,
     open_memory,
     some_settings,
     state_of,
+    stored_receipts,
 )
 
 from hylo_memory_ros.errors import StoreBusyError
@@ -134,6 +136,41 @@ def test_a_stale_thing_that_is_seen_again_is_current() -> None:
     assert statuses(memory) == ['current']
 
 
+def test_doubt_leaves_a_receipt_that_names_no_witness() -> None:
+    memory = run([*confirmed(), *missing(1, 20)], some_settings(watching()))
+    (told,) = stored_receipts(memory, 'absence')
+    (decision,) = told['decisions']
+    assert (told['witness'], told['input'], decision['outcome']) == (None, 'camera', 'stale')
+    assert decision['misses'] == told['stale_after']
+    assert decision['existence_after'] == decision['existence_before']
+
+
+def test_an_end_leaves_a_receipt_with_witness_viewpoint_and_existence() -> None:
+    memory = run([*confirmed(), *missing(1, 9, 4.0)], depth_settings())
+    told = stored_receipts(memory, 'absence')[-1]
+    (decision,) = told['decisions']
+    assert told['witness'] == {'input': 'depth', 'stamp_ns': told['stamp_ns']}
+    assert told['viewpoint']['keyframe'] > 1
+    assert (decision['outcome'], decision['sight']) == ('gone', 'empty')
+    assert decision['existence_after'] < told['gone_below'] <= decision['existence_before']
+    assert told['keys'] == [decision['landmark']]
+
+
+def test_a_map_that_comes_after_what_it_is_for_is_late_and_one_that_comes_again_is_not() -> None:
+    memory = open_memory()
+    pipeline = a_pipeline(memory, grid_settings(), Strolling())
+    assert pipeline.offer(a_grid(0.0)) == 'pending'
+    feed(pipeline, [*confirmed(), *missing(1, 3)])
+    pipeline.flush()
+    assert pipeline.offer(a_grid(0.0)) == 'repeated'
+    pipeline.commit(force=True)
+    assert is_complete(memory)
+    assert pipeline.offer(a_grid(5.0)) == 'late'
+    pipeline.commit(force=True)
+    assert not is_complete(memory)
+    assert pipeline.offer(a_grid(30.0)) == 'pending'
+
+
 def test_silence_is_no_evidence() -> None:
     memory = run([*confirmed(), seen(900.0, (1.0, 1.0, 2.0))], depth_settings())
     assert statuses(memory)[0] == 'current'
@@ -239,6 +276,10 @@ def test_a_single_thing_that_left_an_empty_place_has_moved_and_keeps_its_key() -
     (before,) = landmarks_of(memory, as_of_ns=START_NS + 5 * NS)
     assert (before.item.key, before.item.pose.position) == (hit.item.key, pytest.approx(CUP, abs=0.01))
     assert memory.verify().ok
+    (told,) = stored_receipts(memory, 'displacement')
+    assert (told['moved'], told['outcome']) == (hit.item.key, 'moved')
+    assert told['distance_m'] == pytest.approx(math.dist(CUP, (1.0, -0.5, 2.0)), abs=0.02)
+    assert told['existence'] < told['gone_below']
 
 
 def test_of_two_that_appeared_neither_is_the_one_that_left() -> None:

@@ -14,6 +14,7 @@ from landmarks.pieces import (
     open_memory,
     some_settings,
     state_of,
+    stored_receipts,
 )
 
 from hylo_memory_ros.landmarks import Deletion, Detections, LandmarkPipeline, Message
@@ -75,6 +76,9 @@ def test_what_is_deleted_ends_at_the_stamp_and_stays_answerable(
     fed(memory, *SEEN, deletes(4, deletion))
     assert keys(memory, 3.9) == {'a/1', 'a/2', 'b/1'}
     assert keys(memory, 4.0) == keys(memory, 100.0) == left
+    told = stored_receipts(memory, 'deletion')
+    gone = {'a/1', 'a/2', 'b/1'} - left
+    assert {one['landmark'] for receipt in told for one in receipt['decisions']} == gone
 
 
 def test_a_deletion_makes_nothing(memory: Any) -> None:

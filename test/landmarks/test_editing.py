@@ -23,7 +23,7 @@ from sqlalchemy import select
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.landmarks import LandmarkPipeline
 from hylo_memory_ros.landmarks.editing import Edit, EditOp
-from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.store.landmark import landmark, sighting
 
@@ -48,7 +48,7 @@ def two(memory: MemoryService) -> tuple[LandmarkPipeline, list[str]]:
 def edited(pipeline: LandmarkPipeline, op: EditOp, *keys: str, **fields: object) -> list[str]:
     left = pipeline.edit(Edit(op, keys, fields.pop('at_ns', LATER_NS), **fields))  # type: ignore[arg-type]
     pipeline.commit(force=True)
-    return left
+    return left.keys
 
 
 def position(memory: MemoryService, key: str) -> tuple[float, ...] | None:
@@ -74,6 +74,102 @@ def test_a_corrected_label_is_written() -> None:
         edited(pipeline, 'correct', key, label='mug')
         (hit,) = memory.query(MemoryQuery(key=key, scope={'map_id': 'hall'}))
         assert hit.item.label == 'mug'
+
+
+WRITTEN = MemoryItem(
+    kind='spatial',
+    key='vase',
+    label='vase',
+    content='The blue vase of Ada.',
+    payload={'owner': 'Ada', 'fragile': True},
+    entities=('Ada',),
+    links=(('on', 'table'),),
+    scope={'map_id': 'hall'},
+    pose=Pose(frame_id='map', position=(7.0, 0.0, 0.5), orientation=(0.0, 0.0, 1.0, 0.0)),
+    extent=(0.1, 0.1, 0.3),
+    confidence=0.8,
+    source='operator',
+    provenance={'sheet': 3},
+    valid_from_ns=START_NS,
+)
+
+
+def written_now(memory: MemoryService) -> MemoryItem:
+    (hit,) = memory.query(MemoryQuery(key='vase', scope={'map_id': 'hall'}, include_stale=True))
+    return hit.item
+
+
+def with_a_vase(memory: MemoryService) -> tuple[LandmarkPipeline, str]:
+    """Return a pipeline of a memory in which somebody wrote a vase down, and has seen a cup; and its key."""
+    pipeline = a_pipeline(memory)
+    seen(pipeline, [(1.0, 0.0, 0.5)])
+    (hit,) = landmarks_of(memory)
+    memory.write([WRITTEN])
+    assert pipeline.named(['vase']) == ['vase']
+    return pipeline, str(hit.item.key)
+
+
+OF_WHAT_WAS_WRITTEN = {'id', 'pose', 'valid_from_ns'}
+
+
+def test_of_an_item_written_by_hand_a_correction_changes_the_place_alone() -> None:
+    with open_memory() as memory:
+        pipeline, _ = with_a_vase(memory)
+        before = written_now(memory)
+        edited(pipeline, 'correct', 'vase', position=(8.0, 0.0, 0.5))
+        after = written_now(memory)
+        kept = {name: value for name, value in after.model_dump().items() if name not in OF_WHAT_WAS_WRITTEN}
+        assert kept == before.model_dump(include=set(kept))
+        assert after.pose is not None
+        assert (after.pose.position, after.pose.orientation) == ((8.0, 0.0, 0.5), (0.0, 0.0, 1.0, 0.0))
+        assert after.valid_from_ns == LATER_NS
+
+
+def test_of_an_item_written_by_hand_a_new_label_changes_the_label_alone() -> None:
+    with open_memory() as memory:
+        pipeline, _ = with_a_vase(memory)
+        before = written_now(memory)
+        edited(pipeline, 'correct', 'vase', label='jug')
+        after = written_now(memory)
+        assert (after.label, after.pose) == ('jug', before.pose)
+        assert (after.content, after.payload, after.links) == (before.content, before.payload, before.links)
+
+
+def test_of_an_item_written_by_hand_holding_merging_and_seeing_change_the_place_alone() -> None:
+    with open_memory() as memory:
+        pipeline, cup = with_a_vase(memory)
+
+        def said() -> dict[str, object]:
+            return written_now(memory).model_dump(exclude=OF_WHAT_WAS_WRITTEN)
+
+        before = said()
+        edited(pipeline, 'attach', 'vase', frame_id='hand')
+        edited(pipeline, 'detach', 'vase', position=(1.0, 1.0, 0.5))
+        assert said() == before
+        edited(pipeline, 'pin', 'vase')
+        edited(pipeline, 'unpin', 'vase')
+        feed(pipeline, [a_message(200 + step, [(9.0, 1.0, 0.5)], instances=['vase']) for step in range(6)])
+        pipeline.flush()
+        pipeline.commit(force=True)
+        assert position(memory, 'vase') == pytest.approx((9.0, 1.0, 0.5))
+        assert said() == before
+        edited(pipeline, 'merge', cup, 'vase', at_ns=LATER_NS + 300 * NS)
+        edited(pipeline, 'split', cup, at_ns=LATER_NS + 301 * NS)
+        assert said() == before
+
+
+def test_what_is_held_is_known_to_be_held_over_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / 'memory.db'
+    with open_memory(path) as memory:
+        pipeline, (key, other) = two(memory)
+        edited(pipeline, 'attach', key, frame_id='gripper')
+        edited(pipeline, 'attach', other)
+        pipeline.close()
+    with open_memory(path) as memory:
+        pipeline = a_pipeline(memory)
+        assert (pipeline.held_in(key), pipeline.held_in(other)) == ('gripper', '')
+        edited(pipeline, 'detach', key)
+        assert pipeline.held_in(key) == ''
 
 
 def test_a_pinned_one_stays() -> None:

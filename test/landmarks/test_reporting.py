@@ -65,6 +65,23 @@ def test_one_report_makes_stale_and_further_ones_end_it(
     assert 'end' in memory.changes().changes[-1].op
 
 
+def test_a_report_leaves_a_receipt_and_one_that_changes_nothing_leaves_none(
+    memory: MemoryService, pipeline: LandmarkPipeline
+) -> None:
+    answer = pipeline.report_absent(report(actor='planner'))
+    told = memory.receipt(answer.receipt_id)
+    (decision,) = told['decisions']
+    assert (told['kind'], told['actor'], decision['outcome']) == ('report_absent', 'planner', 'stale')
+    assert decision['existence_after'] == pytest.approx(answer.existence[0], abs=1e-5)
+    assert decision['existence_before'] > decision['existence_after']
+    assert told == pipeline.receipt(answer.receipt_id)
+
+    again = pipeline.report_absent(report(actor='planner'))
+    assert again.receipt_id != answer.receipt_id
+    with pytest.raises(NotFoundError):
+        memory.receipt(again.receipt_id)
+
+
 def test_reports_from_viewpoints_in_turn_count_once_each(pipeline: LandmarkPipeline) -> None:
     first = pipeline.report_absent(report(confidence=0.5))
     again = pipeline.report_absent(report(101.0, confidence=0.5))

@@ -156,10 +156,10 @@ def test_the_newest_image_before_the_stamp_counts_while_it_is_fresh() -> None:
     for stamp, image in images.items():
         views.add_image('depth', stamp, image)
     assert views.at('depth', 9, 5) is None
-    assert views.at('depth', 14, 5) is images[10]
+    assert views.at('depth', 14, 5) == (10, images[10])
     assert views.at('depth', 16, 5) is None
-    assert views.at('depth', 20, 5) is images[20]
-    assert views.at('depth', 35, 5) is images[30]
+    assert views.at('depth', 20, 5) == (20, images[20])
+    assert views.at('depth', 35, 5) == (30, images[30])
     assert views.at('other', 35, 5) is None
 
 
@@ -170,11 +170,11 @@ def test_a_map_counts_from_its_stamp_until_the_next_in_whatever_order_they_come(
         views.add_grid('grid', stamp, grid, 0)
     assert [views.at('grid', stamp, 0) for stamp in (9, 10, 19, 20, 99)] == [
         None,
-        first,
-        first,
-        second,
-        third,
+        (10, first),
+        (10, first),
+        (20, second),
+        (30, third),
     ]
     views.add_grid('grid', 40, a_grid(), 25)
     assert views.at('grid', 19, 0) is None
-    assert views.at('grid', 25, 0) is second
+    assert views.at('grid', 25, 0) == (20, second)

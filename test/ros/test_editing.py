@@ -11,6 +11,7 @@ from nav_msgs.msg import OccupancyGrid
 from rclpy.qos import QoSProfile
 from ros.harness import NODE, Talker, spatial
 from ros.test_inputs import BOXES, NOW, array
+from ros.test_proving import receipt_of
 from ros.test_topics import LATCHED, heard
 from vision_msgs.msg import Detection3DArray
 from visualization_msgs.msg import MarkerArray
@@ -95,6 +96,12 @@ def test_a_wrong_item_written_by_hand_is_reported_until_it_is_gone(talker: Talke
     first = report(talker, label='mug', where=point(3.0), radius_m=0.2, observed_from=stood(2.8))
     assert first.success, first.message
     assert (list(first.ids), list(first.statuses)) == ([item_id], ['stale'])
+    told = receipt_of(talker, first.receipt_id)
+    assert (told['kind'], told['keys'], told['decisions'][0]['outcome']) == (
+        'report_absent',
+        ['wrong'],
+        'stale',
+    )
     assert not talker.query(filter=MemoryFilter(keys=['wrong'])).hits
     (hit,) = talker.query(filter=MemoryFilter(keys=['wrong'], include_stale=True)).hits
     assert (hit.status, hit.existence) == ('stale', pytest.approx(first.existence[0]))
@@ -168,6 +175,7 @@ def test_landmarks_are_pinned_corrected_merged_split_held_and_deleted(talker: Ta
 
     moved = edit(talker, 'correct', keys[1.0], pose=stood(2.0), label='mug')
     assert moved.success, moved.message
+    assert receipt_of(talker, moved.receipt_id)['kind'] == 'correct'
     (hit,) = talker.query(filter=MemoryFilter(keys=[keys[1.0]])).hits
     assert (hit.item.label, hit.item.pose.position.x, hit.item.id) == ('mug', 2.0, moved.ids[0])
 

@@ -105,6 +105,7 @@ def upgrade() -> None:
             'reported', sa.LargeBinary(), comment='int64: digests of viewpoints that reported it absent'
         ),
         sa.Column('held', sa.Boolean(), server_default='0', nullable=False, comment='in the gripper'),
+        sa.Column('held_in', sa.Text(), nullable=True, comment='frame that it moves with while it is held'),
         sa.Column(
             'labels', sa.Text(), server_default='{}', nullable=False, comment='JSON: sum of scores by label'
         ),

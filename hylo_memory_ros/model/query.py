@@ -43,6 +43,9 @@ class MemoryQuery(Contract):
 
     text: Text | None = None
     """Words that must all appear; operators of the engine have no meaning."""
+    text_space: SpaceName | None = None
+    """Compare `text` by its meaning: the embedder of this space makes the vector of `embedding` of it, and
+    words do not filter."""
     kinds: frozenset[MemoryKind] | None = None
     """Kinds of memory."""
     key: Key | None = None
@@ -128,6 +131,8 @@ class MemoryQuery(Contract):
             raise ValueError('key and keys: give one of them')
         if self.known_at_ns is not None and self.known_seq is not None:
             raise ValueError('known_at and known_seq: give one of them')
+        if self.text_space is not None and (self.text is None or self.embedding is not None):
+            raise ValueError('text_space: it takes a text to compare by its meaning, and no embedding')
         start, end = self.time_range_ns or (None, None)
         if start is not None and end is not None and end < start:
             raise ValueError(f'time_range: its end {end} ns lies before its start {start} ns')

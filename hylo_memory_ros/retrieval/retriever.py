@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import CandidateEvidence, Hit, MemoryItem, MemoryKind, MemoryQuery, QueryResult
 from hylo_memory_ros.retrieval.beside import working_ranked
@@ -57,6 +58,8 @@ class Retriever:
         The map that is searched when a question names none.
     vectors : VectorSearch, optional
         Where vectors are compared.
+    embed : callable, optional
+        The vector of a text in a space; it refuses a space that has no embedder.
     """
 
     def __init__(
@@ -67,22 +70,24 @@ class Retriever:
         config: MemoryConfig,
         current_map: Callable[[], str],
         vectors: VectorSearch | None = None,
+        embed: Callable[[str, str], tuple[float, ...]] | None = None,
     ) -> None:
         self._store = store
         self._mirror = mirror
         self._working = working
         self._config = config
         self._current_map = current_map
+        self._embed = embed
         self._gathering = Gathering(store, mirror, vectors)
         self._kept = Kept()
 
     def question(self, query: MemoryQuery) -> Question:
-        """Return a query with its place on both time axes and its map.
+        """Return a query on both time axes, with its map, and its text as a vector if it asks for that.
 
         Raises
         ------
         InvalidRequestError, EpochChangedError
-            For a cursor that does not belong to it.
+            For a cursor that does not belong to it, or a text in a space without an embedder.
         """
         scope = query.scope or {}
         map_id = None if query.any_map else scope.get('map_id', self._current_map())
@@ -97,7 +102,16 @@ class Retriever:
             cursor = Cursor.decoded(query.cursor, self._store.epoch, _digest(query))
             seq, at_ns, offset = cursor.seq, cursor.at_ns, cursor.offset
         hides_stale = not query.include_stale and self._store.any_stale()
-        return Question(query, at_ns, seq, map_id, self._config.clock, offset, hides_stale)
+        return Question(self._by_meaning(query), at_ns, seq, map_id, self._config.clock, offset, hides_stale)
+
+    def _by_meaning(self, query: MemoryQuery) -> MemoryQuery:
+        space, text = query.text_space, query.text
+        if space is None or text is None:
+            return query
+        if self._embed is None:
+            raise UnsupportedError(f'text_space: {space!r}: this memory has no embedders')
+        vector = self._embed(space, text)
+        return query.model_copy(update={'text': None, 'text_space': None, 'embedding': (space, vector)})
 
     def answer(self, query: MemoryQuery) -> QueryResult:
         """Return the hits of a query, best first, with what was left out and why."""

@@ -57,7 +57,7 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
         'min_confidence': msg.min_confidence or None,
         'min_existence': msg.min_existence or None,
         'min_score': msg.min_score or None,
-        'embedding': _embedding(msg),
+        **_vector(msg),
         **asked,
     }
     if msg.kinds:
@@ -95,14 +95,17 @@ def _near(msg: Any) -> tuple[dict[str, Any], float] | None:
     return centre, msg.radius_m
 
 
-def _embedding(msg: Any) -> tuple[str, Any] | None:
+def _vector(msg: Any) -> dict[str, Any]:
     space = checked_text(msg.embedding_space, 'filter.embedding_space')
+    if space and msg.text and not len(msg.embedding):
+        return {'text_space': space}
     if bool(space) != (len(msg.embedding) > 0):
         raise InvalidRequestError(
-            f'filter.embedding: {len(msg.embedding)} numbers in the space {space!r}: give both, or neither',
+            f'filter.embedding: {len(msg.embedding)} numbers in the space {space!r}: give both, or neither; '
+            'with a text the space alone',
             field='filter.embedding',
         )
-    return (space, msg.embedding) if space else None
+    return {'embedding': (space, msg.embedding)} if space else {}
 
 
 def _options(text: str) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class Parts:
             self.config,
             lambda: self._maps.current if map_id is None else map_id,
             self._mirroring.vectors,
+            lambda space, text: self._spaces.vectors_of(space, [text])[0],
         )
 
     @property

@@ -196,7 +196,7 @@ class Removing(Parts):
                 raise InvalidRequestError(
                     f'{op}: {name} has no meaning, it acts now, on everything that matches'
                 )
-        if query.embedding is not None:
+        if query.embedding is not None or query.text_space is not None:
             raise InvalidRequestError(f'{op}: embedding: similarity never decides what is taken away')
         question = self._retriever.question(query)
         return question, self._retriever.version_rows(question)

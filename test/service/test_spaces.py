@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
+from hylo_memory_ros.index.vectors.generation import embedding_digests
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
@@ -60,6 +61,52 @@ def test_contents_are_embedded_once_and_what_came_along_stays(tmp_path: Path, le
         assert [hit.item.content for hit in hits] == ['abba', 'zz']
         assert hits[1].item.embeddings['letters@1'] == tuple(own)
     assert letters.asked == ['abba', 'ab']
+
+
+def test_a_text_is_compared_by_its_meaning_where_words_do_not_filter(
+    tmp_path: Path, letters: Letters
+) -> None:
+    with opened(tmp_path, dimension=26, embedder='letters') as memory:
+        memory.write([note('abba'), note('zz'), note('')])
+
+        by_text = memory.query(MemoryQuery(text='bbaa', text_space='letters@1', k=1), receipt=True)
+        by_vector = memory.query(
+            MemoryQuery(embedding=('letters@1', letters.embed(['bbaa'])[0].tolist()), k=1)
+        )
+        words = memory.query(MemoryQuery(text='bbaa'))
+
+        assert [(hit.item.content, hit.score) for hit in by_text] == [('abba', by_vector[0].score)]
+        assert by_text.total == 2
+        assert set(by_text[0].details) == {'vector'}
+        assert len(words) == 0
+        further = MemoryQuery(text='bbaa', text_space='letters@1', k=1, cursor=by_text.cursor)
+        assert [hit.item.content for hit in memory.query(further)] == ['zz']
+        assert memory.replay_receipt(by_text.receipt_id).same
+
+
+def test_a_text_in_a_space_without_an_embedder_is_refused_by_name(tmp_path: Path) -> None:
+    with opened(tmp_path, dimension=26) as memory:
+        with pytest.raises(InvalidRequestError, match="'letters@1' has no embedder"):
+            memory.query(MemoryQuery(text='ab', text_space='letters@1'))
+        with pytest.raises(InvalidRequestError, match="'clip@9' has no embedder"):
+            memory.query(MemoryQuery(text='ab', text_space='clip@9'))
+
+
+@pytest.mark.parametrize('fields', [{}, {'text': 'ab', 'embedding': ('letters@1', (1.0, 0.0))}])
+def test_a_text_space_takes_a_text_and_nothing_else(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match='text_space: it takes a text'):
+        MemoryQuery(text_space='letters@1', **fields)
+
+
+@pytest.mark.parametrize('take', ['forget', 'retract', 'purge'])
+def test_similarity_of_a_text_never_decides_what_is_taken_away(
+    tmp_path: Path, letters: Letters, take: str
+) -> None:
+    with opened(tmp_path, dimension=26, embedder='letters') as memory:
+        memory.write([note('abba')])
+        with pytest.raises(InvalidRequestError, match='similarity never decides'):
+            getattr(memory, take)(MemoryQuery(text='ab', text_space='letters@1'))
+        assert len(memory.query(MemoryQuery())) == 1
 
 
 def test_a_changed_model_is_refused_and_never_mixed(
@@ -172,3 +219,31 @@ def test_a_vector_that_was_altered_in_the_file_is_reported(tmp_path: Path) -> No
 
         (problem,) = memory.verify().problems
         assert problem.endswith('its vector in letters@1 is not the one that was stored')
+
+
+def identified(memory: MemoryService) -> str:
+    """Return how a receipt names the first vector that a question finds."""
+    result = memory.query(MemoryQuery(keys=('abba',)), receipt=True)
+    return str(memory.receipt(result.receipt_id)['hits'][0]['embeddings']['letters@1'])
+
+
+def test_receipts_name_vectors_as_generations_do(tmp_path: Path, letters: Letters) -> None:
+    with opened(tmp_path, dimension=26, embedder='letters') as memory:
+        memory.write([note('abba')])
+        assertion, item_id, digest = memory._store.vector_records('letters@1')[0]
+        space = EmbeddingSpace(dimension=26, model='letters', provider_digest=letters.digest)
+
+        told = identified(memory)
+
+    ((_, embedding),) = embedding_digests('letters@1', space, [(assertion, item_id, digest)])
+    assert told == str(embedding)
+
+
+def test_who_leaves_out_what_the_file_keeps_names_vectors_alike(tmp_path: Path, letters: Letters) -> None:
+    with opened(tmp_path, dimension=26, embedder='letters') as memory:
+        memory.write([note('abba')])
+        told = identified(memory)
+
+    for space in ({}, {'dimension': 26}, {'dimension': 26, 'embedder': 'letters'}):
+        with opened(tmp_path, **space) as memory:
+            assert identified(memory) == told

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip('rosbags', reason='rosbags is not installed')
 
+from support import watched
 from support.bags import MCAP, NS, PARAMETERS, SQLITE, START_NS, Sent, Types, a_drive, write_bag
 
 from hylo_memory_ros.errors import (
@@ -213,6 +214,24 @@ def test_an_input_that_is_not_in_the_bag_is_named(bag: Path) -> None:
     assert result.missing['dock'] == 'input dock: nothing on /harbour'
     assert 'geometry_msgs/msg/PoseArray there, not vision_msgs' in result.missing['chairs']
     assert set(result.skipped) == {'/camera', '/dock', '/chairs'}
+
+
+@pytest.mark.parametrize('witness', watched.TOPICS)
+@pytest.mark.parametrize('loops', [1, 2])
+def test_what_a_witness_looks_through_is_gone(types: Types, tmp_path: Path, witness: str, loops: int) -> None:
+    topics = watched.TOPICS[witness]
+    path = write_bag(tmp_path / 'bag', watched.a_watch(types, witness), types, SQLITE, topics=topics)
+    database = tmp_path / 'memory.db'
+    given = ParameterFile()
+    given.values.update(watched.parameters(witness))
+    with Bag([path]) as opened:
+        result = replay(opened, given.configuration(), loops=loops, database=f'sqlite:///{database}')
+
+    assert result.complete
+    assert result.skipped == {}
+    with MemoryService.open(f'sqlite:///{database}', clock=lambda: START_NS + 60 * NS) as memory:
+        hits = memory.query(MemoryQuery(labels=['cup'], include_invalidated=True))
+    assert [hit.status for hit in hits] == ['forgotten']
 
 
 def test_topics_can_be_remapped_and_namespaced(

@@ -1,7 +1,7 @@
 """The node that is fed by a bag, at any rate, paused or looped, has the memory that a replay makes of it."""
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,34 +13,44 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from ros.harness import NODE, NodeProcess, Talker, near
 from ros.test_topics import LATCHED, heard
+from support import watched
 from support.bags import PARAMETERS, START_NS, TOPICS, Sent, Types, a_drive, write_bag
 
-from hylo_memory_ros.msg import MemoryStatus
+from hylo_memory_ros.msg import MemoryFilter, MemoryStatus
 from hylo_memory_ros.parameters import ParameterFile
 from hylo_memory_ros.replay import Bag, replay
 from hylo_memory_ros.srv import Flush, Query, Snapshot
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(110)]
-INPUTS = PARAMETERS['inputs']
-SETTINGS = {
-    **PARAMETERS,
-    'autostart': True,
-    'status_interval_s': 0.05,
-    **{f'input.{name}.queue': 500 for name in INPUTS},
-    **{f'input.{name}.depth': 500 for name in INPUTS},
-}
+
+
+def of_a_node(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a node that says at once what it has taken, and loses nothing."""
+    return {
+        **parameters,
+        'autostart': True,
+        'status_interval_s': 0.05,
+        **{f'input.{name}.queue': 500 for name in parameters['inputs']},
+        **{f'input.{name}.depth': 500 for name in parameters['inputs']},
+    }
 
 
 class Player:
     """Publishes the messages of a bag, and waits for the node by what it tells of itself."""
 
-    def __init__(self, talker: Talker, sent: Sequence[Sent]) -> None:
-        self._talker, self._sent = talker, sent
+    def __init__(
+        self,
+        talker: Talker,
+        sent: Sequence[Sent],
+        inputs: Sequence[str] = PARAMETERS['inputs'],
+        topics: Mapping[str, str] = TOPICS,
+    ) -> None:
+        self._talker, self._sent, self._inputs, self._topics = talker, sent, inputs, topics
         self._statuses = heard(talker, MemoryStatus, f'{NODE}/status', LATCHED)
-        self._publishers = {topic: self._publisher(topic) for topic in TOPICS if topic != '/camera'}
+        self._publishers = {topic: self._publisher(topic) for topic in topics if topic != '/camera'}
 
     def _publisher(self, topic: str) -> Any:
-        package, _, name = TOPICS[topic].split('/')
+        package, _, name = self._topics[topic].split('/')
         kind = getattr(importlib.import_module(f'{package}.msg'), name)
         latched = DurabilityPolicy.TRANSIENT_LOCAL if topic == '/tf_static' else DurabilityPolicy.VOLATILE
         return self._talker.node.create_publisher(kind, topic, QoSProfile(depth=1000, durability=latched))
@@ -55,7 +65,7 @@ class Player:
         def heard() -> bool:
             for topic in ('/clock', '/tf'):
                 self._publishers[topic].publish(self._first(topic))
-            for name in INPUTS:
+            for name in self._inputs:
                 self._publishers[f'/{name}'].publish(b'\0\1\0\0garbage')
             status = self._statuses and self._statuses[-1]
             return bool(status and min(status.refused) > 0 and self.knows_base())
@@ -120,7 +130,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture
 def player(ros_domain: int, tmp_path: Path, recorded: SimpleNamespace) -> Iterator[Player]:
-    with NodeProcess(tmp_path, ros_domain, SETTINGS) as process, Talker(ros_domain) as talker:
+    with NodeProcess(tmp_path, ros_domain, of_a_node(PARAMETERS)) as process, Talker(ros_domain) as talker:
         talker.wait_active()
         made = Player(talker, recorded.sent)
         made.wait_until_heard()
@@ -146,6 +156,29 @@ def test_looped_and_at_another_rate(player: Player, recorded: SimpleNamespace) -
     assert (answer.digest, answer.complete) == (recorded.snapshot, True)
 
 
+@pytest.mark.parametrize('witness', watched.TOPICS)
+def test_what_is_looked_through_is_gone_in_both(witness: str, ros_domain: int, tmp_path: Path) -> None:
+    types, topics, parameters = Types(), watched.TOPICS[witness], watched.parameters(witness)
+    sent = list(watched.a_watch(types, witness))
+    given = ParameterFile()
+    given.values.update(parameters)
+    with Bag([write_bag(tmp_path / 'bag', sent, types, topics=topics)]) as bag:
+        replayed = replay(bag, given.configuration())
+    with (
+        NodeProcess(tmp_path, ros_domain, of_a_node(parameters)) as process,
+        Talker(ros_domain) as talker,
+    ):
+        talker.wait_active()
+        player = Player(talker, sent, parameters['inputs'], topics)
+        player.wait_until_heard()
+        player.play(20)
+        answer = player.snapshot()
+        gone = talker.query(filter=MemoryFilter(labels=['cup'], include_invalidated=True))
+        assert process.ended() == 0
+    assert (answer.digest, answer.complete) == (replayed.snapshot, True)
+    assert [hit.status for hit in gone.hits] == ['forgotten']
+
+
 def test_paused_half_way(player: Player, recorded: SimpleNamespace) -> None:
     middle = len(recorded.sent) // 2
     whole, player._sent = player._sent, recorded.sent[:middle]
@@ -162,5 +195,5 @@ def test_paused_half_way(player: Player, recorded: SimpleNamespace) -> None:
 def test_the_parameters_of_the_test_are_those_of_a_node() -> None:
     assert START_NS > 0
     given = ParameterFile()
-    given.values.update(SETTINGS)
+    given.values.update(of_a_node(PARAMETERS))
     assert given.unknown() == ()

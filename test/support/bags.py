@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -212,7 +212,13 @@ def a_drive(types: Types, seconds: float = 12.0, seed: int = 3) -> Iterator[Sent
 
 
 def write_bag(
-    path: Path, sent: Iterable[Sent], types: Types, storage: StoragePlugin = MCAP, **options: Any
+    path: Path,
+    sent: Iterable[Sent],
+    types: Types,
+    storage: StoragePlugin = MCAP,
+    *,
+    topics: Mapping[str, str] = TOPICS,
+    **options: Any,
 ) -> Path:
     """Write a bag, and return its path."""
     writer = Writer(path, version=9, storage_plugin=storage)
@@ -220,7 +226,7 @@ def write_bag(
         writer.set_compression(**options)
     with writer as bag:
         connections = {
-            topic: bag.add_connection(topic, kind, typestore=types.store) for topic, kind in TOPICS.items()
+            topic: bag.add_connection(topic, kind, typestore=types.store) for topic, kind in topics.items()
         }
         for one in sent:
             bag.write(connections[one.topic], one.stamp_ns, one.data)

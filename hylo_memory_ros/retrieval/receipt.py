@@ -64,7 +64,7 @@ class Asked:
     rendering: Rendering | None = None
     """The prompt that was made of it."""
     spaces: Mapping[str, EmbeddingSpace] = field(default_factory=dict)
-    """Embedding spaces that are declared."""
+    """Embedding spaces in use."""
 
 
 def receipt_body(asked: Asked) -> dict[str, Any]:

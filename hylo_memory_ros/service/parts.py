@@ -49,6 +49,7 @@ class Parts:
             self._retriever_in,
             lambda: self._maps.current,
             self.side_write,
+            spaces=self._spaces.spaces,
             read_only=read_only,
         )
 

@@ -19,7 +19,7 @@ from hylo_memory_ros.identity import (
     TokenKvIdentity,
     canonical_bytes,
 )
-from hylo_memory_ros.model import Change, MemoryQuery, QueryResult
+from hylo_memory_ros.model import Change, EmbeddingSpace, MemoryQuery, QueryResult
 from hylo_memory_ros.retrieval import Retriever
 from hylo_memory_ros.retrieval.chain import Chain, chain_of
 from hylo_memory_ros.retrieval.receipt import Asked, Replay, compared, replayed_query
@@ -50,6 +50,8 @@ class Proving:
         The current map.
     side_write : callable
         Gives a connection under the lock of writes.
+    spaces : mapping of str to EmbeddingSpace
+        The embedding spaces in use, with what embedders and the file tell of them.
     read_only : bool
         Whether nothing can be stored.
 
@@ -68,8 +70,10 @@ class Proving:
         current_map: Callable[[], str],
         side_write: Callable[[Callable[[sa.Connection], None]], None],
         *,
+        spaces: Mapping[str, EmbeddingSpace],
         read_only: bool,
     ) -> None:
+        self._spaces = spaces
         self._store, self._config, self._current_map = store, config, current_map
         self._retriever_in = retriever_in
         self._retriever = retriever
@@ -100,7 +104,7 @@ class Proving:
             store_sequence,
             map_id,
             self._config.identity_scope,
-            spaces=self._config.embedding_spaces,
+            spaces=self._spaces,
         )
         return asked, replace(result, receipt_id=receipt_id) if wanted else result
 

@@ -53,6 +53,7 @@ class SpacesInUse:
         )
         for name, space in resolved.items():
             _refuse_changed(name, space, kept.get(name), found.get(name))
+        resolved = {name: _completed(space, kept.get(name, {})) for name, space in resolved.items()}
         fresh = {name: space.lasting for name, space in resolved.items() if kept.get(name) != space.lasting}
         if fresh and not read_only:
             store.side_write(lambda connection: _keep(connection, fresh), durable=True)
@@ -160,9 +161,14 @@ def _refuse_changed(
             )
 
 
+def _completed(space: EmbeddingSpace, kept: Mapping[str, object]) -> EmbeddingSpace:
+    """Return a space with what the file keeps of it and the declaration leaves out."""
+    left_out = {field for field, value in space.lasting.items() if value == ''}
+    return space.model_copy(update={field: kept[field] for field in left_out & kept.keys()})
+
+
 def _keep(connection: sa.Connection, fresh: Mapping[str, Mapping[str, object]]) -> None:
     kept = declared_spaces(connection)
     for name, lasting in fresh.items():
-        told = {field: value for field, value in lasting.items() if value != ''}
-        kept[name] = {**lasting, **kept.get(name, {}), **told}
+        kept[name] = dict(lasting)
     keep_spaces(connection, kept)

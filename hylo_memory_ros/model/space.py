@@ -88,7 +88,19 @@ def _names(spaces: Mapping[str, EmbeddingSpace]) -> Mapping[str, EmbeddingSpace]
 Spaces = Annotated[Mapping[str, EmbeddingSpace], AfterValidator(_names)]
 """Embedding spaces by name, ``name@version``."""
 
-SpaceNames = tuple[Annotated[str, Field(pattern=r'^[A-Za-z][A-Za-z0-9_-]{0,63}@[A-Za-z0-9_-]{1,32}$')], ...]
+_IN_PARAMETERS = re.compile(r'[A-Za-z][A-Za-z0-9_-]{0,63}@[A-Za-z0-9_-]{1,32}')
+
+
+def _name(value: str) -> str:
+    if not _IN_PARAMETERS.fullmatch(value):
+        raise ValueError(
+            f'{value!r} is no name of a space: it reads name@version, of letters, digits, _ and -, and '
+            'begins with a letter'
+        )
+    return value
+
+
+SpaceNames = tuple[Annotated[str, AfterValidator(_name)], ...]
 """Names as they can be part of a parameter's name."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from hylo_memory_ros.config import MemoryConfig
@@ -124,7 +124,7 @@ class Entry:
             return self._adapter().validate_python(self._as_field(value))
         except ValueError as exc:
             shown = value if isinstance(value, (str, int, float, type(None))) else list(value)
-            raise ValueError(f'{self.name}: {shown!r} is not {self.expected}') from exc
+            raise ValueError(f'{self.name}: {shown!r} is not {self.expected}{_reasons(exc)}') from exc
 
     def _as_field(self, value: Any) -> Any:
         if isinstance(self.default, list):
@@ -209,3 +209,11 @@ def input_entries(name: str) -> tuple[Entry, ...]:
 def space_entries(name: str) -> tuple[Entry, ...]:
     """Return the parameters of one embedding space."""
     return tuple(_walk(EmbeddingSpace, f'space.{name}.'))
+
+
+def _reasons(problem: ValueError) -> str:
+    """Return what our own rules say, which is more than type and range."""
+    if not isinstance(problem, ValidationError):
+        return ''
+    told = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']
+    return f': {"; ".join(map(str, told))}' if told else ''

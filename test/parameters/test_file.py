@@ -193,3 +193,15 @@ def test_numbers_by_name_are_a_mapping() -> None:
         given.values['input.a.detection_probabilities'] = [bad]
         with pytest.raises(ConfigurationError, match='a list of name=number'):
             given.configuration()
+
+
+@pytest.mark.parametrize('name', ['clip', 'clip@', '@1', 'clip@1.5', 'my clip@1', 'clip@1@2'])
+def test_a_name_that_is_none_of_a_space_is_told_with_what_one_reads_like(name: str) -> None:
+    given = ParameterFile('/hylo_memory')
+    given.read_text(f"/**: {{ros__parameters: {{embedding_spaces: ['{name}']}}}}")
+
+    with pytest.raises(ConfigurationError) as refused:
+        given.configuration()
+
+    assert f"embedding_spaces: ['{name}'] is not" in str(refused.value)
+    assert f'{name!r} is no name of a space: it reads name@version' in str(refused.value)

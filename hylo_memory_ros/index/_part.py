@@ -185,11 +185,14 @@ class Part:
         exact = zip(ball.distances(points[first]), self.version_rows(index[first]).tolist(), strict=True)
         return min(pair for pair in exact if pair[0] > ball.radius)
 
-    def match(self, ball: Ball, window: Window) -> tuple[Index, Points]:
-        """Find the index of the rows inside the ball and the window, and the point of each."""
+    def match(self, ball: Ball, window: Window, most: int | None = None) -> tuple[Index, Points]:
+        """Find the index of the rows inside the ball and the window, and the point of each.
+
+        With `most`, no more rows than that are looked at.
+        """
         if not self.may_match(window):
             return _NO_INDEX, _NOWHERE
-        index = self.near(ball)
+        index = self.near(ball)[:most]
         if len(index) and not self._all_match(window):
             keep = self._in_window(index, window)
             if not keep[keep.argmin(0)]:

@@ -11,8 +11,9 @@ from hylo_memory_ros.index._answers import Hits, Nearest
 from hylo_memory_ros.index._ball import Ball
 from hylo_memory_ros.index._part import SHOWN, VALID_FROM, VALID_TO, VERSION, Rows, Window
 from hylo_memory_ros.index._place import Place
+from hylo_memory_ros.index._rows import OPEN
 
-__all__ = ['hits', 'matches', 'nearest_beyond', 'version_rows']
+__all__ = ['hits', 'matches', 'nearest_beyond', 'untimely', 'version_rows']
 
 Match = tuple[list[float], Rows]
 
@@ -28,17 +29,34 @@ def matches(places: Iterable[Place], within: Ball, window: Window) -> list[Match
     return found
 
 
-def version_rows(places: Iterable[Place], within: Ball, window: Window) -> NDArray[np.int64]:
-    """Find version rows, in no particular order."""
+def version_rows(
+    places: Iterable[Place], within: Ball, window: Window, most: int | None = None
+) -> NDArray[np.int64]:
+    """Find version rows, in no particular order; with `most`, look at no more rows of a part."""
     found: list[NDArray[np.int64]] = []
     for place in places:
         for part in place.parts:
-            index, _ = part.match(within, window)
+            index, _ = part.match(within, window, most)
             if len(index):
                 found.append(part.rows[VERSION].take(index))
     if len(found) == 1:
         return found[0]
     return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def untimely(places: Iterable[Place], within: Ball, window: Window, most: int) -> tuple[Rows, Rows]:
+    """Find version rows that begin after the window, or ended before; look at `most` of a part."""
+    late, over = [], []
+    always = -OPEN, OPEN, window[2]
+    for place in places:
+        for part in place.parts:
+            index, _ = part.match(within, always, most)
+            begins = part.rows[VALID_FROM].take(index) > window[1]
+            ended = ~begins & (part.rows[VALID_TO].take(index) <= window[0])
+            late.append(part.rows[VERSION].take(index[begins]))
+            over.append(part.rows[VERSION].take(index[ended]))
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *late]), np.concatenate([nothing, *over])
 
 
 def hits(sequence: int, found: Sequence[Match]) -> Hits:

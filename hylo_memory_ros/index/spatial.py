@@ -28,7 +28,7 @@ from hylo_memory_ros.index._intake import Intake, Key
 from hylo_memory_ros.index._part import VERSION, Window
 from hylo_memory_ros.index._place import Place, build_runs
 from hylo_memory_ros.index._rows import OPEN, BelievedRow, Difference, RowBatch
-from hylo_memory_ros.index._search import hits, matches, nearest_beyond, version_rows
+from hylo_memory_ros.index._search import hits, matches, nearest_beyond, untimely, version_rows
 
 __all__ = ['SpatialMirror']
 
@@ -251,8 +251,13 @@ class SpatialMirror:
         seq: int | None = None,
         horizontal: bool = False,
         tolerance_ns: int = 0,
+        most: int = 10_000,
     ) -> Excluded:
-        """Count what lies within the radius and was left out, by place or by time."""
+        """Count what lies within the radius and was left out, by place or by time.
+
+        Beyond `most` rows of one part of the mirror within the radius no more are looked at: the counts
+        are lower bounds then.
+        """
         window = self._window(at_ns, seq, tolerance_ns)
         within = Ball(center, radius_m, horizontal)
         keys = self._atlas.places
@@ -260,15 +265,12 @@ class SpatialMirror:
         frames = {f for m, f in keys if map_id in (None, m)} - {frame_id}
         other_maps = [place for other in maps for place in self._find(other, frame_id, horizontal)]
         other_frames = self._find(map_id, frames, horizontal)
-        always = -OPEN, OPEN, window[2]
-        here = hits(window[2], matches(self._find(map_id, frame_id, horizontal), within, always))
-        late = here.valid_from_ns > window[1]
-        over = ~late & (here.valid_to_ns <= window[0])
+        late, over = untimely(self._find(map_id, frame_id, horizontal), within, window, most)
         return Excluded(
-            len(version_rows(other_maps, within, window)),
-            len(version_rows(other_frames, within, window)),
-            here.version_rows[late],
-            here.version_rows[over],
+            len(version_rows(other_maps, within, window, most)),
+            len(version_rows(other_frames, within, window, most)),
+            late,
+            over,
         )
 
     def verify(self, batches: Iterable[RowBatch], sequence: int, limit: int = 100) -> tuple[Difference, ...]:

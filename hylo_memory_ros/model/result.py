@@ -173,7 +173,7 @@ class QueryResult(Sequence[Hit]):
     cursor: str | None = None
     """Give it to the next query to go on where this answer ends."""
     excluded: Mapping[str, int] = field(default_factory=dict)
-    """How many were left out, by reason."""
+    """How many were left out, by reason; lower bounds beyond 10 000 rows around a place."""
     nearest_excluded_m: float | None = None
     """Distance of the nearest match outside the radius, metres."""
     center_used: Pose | None = None

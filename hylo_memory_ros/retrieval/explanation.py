@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.retrieval.around import Around, around_of_few
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.store import TOTAL_LIMIT, Store
 from hylo_memory_ros.store.filtering import search_words
 
-__all__ = ['Explanation']
+__all__ = ['LOOKED_BEYOND', 'Explanation']
+
+LOOKED_BEYOND = 1_000
+"""So many rows outside the radius are tested for whether they pass the filters."""
 
 
 class Explanation:
@@ -18,6 +22,10 @@ class Explanation:
     Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
     ``outside_radius``, ``below_score``, ``below_existence``, ``stale``, ``without_vector``,
     ``other_clock``, ``no_search_words``.
+
+    Of what lies around a place, all that passes the filters is looked at where that is little; else so many
+    rows at most that the counts are lower bounds: 10 000 of a part of the mirror within the radius, and the
+    nearest `LOOKED_BEYOND` outside.
     """
 
     def __init__(self, store: Store, mirror: SpatialMirror, asked: Question, below_score: int) -> None:
@@ -49,28 +57,47 @@ class Explanation:
     def _near(self) -> dict[str, int]:
         asked, query = self._asked, self._asked.query
         assert query.near is not None
+        if (around := around_of_few(self._store, asked)) is not None:
+            return self._of_few(around)
         pose, radius_m = query.near
         at_ns = None if query.include_invalidated else asked.at_ns
         place = (asked.map_id, pose.frame_id, pose.position, radius_m)
         left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal)
         counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
         if query.min_existence is not None or asked.hides_stale or query.embedding is not None:
-            counts |= self._within(at_ns)
+            counts |= self._within(self._here(at_ns))
         rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
         if rows:
             counts |= self._store.excluded_by_time(asked.sql(), rows)
         counts['outside_radius'] = self._outside(at_ns)
         return counts
 
-    def _within(self, at_ns: int | None) -> dict[str, int]:
-        """Count what is near and left out for its statistics, or for want of a vector."""
+    def _of_few(self, around: Around) -> dict[str, int]:
+        asked = self._asked
+        counts = {'other_map': around.other_map, 'other_frame': around.other_frame}
+        if around.here:
+            counts |= self._within(around.here)
+        if around.untimely:
+            counts |= self._store.excluded_by_time(asked.sql(), around.untimely)
+        if around.outside:
+            matching = self._store.matching(asked.sql(), [row for _, row in around.outside])
+            nearest = next((distance_m for distance_m, row in around.outside if row in matching), None)
+            self.nearest_outside_m, counts['outside_radius'] = nearest, int(nearest is not None)
+        return counts
+
+    def _here(self, at_ns: int | None) -> list[int]:
         asked, query = self._asked, self._asked.query
         assert query.near is not None
         pose, radius_m = query.near
-        here = self._mirror.ids_within(
+        here: list[int] = self._mirror.ids_within(
             asked.map_id, pose.frame_id, pose.position, radius_m,
             at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal,
-        ).tolist()  # fmt: skip
+        )[:TOTAL_LIMIT].tolist()  # fmt: skip
+        return here
+
+    def _within(self, here: list[int]) -> dict[str, int]:
+        """Count what is near and left out for its statistics, or for want of a vector."""
+        asked, query = self._asked, self._asked.query
         counts = dict(self._store.excluded_by_statistics(asked.sql(), here))
         if query.embedding is not None:
             anyhow = self._store.matching(replace(asked.sql(), space=''), here)
@@ -88,7 +115,7 @@ class Explanation:
         place = (asked.map_id, pose.frame_id, pose.position)
         seq, horizontal = asked.seq, query.horizontal
         seen = 0
-        while seen <= TOTAL_LIMIT:
+        while seen < LOOKED_BEYOND:
             nearest = self._mirror.nearest_outside(
                 *place, radius_m, at_ns=at_ns, seq=seq, horizontal=horizontal
             )
@@ -100,7 +127,8 @@ class Explanation:
             reach_m = 2.0 * nearest.distance_m
             around = self._mirror.within(*place, reach_m, at_ns=at_ns, seq=seq, horizontal=horizontal)
             beyond = around.distances_m > radius_m
-            rows, distances = around.version_rows[beyond].tolist(), around.distances_m[beyond].tolist()
+            rows = around.version_rows[beyond][: LOOKED_BEYOND - seen].tolist()
+            distances = around.distances_m[beyond][: LOOKED_BEYOND - seen].tolist()
             matching = self._store.matching(asked.sql(), rows)
             for row, distance_m in zip(rows, distances, strict=True):
                 if row in matching:
@@ -125,10 +153,5 @@ class Explanation:
         other = 'sim' if asked.clock == 'wall' else 'wall'
         if asked.query.near is None:
             return self._store.count(replace(asked.sql(), clock=other))
-        pose, radius_m = asked.query.near
         at_ns = None if asked.query.include_invalidated else asked.at_ns
-        rows = self._mirror.ids_within(
-            asked.map_id, pose.frame_id, pose.position, radius_m,
-            at_ns=at_ns, seq=asked.seq, horizontal=asked.query.horizontal,
-        )  # fmt: skip
-        return len(self._store.matching(replace(asked.sql(), clock=other), rows.tolist()))
+        return len(self._store.matching(replace(asked.sql(), clock=other), self._here(at_ns)))

@@ -119,7 +119,7 @@ def _believed(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
     if asked.seq is None:
         return still
     from_seq: sa.ColumnElement[int] = versions.c.from_seq
-    seq = sa.bindparam('seq', asked.seq)
+    seq = sa.bindparam('seq', asked.seq, type_=sa.BigInteger)
     return (from_seq <= seq) & (still | (to_seq > seq))
 
 
@@ -162,6 +162,8 @@ def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
         yield version.c.kind.in_(sorted(kind.value for kind in query.kinds))
     if query.all_keys:
         yield identity.c.key.in_(query.all_keys)
+        # Always so; said, it is a way by indexes also to versions that are no longer believed.
+        yield assertion.c.identity_id == identity.c.identity_id
     if query.ids:
         yield assertion.c.id.in_(query.ids)
     if query.labels:

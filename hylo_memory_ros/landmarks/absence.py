@@ -181,37 +181,35 @@ class Absence:
 
     def _hit(self, rows: Rows, source: InputSettings, keyframe: int, book: LandmarkBook) -> None:
         state = book.state
-        for row in rows.tolist():
-            same = state['viewpoint'][row] == keyframe
-            told = float(state['evidence'][row]) if same else 0.0
-            state['stale'][row] = False
-            state['misses'][row] = 0
-            state['reported'][row] = 0
-            if same and told > 0.0:
-                continue
-            gain = self._gain(source, book.labels[row]).hit
-            before = float(state['existence'][row]) - told
-            # What was seen is there again, whatever was missed before: doubt does not pile up.
-            state['existence'][row] = min(max(before, 0.0) + gain, self._most)
-            state['viewpoint'][row], state['evidence'][row] = keyframe, gain
-            state['dirty'][row] = True
+        told = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
+        state['stale'][rows], state['misses'][rows], state['reported'][rows] = False, 0, 0
+        news = told <= 0.0
+        rows, told = rows[news], told[news]
+        if not len(rows):
+            return
+        gain = np.array([self._gain(source, book.labels[row]).hit for row in rows.tolist()])
+        # What was seen is there again, whatever was missed before: doubt does not pile up.
+        before = np.maximum(state['existence'][rows] - told, 0.0)
+        state['existence'][rows] = np.minimum(before + gain, self._most)
+        state['viewpoint'][rows], state['evidence'][rows] = keyframe, gain
+        state['dirty'][rows] = True
 
     def _missing(
         self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkBook
     ) -> Rows:
         """Return the rows in the field of view that this viewpoint has not spoken of."""
-        near = self._within_reach(scan, source, keyframe, book)
-        state = book.state[near]
-        asked = state['live'] & (state['viewpoint'] != keyframe) & (state['forgotten_ns'] == NEVER)
-        asked &= ~(state['pinned'] | state['held']) & (state['merged_into'] == 0)
-        rows: Rows = near[asked]
-        rows = rows[~np.isin(rows, seen)]
-        answers = [self._answers_for(row, source, book) for row in rows.tolist()]
-        rows = rows[np.array(answers, dtype=bool)]
+        state, rows = book.state, self._within_reach(scan, source, keyframe, book)
+        # Where it is leaves the fewest, so that the others are asked of few.
+        rows = rows[state['viewpoint'][rows] != keyframe]
         if not len(rows):
             return rows
-        places = scan.global_from_sensor.inverse().positions(book.state['mean'][rows])
-        found: Rows = rows[_in_view(places, source)]
+        places = scan.global_from_sensor.inverse().positions(state['mean'][rows])
+        rows = rows[_in_view(places, source)]
+        asked = state['live'][rows] & (state['forgotten_ns'][rows] == NEVER)
+        asked &= ~(state['pinned'][rows] | state['held'][rows]) & (state['merged_into'][rows] == 0)
+        rows = rows[asked & ~np.isin(rows, seen)]
+        answers = [self._answers_for(row, source, book) for row in rows.tolist()]
+        found: Rows = rows[np.array(answers, dtype=bool)]
         return found
 
     def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, book: LandmarkBook) -> Rows:
@@ -224,10 +222,9 @@ class Absence:
             return known[2]
         state = book.state[: len(book.keys)]
         reach = source.max_range_m + self._settings.keyframe_distance_m + _LEVER_M
-        near = state['live'] & (state['forgotten_ns'] == NEVER)
-        for axis, centre in enumerate(scan.global_from_sensor.translation):
-            near &= np.abs(state['mean'][:, axis] - centre) <= reach
-        rows = np.flatnonzero(near)
+        away = state['mean'] - scan.global_from_sensor.translation
+        near = np.flatnonzero(np.einsum('ij,ij->i', away, away) <= reach**2)
+        rows: Rows = near[state['live'][near] & (state['forgotten_ns'][near] == NEVER)]
         self._reach[source.name] = book, keyframe, rows
         return rows
 

@@ -111,6 +111,8 @@ class LandmarkBook:
         """Label of each row."""
         self.scores: list[dict[str, float]] = []
         """Sum of scores of each row by label."""
+        self.newest_forgotten_ns = NEVER
+        """Up to when anything was forgotten or ended, at most; a merge is neither."""
         self.held_in: dict[int, str] = {}
         """Frame that a row is held in, where that was said."""
         self._grid = CellGrid(gate_m)
@@ -200,6 +202,7 @@ class LandmarkBook:
     def forget(self, row: int, at_ns: int) -> None:
         """Keep a landmark only to swallow evidence up to a stamp."""
         self.state['forgotten_ns'][row] = at_ns
+        self.newest_forgotten_ns = max(self.newest_forgotten_ns, at_ns)
         self.state['dirty'][row] = True
 
     def merge(self, row: int, into: int, at_ns: int) -> None:
@@ -363,6 +366,7 @@ class LandmarkBook:
         self.state = np.concatenate([states, np.zeros(spare, COLUMNS)])
         self.place(np.arange(len(states)))
         self.state['dirty'] = False
+        self.newest_forgotten_ns = int(states['forgotten_ns'].max(initial=NEVER))
         slots = states['slot']
         now = (slots >= 0) & (self.sightings.state['keyframe'][slots] == len(self.keyframes))
         self.watch(np.flatnonzero(now & (states['written_ns'] == NEVER)))

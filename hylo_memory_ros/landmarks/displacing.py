@@ -21,6 +21,8 @@ from hylo_memory_ros.landmarks.settings import LandmarkSettings
 
 __all__ = ['Displacement', 'displace', 'displacements']
 
+Rows = NDArray[np.int64]
+
 _MOVED = (
     *('mean', 'covariance', 'extent', 'score', 'prior_information', 'prior_vector', 'slot'),
     *('n', 'since_ns', 'last_ns', 'existence', 'evidence', 'viewpoint', 'misses', 'stale', 'source'),
@@ -39,26 +41,49 @@ class Displacement(NamedTuple):
 
 def displacements(stamp_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> list[Displacement]:
     """Return what has moved, by all that is known at a stamp."""
-    state = book.state[: len(book.keys)]
     window_ns = round(settings.moved_within_s * 1e9)
-    plain = state['live'] & ~state['has_instance'] & (state['merged_into'] == 0)
-    gone = plain & (state['forgotten_ns'] >= stamp_ns - window_ns) & (state['written_ns'] != NEVER)
-    gone &= state['existence'] < logit(settings.gone_below)
-    if not gone.any():
+    gone = _gone(stamp_ns - window_ns, book, settings)
+    if not len(gone):
         return []
-    there = plain & (state['forgotten_ns'] == NEVER) & (state['first_ns'] >= stamp_ns - 2 * window_ns)
-    there &= ~(state['pinned'] | state['held'])
+    state, there = book.state, _there(stamp_ns - 2 * window_ns, book)
     found = []
     by_label: dict[str, list[int]] = {}
-    for row in np.flatnonzero(gone).tolist():
+    for row in gone.tolist():
         by_label.setdefault(book.labels[row], []).append(row)
     for label in sorted(by_label):
         before, *others = by_label[label]
-        new = [row for row in np.flatnonzero(there).tolist() if book.labels[row] == label]
+        new = [row for row in there.tolist() if book.labels[row] == label]
         new = [row for row in new if _began_after(state, row, before, window_ns)]
         if not others and len(new) == 1 and state['written_ns'][new[0]] != NEVER:
             found.append(Displacement(before, new[0]))
     return found
+
+
+def _gone(since_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> Rows:
+    """Return rows of what was found gone since a stamp."""
+    if book.newest_forgotten_ns < since_ns:
+        return np.empty(0, dtype=np.int64)
+    state = book.state
+    rows = np.flatnonzero(state['forgotten_ns'][: len(book.keys)] >= since_ns)
+    gone = _is_plain(rows, book) & (state['written_ns'][rows] != NEVER)
+    found: Rows = rows[gone & (state['existence'][rows] < logit(settings.gone_below))]
+    return found
+
+
+def _there(since_ns: int, book: LandmarkBook) -> Rows:
+    """Return rows of what began since a stamp, and is there."""
+    state = book.state
+    rows = np.flatnonzero(state['first_ns'][: len(book.keys)] >= since_ns)
+    there = _is_plain(rows, book) & (state['forgotten_ns'][rows] == NEVER)
+    found: Rows = rows[there & ~(state['pinned'][rows] | state['held'][rows])]
+    return found
+
+
+def _is_plain(rows: Rows, book: LandmarkBook) -> NDArray[np.bool_]:
+    state = book.state
+    plain: NDArray[np.bool_] = state['live'][rows] & ~state['has_instance'][rows]
+    plain &= state['merged_into'][rows] == 0
+    return plain
 
 
 def _began_after(state: NDArray[np.void], row: int, before: int, window_ns: int) -> bool:

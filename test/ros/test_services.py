@@ -64,6 +64,37 @@ def test_what_is_written_is_found_by_key_place_text_and_label(talker: Talker, ke
     assert talker.query(filter=keys(key)).hits[0].item.payload_json == ''
 
 
+def test_what_is_like_a_vector_is_found_and_its_parts_are_told_by_name(talker: Talker, key: str) -> None:
+    space = f'{key}@1'
+    fields = {'embedding_space': space, 'payload_json': '{"a": 1}', 'evidence': ['frame 7']}
+    talker.write(
+        MemoryItem(kind='semantic', key=f'{key}-like', content='one', embedding=[0.6, 0.8], **fields),
+        MemoryItem(kind='semantic', key=f'{key}-other', content='two', embedding=[0.0, -1.0], **fields),
+        MemoryItem(kind='semantic', key=f'{key}-none', content='three'),
+    )
+    asked = MemoryFilter(embedding_space=space, embedding=[0.6, 0.8])
+
+    bare = talker.query(filter=asked, explain=True)
+    whole = talker.query(filter=asked, include=['payload', 'embedding', 'evidence'], receipt=True)
+
+    assert [hit.item.key for hit in bare.hits] == [f'{key}-like', f'{key}-other']
+    assert bare.hits[0].score == pytest.approx(1.0)
+    assert json.loads(bare.hits[0].details_json) == {'vector': pytest.approx(1.0)}
+    for hit in bare.hits:
+        assert (hit.item.payload_json, hit.item.embedding_space, list(hit.item.evidence)) == ('', '', [])
+    told = whole.hits[0].item
+    assert (told.payload_json, told.embedding_space, list(told.evidence)) == ('{"a": 1}', space, ['frame 7'])
+    assert list(told.embedding) == pytest.approx([0.6, 0.8])
+    assert whole.receipt_id
+
+
+def test_a_text_in_a_space_without_an_embedder_is_refused_by_name(talker: Talker, key: str) -> None:
+    refused = talker.call(Query, 'query', filter=MemoryFilter(text='mug', embedding_space='clip@1'))
+
+    assert not refused.success
+    assert "'clip@1' has no embedder" in refused.message
+
+
 def test_ids_only_answers_in_columns(talker: Talker, key: str) -> None:
     written = talker.write(spatial(key, 1.0, 2.0, 3.0))
 
@@ -376,6 +407,9 @@ def test_a_reply_is_capped_and_its_cursor_goes_on(talker: Talker, key: str) -> N
         ({'filter': MemoryFilter(text='a\ufffd')}, 'U+FFFD'),
         ({'filter': MemoryFilter(min_score=1.5)}, 'min_score'),
         ({'filter': MemoryFilter(relation='on')}, 'relation'),
+        ({'filter': MemoryFilter(embedding_space='clip@1')}, 'filter.embedding: 0 numbers'),
+        ({'filter': MemoryFilter(embedding=[1.0])}, 'filter.embedding: 1 numbers'),
+        ({'filter': MemoryFilter(embedding_space='clip', embedding=[1.0])}, "'clip' is no embedding space"),
         ({'filter': MemoryFilter(options_json='{"x": 1}')}, "unknown key 'x'"),
         ({'filter': near('map', -1.0)}, 'filter.radius_m'),
         ({'filter': near(' map', 1.0)}, 'frame_id'),

@@ -130,6 +130,17 @@ def test_what_is_left_out_is_counted_by_reason(mirror: SpatialMirror) -> None:
         settle(mirror)
 
 
+def test_of_a_crowd_within_the_radius_no_more_is_looked_at_than_was_said(mirror: SpatialMirror) -> None:
+    mirror.apply(1, [replace(r, valid_to_ns=10) for r in scattered(500, seed=5)])
+    for _ in range(2):
+        everything = mirror.excluded('lab', 'map', (0.0, 0.0, 0.0), 1e6, at_ns=20)
+        bounded = mirror.excluded('lab', 'map', (0.0, 0.0, 0.0), 1e6, at_ns=20, most=50)
+        assert len(everything.ended) == 500
+        assert 0 < len(bounded.ended) <= 100
+        assert set(bounded.ended.tolist()) <= set(everything.ended.tolist())
+        settle(mirror)
+
+
 def test_the_nearest_outside_is_found_behind_any_number_that_do_not_match(mirror: SpatialMirror) -> None:
     crowd = [replace(r, valid_to_ns=10) if r.version_row % 2 else r for r in scattered(20_000, seed=5)]
     mirror.apply(1, [*crowd, row(30_000, 0.0, 77.0), row(30_001, 0.0, 78.0)])

@@ -198,9 +198,9 @@ class Absence:
         self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkBook
     ) -> Rows:
         """Return the rows in the field of view that this viewpoint has not spoken of."""
-        state, rows = book.state, self._within_reach(scan, source, keyframe, book)
+        state, near = book.state, self._within_reach(scan, source, keyframe, book)
         # Where it is leaves the fewest, so that the others are asked of few.
-        rows = rows[state['viewpoint'][rows] != keyframe]
+        rows: Rows = near[state['viewpoint'][near] != keyframe]
         if not len(rows):
             return rows
         places = scan.global_from_sensor.inverse().positions(state['mean'][rows])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from hylo_memory_ros.landmarks.book import Changes, LandmarkBook
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.changes import Changes
 from hylo_memory_ros.landmarks.consumed import Entry
 from hylo_memory_ros.landmarks.receipt import Receipt
 from hylo_memory_ros.landmarks.statements import Statement

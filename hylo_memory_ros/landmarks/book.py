@@ -4,64 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hylo_memory_ros.landmarks.changes import Changes, Numbering
 from hylo_memory_ros.landmarks.columns import COLUMNS, NEVER, fresh, stored_row, unpacked
 from hylo_memory_ros.landmarks.grid import CellGrid
-from hylo_memory_ros.landmarks.keyframe import Keyframes, StoredKeyframe
+from hylo_memory_ros.landmarks.keyframe import Keyframes
 from hylo_memory_ros.landmarks.landmark import Fused
 from hylo_memory_ros.landmarks.observation import digest32
 from hylo_memory_ros.landmarks.orientation import told_orientation
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
-from hylo_memory_ros.landmarks.sighting import SightingChanges, Sightings
+from hylo_memory_ros.landmarks.sighting import Sightings
 
-__all__ = ['Changes', 'LandmarkBook', 'Numbering']
+__all__ = ['LandmarkBook']
 
 _FIRST_CAPACITY = 64
 # Leaving in batches pays for one sort in many departures.
 _BATCHES = 16
 
 Rows = NDArray[np.int64]
-
-
-class Numbering:
-    """Numbers for new landmarks, over all maps; none is given twice.
-
-    Parameters
-    ----------
-    following : int
-        The first one to give.
-    """
-
-    def __init__(self, following: int = 1) -> None:
-        self.following = following
-        """The next one to give."""
-
-    def take(self) -> int:
-        """Return a fresh number."""
-        self.following += 1
-        return self.following - 1
-
-
-class Changes(NamedTuple):
-    """What has to be stored of a book."""
-
-    saved: Sequence[Mapping[str, Any]]
-    """Rows to insert or replace."""
-    deleted: Collection[int]
-    """Numbers of landmarks that are gone."""
-    new: Collection[str]
-    """Keys that are saved for the first time."""
-    keyframes: Sequence[StoredKeyframe]
-    """Keyframes to insert or replace."""
-    sightings: SightingChanges
-    """What changed of the sightings."""
-
-    def __bool__(self) -> bool:
-        return bool(self.saved or self.deleted or self.keyframes or self.sightings)
 
 
 class LandmarkBook:

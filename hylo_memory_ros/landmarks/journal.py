@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.landmarks.batch import Batch, OvertakenError, store_batch
-from hylo_memory_ros.landmarks.book import LandmarkBook, Numbering
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.changes import Numbering
 from hylo_memory_ros.landmarks.consumed import Consumed, Entry
 from hylo_memory_ros.landmarks.counting import InputCounts
 from hylo_memory_ros.landmarks.keyframe import Keyframes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from hylo_memory_ros.landmarks.book import LandmarkBook, Numbering
+from hylo_memory_ros.landmarks.book import LandmarkBook
+from hylo_memory_ros.landmarks.changes import Numbering
 from hylo_memory_ros.landmarks.keyframe import Keyframes
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.landmarks.sighting import Sightings

@@ -94,7 +94,7 @@ def _encoded(
     assert not isinstance(codec, GraphCodec)
     chosen = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
     sample, there = table.slots.take(chosen)
-    parts: dict[str, NDArray[Any]] = dict(codec.train(sample[there]))
+    parts: dict[str, NDArray[Any]] = dict(codec.train(sample if there is None else sample[there]))
     pieces: dict[str, list[NDArray[Any]]] = {}
     for _, vectors, there_too in table.slots.blocks(0, count):
         check()

@@ -107,9 +107,10 @@ class Versions:
         """Return the places of the rows of slots, and for each which of the slots it belongs to."""
         where = np.arange(len(slots))
         places = self.first_of.values[slots]
+        if len(places) and places.min() >= 0 and self.following.values[places].max() < 0:
+            return places, where
         found, owners = [], []
-        while len(places):
-            there = places >= 0
+        while (there := places >= 0).any():
             places, where = places[there], where[there]
             found.append(places)
             owners.append(where)

@@ -91,18 +91,16 @@ class SpaceTable:
         if not len(wanted) or not asked.k:
             return Compared(_NO_ROWS, _NO_SIMILARITIES, 0, 0, len(places))
         if len(wanted) <= max(4 * asked.k, 1024):
-            return self.rerank(asked, wanted, places, slots)
+            return self.rerank(asked, places, slots)
         estimates, missing = self._estimates(asked, wanted)
         margin = _MARGIN * self._scale(asked)
         kth = (
             np.partition(estimates, len(estimates) - asked.k)[-asked.k] if asked.k < len(wanted) else -np.inf
         )
-        best = wanted[estimates >= kth - margin]
-        best.sort()
         held[:] = False
-        held[best] = True
+        held[wanted[estimates >= kth - margin]] = True
         keep = held[slots]
-        ranked = self.rerank(asked, best, places[keep], slots[keep])
+        ranked = self.rerank(asked, places[keep], slots[keep])
         return Compared(
             ranked.version_rows, ranked.similarities, len(wanted), ranked.reranked, len(places), missing
         )
@@ -110,44 +108,43 @@ class SpaceTable:
     def rerank(
         self,
         asked: Asking,
-        candidates: NDArray[np.int64],
         places: NDArray[np.int64],
         slots: NDArray[np.int64],
     ) -> Compared:
-        """Compare candidates, sorted slots, exactly, and give the rows that stand at `places` in order."""
-        similarities = np.empty(len(candidates))
-        there = np.ones(len(candidates), np.bool_)
-        for start in range(0, len(candidates), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            vectors, there[part] = self.slots.take(candidates[part])
-            # A vector that is gone is nothing to compare, also not with itself.
-            vectors[~there[part]] = 1.0
-            similarities[part] = similarities_of(self.metric, vectors, asked.query)
-        index = np.searchsorted(candidates, slots)
-        kept = there[index]
-        places, similar = places[kept], similarities[index][kept]
+        """Compare the rows at `places` exactly, each by the vector of its slot, and give them in order."""
+        compared, similar, missing = len(slots), np.empty(len(slots)), 0
+        kept: NDArray[np.bool_] | None = None
+        for start in range(0, compared, _CHUNK):
+            part = slots[start : start + _CHUNK]
+            vectors, there = self.slots.take(part)
+            lengths = self.slots.lengths.values[part]
+            similar[start : start + _CHUNK] = similarities_of(self.metric, vectors, asked.query, lengths)
+            if there is not None and not there.all():
+                kept = np.ones(compared, np.bool_) if kept is None else kept
+                kept[start : start + _CHUNK] = there
+                missing += len(np.unique(part[~there]))
+        if kept is not None:
+            places, similar = places[kept], similar[kept]
         order = np.lexsort(
             (self.versions.version_row.values[places], -self.versions.valid_from_ns.values[places], -similar)
         )[: asked.k]
         return Compared(
             self.versions.version_row.values[places[order]],
             similar[order],
-            len(candidates),
-            len(candidates),
+            compared,
+            compared,
             len(places),
-            int(len(there) - there.sum()),
+            missing,
         )
 
-    def narrowed(
-        self, asked: Asking, places: NDArray[np.int64], slots: NDArray[np.int64], first: int, pool: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keep, of the rows whose slots are `first` or later, those of the `pool` best slots."""
-        late = np.unique(slots[slots >= first])
+    def newest(self, asked: Asking, first: int, pool: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return, as `rows_of`, the rows of the `pool` best of the slots from `first` on."""
+        places, slots = self.rows_of(asked, np.arange(first, len(self.slots)))
+        late = np.unique(slots)
         if len(late) <= pool:
             return places, slots
         estimates, _ = self._estimates(asked, late)
-        best = late[np.argpartition(estimates, -pool)[-pool:]]
-        keep = (slots < first) | np.isin(slots, best)
+        keep = np.isin(slots, late[np.argpartition(estimates, -pool)[-pool:]])
         return places[keep], slots[keep]
 
     def rows_of(self, asked: Asking, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -172,9 +169,8 @@ class SpaceTable:
         if self.metric == 'cosine':
             return 1.0
         norm = float(np.linalg.norm(asked.query.astype(np.float64)))
-        return max(1.0, norm) * max(1.0, self._longest, norm)
-
-    _longest = 1.0
+        longest = float(self.slots.lengths.values.max(initial=1.0))
+        return max(1.0, norm) * longest if self.metric == 'dot' else max(longest, norm) ** 2
 
     def _estimates(self, asked: Asking, wanted: NDArray[np.int64]) -> tuple[NDArray[np.float32], int]:
         estimates = np.full(len(wanted), -np.inf, np.float32)
@@ -188,12 +184,9 @@ class SpaceTable:
                 low, high = np.searchsorted(wanted, [start, start + len(vectors)])
             else:
                 low, high = start, start + len(vectors)
-            products = vectors @ asked.query
-            norms = np.sqrt(np.einsum('ij,ij->i', vectors, vectors)) if self.metric != 'dot' else _ONE
-            if self.metric != 'cosine' and len(norms):
-                self._longest = max(self._longest, float(norms.max(initial=0.0)))
-            with np.errstate(invalid='ignore', divide='ignore'):
-                values = estimated(self.metric, products, norms, query_norm)
+            which = slice(start, start + len(vectors)) if everything else wanted[low:high]
+            norms = self.slots.lengths.values[which].astype(np.float32)
+            values = estimated(self.metric, vectors @ asked.query, norms, query_norm)
             if there is not None:
                 values[~there] = -np.inf
                 missing += int(len(there) - there.sum())
@@ -208,4 +201,3 @@ class SpaceTable:
 
 _NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 _NO_SIMILARITIES: NDArray[np.float64] = np.empty(0)
-_ONE: NDArray[np.float32] = np.ones(1, np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.index.vectors._columns import Growing
+from hylo_memory_ros.index.vectors.metric import lengths_of
 
 __all__ = ['BLOCK', 'Part', 'Slots', 'VectorRow', 'VectorSource', 'VersionTuple']
 
@@ -45,11 +47,14 @@ class Slots:
 
     def __init__(self, space: str, dimension: int, source: VectorSource) -> None:
         self.assertion = Growing()
+        self.lengths = Growing(np.float64)
         self.space = space
         self.dimension = dimension
         self._source = source
+        # One thread adds, another releases.
+        self._writing = threading.Lock()
         # One attribute, so that a reader never sees the one without the other.
-        self._held: tuple[int, list[NDArray[np.float32]]] = (0, [])
+        self._held: tuple[int, NDArray[np.float32]] = (0, np.empty((0, dimension), np.float32))
 
     @property
     def resident_from(self) -> int:
@@ -61,40 +66,42 @@ class Slots:
 
     def add(self, assertions: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Append vectors, in order of their assertions."""
-        start, blocks = len(self), self._held[1]
-        done = 0
-        while done < len(vectors):
-            block, place = divmod(start + done, BLOCK)
-            while len(blocks) <= block:
-                blocks.append(np.empty((BLOCK, self.dimension), np.float32))
-            count = min(BLOCK - place, len(vectors) - done)
-            blocks[block][place : place + count] = vectors[done : done + count]
-            done += count
+        with self._writing:
+            self._add(assertions, vectors)
+
+    def _add(self, assertions: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        first, held = self._held
+        start = len(self) - first
+        end = start + len(vectors)
+        if end > len(held):
+            # What is not written to takes no memory; what readers have stays as it is.
+            grown = np.empty((max(end, BLOCK, len(held) * 3 // 2), self.dimension), np.float32)
+            grown[:start] = held[:start]
+            held = grown
+        held[start:end] = vectors
+        self._held = first, held
+        self.lengths.extend(lengths_of(vectors))
+        # Last: a reader counts the slots by it.
         self.assertion.extend(np.asarray(assertions, np.int64))
 
-    def skip(self, assertions: NDArray[np.int64]) -> None:
-        """Append places of vectors that stay in the store."""
-        until = len(self) + len(assertions)
-        first = BLOCK * (until // BLOCK)
-        empty = np.empty((0, self.dimension), np.float32)
-        blocks = [empty] * (until // BLOCK)
-        if first < until:
-            blocks.append(np.empty((BLOCK, self.dimension), np.float32))
-        self._held = until, blocks
+    def skip(self, assertions: NDArray[np.int64], lengths: NDArray[np.float64]) -> None:
+        """Append places of vectors that stay in the store, and the lengths of these."""
+        self._held = len(self) + len(assertions), self._held[1]
+        self.lengths.extend(lengths)
         self.assertion.extend(assertions)
 
     def release(self, until: int) -> None:
         """Hold the vectors before a slot no longer in memory."""
-        empty = np.empty((0, self.dimension), np.float32)
-        before, blocks = self._held
-        gone = until // BLOCK
-        self._held = max(before, until), [empty] * min(gone, len(blocks)) + blocks[gone:]
+        with self._writing:
+            first, held = self._held
+            if until > first:
+                self._held = until, held[until - first : len(self) - first].copy()
 
     def without(self, kept: NDArray[np.int64]) -> Slots:
         """Return the slots that are kept, in order; nothing of the others stays in memory."""
         fresh = Slots(self.space, self.dimension, self._source)
         stored = kept[kept < self.resident_from]
-        fresh.skip(self.assertion.values[stored])
+        fresh.skip(self.assertion.values[stored], self.lengths.values[stored])
         for start in range(len(stored), len(kept), BLOCK):
             part = kept[start : start + BLOCK]
             fresh.add(self.assertion.values[part].tolist(), self.take(part)[0])
@@ -108,36 +115,32 @@ class Slots:
         places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         return np.where(known[places] == wanted, places, -1)
 
-    def take(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return vectors, shape (n, d), and which of them there still are."""
-        first, blocks = self._held
+    def take(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
+        """Return vectors, shape (n, d), and which of them there still are; None: all."""
+        first, held = self._held
+        if not first:
+            return held.take(slots, axis=0), None
         vectors = np.zeros((len(slots), self.dimension), np.float32)
         found = np.ones(len(slots), np.bool_)
         resident = slots >= first
-        held = slots // BLOCK
-        for block in np.unique(held[resident]).tolist():
-            here = resident & (held == block)
-            vectors[here] = blocks[block][slots[here] % BLOCK]
+        vectors[resident] = held[slots[resident] - first]
         stored = np.flatnonzero(~resident)
-        if len(stored):
-            wanted = self.assertion.values[slots[stored]].tolist()
-            raw = self._source.vectors_of(self.space, wanted)
-            for index, assertion in zip(stored.tolist(), wanted, strict=True):
-                if (data := raw.get(assertion)) is None:
-                    found[index] = False
-                else:
-                    vectors[index] = np.frombuffer(data, '<f4')
+        wanted = self.assertion.values[slots[stored]].tolist()
+        raw = self._source.vectors_of(self.space, wanted) if wanted else {}
+        for index, assertion in zip(stored.tolist(), wanted, strict=True):
+            if (data := raw.get(assertion)) is None:
+                found[index] = False
+            else:
+                vectors[index] = np.frombuffer(data, '<f4')
         return vectors, found
 
     def blocks(self, start: int, end: int) -> Iterator[Part]:
         """Yield (first slot, vectors, which there are) of consecutive slots; None: all."""
-        first, blocks = self._held
+        first, held = self._held
         while start < end:
             until = min((start // BLOCK + 1) * BLOCK, end)
             if start >= first:
-                block = blocks[start // BLOCK]
-                place = start % BLOCK
-                yield start, block[place : place + until - start], None
+                yield start, held[start - first : until - first], None
             else:
                 until = min(until, first)
                 yield start, *self.take(np.arange(start, until))

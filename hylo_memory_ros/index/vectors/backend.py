@@ -131,28 +131,29 @@ class Searched:
         self, table: SpaceTable, generation: Generation, asked: Asking
     ) -> tuple[Compared, CandidateEvidence]:
         pool = max(asked.k * table.space.pool_factor, _POOL)
-        found = (
-            self._in_graph(table, generation, asked, pool)
-            if isinstance(generation.codes, GraphCodes)
-            else self._in_codes(table, generation, asked, pool)
-        )
-        if found is None:
-            return self._exact(table, asked, None, fallback='the graph gave fewer than were asked for')
-        chosen, returned, scanned = found
-        fresh = np.arange(len(generation), len(table.slots))
-        candidates = np.concatenate([chosen, fresh]) if len(fresh) else chosen
-        places, slots = table.rows_of(asked, candidates)
-        if len(fresh):
-            places, slots = table.narrowed(asked, places, slots, len(generation), pool)
-        ranked = table.rerank(asked, np.unique(slots), places, slots)
+        if isinstance(generation.codes, GraphCodes):
+            found = self._in_graph(table, generation, asked, pool)
+            if found is None:
+                return self._exact(table, asked, None, fallback='the graph gave fewer than were asked for')
+            places, slots, returned = found
+            scanned = returned
+        else:
+            chosen = self._in_codes(table, generation, asked, pool)
+            places, slots = table.rows_of(asked, chosen)
+            returned, scanned = len(chosen), len(generation)
+        fresh = len(table.slots) - len(generation)
+        if fresh:
+            late, late_slots = table.newest(asked, len(generation), pool)
+            places, slots = np.concatenate([places, late]), np.concatenate([slots, late_slots])
+        ranked = table.rerank(asked, places, slots)
         return ranked, CandidateEvidence(
             table.space.backend,
             generation_id=generation.id,
             requested=pool,
-            returned=returned + len(fresh),
+            returned=returned + fresh,
             after_filter=ranked.matching,
-            scanned=scanned + len(fresh),
-            missing=len(fresh),
+            scanned=scanned + fresh,
+            missing=fresh,
             stale=ranked.missing,
             reranked=ranked.reranked,
             exactness=_APPROXIMATE,
@@ -160,26 +161,27 @@ class Searched:
 
     def _in_graph(
         self, table: SpaceTable, generation: Generation, asked: Asking, pool: int
-    ) -> tuple[NDArray[np.int64], int, int] | None:
-        """Ask the graph for more until enough of what it gives holds; None: it does not give enough."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
+        """Ask the graph for more until enough of what it gives holds; None: it does not give enough.
+
+        Gives places and slots of rows, and how many vectors they are from.
+        """
         assert isinstance(generation.codes, GraphCodes)
         count = pool
         while True:
             nearest = generation.codes.nearest(asked.query, count)
-            if len(np.unique(nearest)) < min(count, len(generation)):
+            if _distinct(nearest) < min(count, len(generation)):
                 return None
-            slots = np.unique(table.rows_of(asked, nearest)[1])
-            if len(slots) >= pool:
-                return slots, len(nearest), len(nearest)
-            if count >= len(generation):
-                return slots, len(nearest), len(nearest)
+            places, slots = table.rows_of(asked, nearest)
+            if count >= len(generation) or _distinct(slots) >= pool:
+                return places, slots, len(nearest)
             if count * 8 > len(generation):
                 return None
             count *= 4
 
     def _in_codes(
         self, table: SpaceTable, generation: Generation, asked: Asking, pool: int
-    ) -> tuple[NDArray[np.int64], int, int]:
+    ) -> NDArray[np.int64]:
         """Scan the codes of what holds: nothing that is closed takes a place in the pool."""
         codes = generation.codes
         assert not isinstance(codes, GraphCodes)
@@ -198,7 +200,7 @@ class Searched:
         if len(coarse) > pool:
             estimates = estimated(metric, codes.products(components, coarse), codes.radii[coarse], norm)
             coarse = coarse[_best(estimates, pool)]
-        return np.sort(coarse), len(coarse), len(generation)
+        return np.sort(coarse)
 
     def loaded(self) -> None:
         """Follow a complete load: take the saved generation if it fits, else build one."""
@@ -316,6 +318,11 @@ class Searched:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+
+def _distinct(values: NDArray[np.int64]) -> int:
+    """Return how many of a few values are distinct."""
+    return len(set(values.tolist()))
 
 
 def _best(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:

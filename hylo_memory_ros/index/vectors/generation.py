@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -108,13 +108,15 @@ class Generation:
     records: bytes
     """Digest over item ids and vector digests, in order: what must still be so in the store."""
 
+    id: str = field(init=False)
+    """The digest of its identity."""
+
+    def __post_init__(self) -> None:
+        # Once: every answer names it.
+        object.__setattr__(self, 'id', str(self.identity.digest))
+
     def __len__(self) -> int:
         return len(self.assertions)
-
-    @property
-    def id(self) -> str:
-        """The digest of its identity."""
-        return str(self.identity.digest)
 
 
 def digest_of_records(records: Sequence[Record]) -> bytes:

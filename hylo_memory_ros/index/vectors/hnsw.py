@@ -18,7 +18,8 @@ __all__ = ['GraphCodec', 'GraphCodes', 'usearch_installed']
 _METRICS = {'cosine': 'cos', 'dot': 'ip', 'l2': 'l2sq'}
 _CONNECTIVITY = 16
 _EXPANSION_ADD = 128
-_EXPANSION_SEARCH = 128
+# What is asked for is at least a hundred, and a graph looks through no fewer than it is asked for.
+_EXPANSION_SEARCH = 64
 
 
 def usearch_installed() -> bool:

@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model.space import Metric
 
-__all__ = ['estimated', 'scores_of', 'similarities_of']
+__all__ = ['estimated', 'lengths_of', 'scores_of', 'similarities_of']
 
 
 def similarities_of(
-    metric: Metric, vectors: NDArray[np.float32], query: NDArray[np.float32]
+    metric: Metric,
+    vectors: NDArray[np.float32],
+    query: NDArray[np.float32],
+    lengths: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Compare vectors with a query, each on its own in double precision.
 
@@ -33,6 +36,8 @@ def similarities_of(
     metric : 'cosine', 'dot' or 'l2'
     vectors : ndarray, shape (n, d), float32
     query : ndarray, shape (d,), float32
+    lengths : ndarray, shape (n,), float64, optional
+        Of the vectors, as `lengths_of` has them; else they are computed here.
 
     Returns
     -------
@@ -51,8 +56,15 @@ def similarities_of(
     products = _floats(np.einsum('ij,j->i', wide, asked))
     if metric == 'dot':
         return products
-    lengths = np.sqrt(np.einsum('ij,ij->i', wide, wide)) * np.sqrt(asked @ asked)
-    return _floats(np.clip(products / lengths, -1.0, 1.0))
+    if lengths is None:
+        lengths = lengths_of(wide)
+    return _floats(np.clip(products / (lengths * np.sqrt(asked @ asked)), -1.0, 1.0))
+
+
+def lengths_of(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the lengths of vectors, shape (n, d), each on its own in double precision."""
+    wide = vectors.astype(np.float64, copy=False)
+    return _floats(np.sqrt(np.einsum('ij,ij->i', wide, wide)))
 
 
 def _floats(values: Any) -> NDArray[np.float64]:

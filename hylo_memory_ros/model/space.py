@@ -52,7 +52,7 @@ class EmbeddingSpace(Contract):
     pool_factor: Annotated[int, Field(ge=10, le=1000)] = 10
     """Candidates that are compared again in exact float32, for each hit asked for."""
     quantisation: Literal['f32', 'f16', 'i8'] = 'f16'
-    """Scalar type of the vectors in the graph of usearch."""
+    """Scalar type of the vectors in the graph of usearch; i8 for cosine only."""
     bits: Annotated[int, Field(ge=2, le=8)] = 4
     """Bits for each component in turbo_quant, the sketch of the residual included."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -64,6 +64,11 @@ class EmbeddingSpace(Contract):
             raise ValueError(
                 f'exact_rerank: false with the derived backend {self.backend!r}: candidates of a derived '
                 'index are never an answer before exact float32 compared them'
+            )
+        if self.backend == 'usearch' and self.quantisation == 'i8' and self.metric != 'cosine':
+            raise ValueError(
+                f'quantisation: i8 with the metric {self.metric!r}: 8 bits hold vectors of length one, which '
+                'only cosine compares'
             )
         return self
 

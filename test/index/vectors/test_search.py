@@ -115,6 +115,21 @@ def test_the_declared_backend_finds_what_is_most_similar(memory: Memory) -> None
         assert hits.evidence.reranked >= (100 if backend_of(memory) in DERIVED else 10)
 
 
+@pytest.mark.parametrize('quantisation', ['f32', 'f16', 'i8'])
+def test_a_graph_in_fewer_bits_finds_the_same(open_memory: Callable[..., Memory], quantisation: str) -> None:
+    memory = open_memory(backend='usearch', quantisation=quantisation)
+    vectors = some_vectors()
+    memory.fill(vectors)
+
+    questions = vectors[:30] + np.float32(0.05)
+    hits = [memory.search(question) for question in questions]
+
+    assert {one.evidence.backend for one in hits} == {'usearch'}
+    right = [np.argsort(-similarities_of('cosine', vectors, question))[:10] + 1 for question in questions]
+    same = sum(len(np.intersect1d(one.version_rows, best)) for one, best in zip(hits, right, strict=True))
+    assert same >= 297
+
+
 @pytest.mark.parametrize('removal', ['forget', 'retract', 'purge'])
 def test_what_is_gone_is_found_through_no_index_before_or_after_a_restart(
     memory: Memory, removal: str

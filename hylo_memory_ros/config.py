@@ -68,7 +68,7 @@ class MemoryConfig(Contract):
     """Bytes that all receipts may take; the oldest leave."""
     renderer: Name = 'hylo-prelude@1'
     """Renderer of prompts, name@version: ours, or one of an installed entry point."""
-    token_counter: Name = 'half_of_ascii@1'
+    token_counter: Name = 'half_of_ascii@1'  # noqa: S105 - a name, no secret
     """Counter of a prompt's tokens, name@version: ours, or one of an installed entry point."""
     wal_limit_bytes: Count = 16_777_216
     """Size to which the write-ahead log is cut back."""

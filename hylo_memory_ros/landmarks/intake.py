@@ -224,15 +224,24 @@ class Intake:
         unless forced. When the memory refuses, the error is raised and nothing is lost: the next
         commit tries again.
         """
-        if not self._journal.is_current:
-            self._begin_again()
-        return self._journal.commit(self._watermark.value_ns, force=force)
+        while True:
+            if not self._journal.is_current:
+                self._begin_again()
+            written = self._journal.commit(self._watermark.value_ns, force=force)
+            if self._journal.is_current:
+                return written
 
     def _begin_again(self) -> None:
-        """Go on with the memory that a restore put in the place of the old one."""
+        """Go on with what the memory holds since it was restored, or its map corrected, by somebody else.
+
+        What was consumed and not committed follows from landmarks that are no more: it is lost, and counted.
+        """
         with self._lock:
             self._drop_all('memory_replaced')
+            lost = self._journal.uncommitted_of_each()
             self._journal.restore()
+            for name, count in lost.items():
+                self._counts[name].drop('memory_replaced', count)
             self._watermark = self._first_watermark()
             self._book = self._journal.book(self._book.map_id)
 

@@ -99,10 +99,14 @@ class Journal:
         """Return how many consumed messages no commit has stored."""
         return sum(len(consumed.fresh) for consumed in self._consumed.values())
 
+    def uncommitted_of_each(self) -> dict[str, int]:
+        """Return the same for each input that has any."""
+        return {name: len(consumed.fresh) for name, consumed in self._consumed.items() if consumed.fresh}
+
     @property
     def is_current(self) -> bool:
-        """Return whether the memory still is the one that was restored from."""
-        return self._epoch == self._memory.epoch
+        """Return whether the memory still is the one that was restored from, and its maps where they were."""
+        return self._epoch == self._memory.epoch and not self._moved_by_others
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -119,6 +123,7 @@ class Journal:
         for consumed in self._consumed.values():
             consumed.clear()
         self._epoch = self._memory.epoch
+        self._moved_by_others = False
         self._committed_ns: int | None = None
         self._inputs: dict[str, InputRow] = {}
         self._memory.side_write(self._restore)
@@ -196,6 +201,8 @@ class Journal:
         with self._commit_lock:
             while True:
                 self.notice_removals()
+                if not self.is_current:
+                    return 0
                 with self._lock:
                     batch = self._take(watermark_ns, force)
                 if not batch:
@@ -345,7 +352,8 @@ class Journal:
         seen: list[int] = []
 
         def read(connection: Connection) -> None:
-            happened, keys = removals_since(connection, self._seen, self._own)
+            happened, keys, moved = removals_since(connection, self._seen, self._own)
+            self._moved_by_others |= moved
             for map_id in maps if happened else ():
                 left = numbers_of(connection, map_id) if keys is None else None
                 removed[map_id] = removed_landmarks(connection, map_id, keys), left

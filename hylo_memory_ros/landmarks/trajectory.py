@@ -18,6 +18,7 @@ from scipy.spatial.transform import Rotation
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.frames import Transform
 from hylo_memory_ros.landmarks.doubt import Bridge
+from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 
 __all__ = ['Correction', 'Motions', 'PathCorrection', 'RigidCorrection', 'Trajectory']
 
@@ -114,7 +115,8 @@ class Trajectory:
         quaternions = np.asarray(rotations, dtype=np.float64).reshape(-1, 4)
         if not len(stamps) or not len(stamps) == len(points) == len(quaternions):
             raise InvalidRequestError(f'{name}.poses: there is none', field=f'{name}.poses')
-        _refuse_first(~np.isfinite(points).all(axis=1), name, 'position', points, 'is not finite')
+        beyond = ~(np.abs(points) <= MAX_COORDINATE_M).all(axis=1)
+        _refuse_first(beyond, name, 'position', points, f'is not finite, or beyond {MAX_COORDINATE_M:g} m')
         norms = np.einsum('ij,ij->i', quaternions, quaternions)
         _refuse_first(
             ~(np.abs(norms - 1.0) <= _UNIT_TOLERANCE),

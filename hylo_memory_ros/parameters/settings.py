@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.landmarks import InputSettings, LandmarkSettings
@@ -91,11 +91,20 @@ class NodeConfig(Contract):
             raise ValueError("database_path: '' names no file (':memory:' keeps nothing)")
         return self
 
+    @model_validator(mode='after')
+    def _sound_inputs(self) -> NodeConfig:
+        try:
+            self.perception  # noqa: B018 - what inputs must be to each other is said there
+        except ValidationError as exc:
+            raise ValueError('; '.join(str(problem['msg']) for problem in exc.errors())) from exc
+        return self
+
     @property
     def perception(self) -> LandmarkSettings:
         """The settings of perception, with what the node and the memory decide filled in."""
-        return self.landmarks.model_copy(
-            update={
+        return LandmarkSettings.model_validate(
+            {
+                **dict(self.landmarks),
                 'global_frame': self.global_frame,
                 'base_frame': self.base_frame,
                 'localisation_gate': bool(self.localisation_topic),

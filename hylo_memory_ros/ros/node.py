@@ -135,19 +135,19 @@ class MemoryNode(LifecycleNode):
 
     def end(self) -> None:
         """Close everything before the process ends; safe to repeat."""
-        self._close()
+        self._close(linger=False)
         self._step(self._servers.close)
         self._step(self._jumps.unregister)
         self._step(self._transforms.close)
         self._unbridge()
 
-    def _close(self) -> None:
+    def _close(self, *, linger: bool = True) -> None:
         self._step(self._bond.stop)
         if self._session is not None:
             session, self._session = self._session, None
             self._step(session.deactivate)
             self._step(session.close)
-        self._step(self._servers.withdraw)
+        self._step(lambda: self._servers.withdraw(linger=linger))
         self.parameters.in_use = False
 
     def _step(self, step: Callable[[], None]) -> None:

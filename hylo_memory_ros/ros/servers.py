@@ -117,9 +117,17 @@ class Servers:
         for service in self._services:
             service.configure_introspection(self._clock(), qos.INTROSPECTION, INTROSPECTION[introspection])
 
-    def withdraw(self) -> None:
-        """Offer no services any more, once what has come is answered. Safe to repeat."""
+    def withdraw(self, *, linger: bool = True) -> None:
+        """Offer no services any more, once what has come is answered. Safe to repeat.
+
+        Parameters
+        ----------
+        linger : bool
+            Whether the executor goes on, so that they can be destroyed later; if not, `close` does it.
+        """
         self._handlers = {}
+        if not linger:
+            return
         self._linger()
         executor = self._node.executor
         if self._services and executor is not None:

@@ -134,6 +134,8 @@ class Removals(NamedTuple):
     """Whether there was any operation that is no write."""
     keys: frozenset[str] | None
     """Keys to look at; None: any."""
+    moved: bool = False
+    """Whether a map was corrected, so that what is held of its landmarks no longer is what is stored."""
 
 
 class Removed(NamedTuple):
@@ -241,7 +243,7 @@ def removals_since(connection: Connection, sequence: int, own: Collection[int] =
     )
     rows = [(op, keys) for number, op, keys in connection.execute(query) if number not in own]
     if any(op not in _NAMED_REMOVALS or keys is None for op, keys in rows):
-        return Removals(True, None)
+        return Removals(True, None, any(op == 'correct' for op, _ in rows))
     return Removals(bool(rows), frozenset(key for _, keys in rows for key in json.loads(keys) if key))
 
 

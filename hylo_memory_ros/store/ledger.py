@@ -49,11 +49,11 @@ __all__ = [
     'assignment_span',
     'blocks_at',
     'input_number',
-    'is_complete',
     'ledger_assignment',
     'ledger_block',
     'ledger_input',
     'load_inputs',
+    'losses',
     'observations',
     'prune_assignments',
     'save_counts',
@@ -170,10 +170,14 @@ def save_counts(connection: Connection, name: str, dropped: int, late: int) -> N
     connection.execute(update(ledger_input).where(which).values(dropped=dropped, late=late))
 
 
-def is_complete(connection: Connection) -> bool:
-    """Return whether no observation was ever dropped or late."""
-    lost = func.coalesce(func.sum(ledger_input.c.dropped + ledger_input.c.late), 0)
-    return connection.scalar(select(lost)) == 0
+def losses(connection: Connection) -> dict[str, dict[str, int]]:
+    """Return how many observations were ever dropped or late, of each input that lost any."""
+    table = ledger_input.c
+    query = select(table.name, table.dropped, table.late).where(table.dropped + table.late > 0)
+    return {
+        name: {'dropped': dropped, 'late': late}
+        for name, dropped, late in connection.execute(query.order_by(table.name))
+    }
 
 
 def add_block(connection: Connection, block: Block) -> int:

@@ -28,7 +28,7 @@ from hylo_memory_ros.store.embedding import (
     vectors_of_assertions,
 )
 from hylo_memory_ros.store.files import copy_database
-from hylo_memory_ros.store.ledger import is_complete
+from hylo_memory_ros.store.ledger import losses
 from hylo_memory_ros.store.migrations import HEAD
 from hylo_memory_ros.store.port import SpatialTuple
 from hylo_memory_ros.store.rows import ItemRow
@@ -151,6 +151,7 @@ class SqliteReader:
         """Return the snapshot hash and what it stands for."""
         with self._db.reading() as connection:
             sequence, recorded_at_ns = history.last_transaction(connection)
+            lost = losses(connection)
             return {
                 'digest': digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE)),
                 'timeline_digest': digest_of_state(get_state(connection, 'timeline_hash', EMPTY_STATE)),
@@ -158,7 +159,8 @@ class SqliteReader:
                 'sequence': sequence,
                 'recorded_at_ns': recorded_at_ns,
                 'counts': json.loads(get_state(connection, 'counts', b'{}')),
-                'complete': is_complete(connection),
+                'complete': not lost,
+                **({'incomplete': lost} if lost else {}),
                 'canonical_form': CANONICAL_FORM,
                 'schema': HEAD,
             }

@@ -139,9 +139,7 @@ class Transaction:
             tuple(self.outcomes),
             self.actor,
         )
-        return Committed(
-            told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors
-        )
+        return Committed(told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors)
 
     def _finish_hash(self, name: str, elements: str) -> None:
         added, removed = self._elements[elements + '+'], self._elements[elements + '-']

@@ -129,6 +129,35 @@ def test_perception_goes_on_with_the_landmarks_as_they_are_now() -> None:
         assert memory.verify().ok
 
 
+def test_a_correction_past_the_pipeline_is_noticed_and_what_it_overtook_is_lost_and_counted() -> None:
+    robot = Drifting(0.0)
+    shift = RigidCorrection(Transform((10.0, 0.0, 0.0)))
+    with open_memory(map_id='hall') as memory:
+        pipeline = seen_by(robot, memory)
+        keys = {hit.item.key for hit in landmarks_of(memory)}
+        further = a_round(robot, 260)[180:]
+        feed(pipeline, further[:20])
+        waiting = pipeline.status().uncommitted
+        assert waiting > 0
+        memory.correct_map(shift, landmarks=some_settings())
+        pipeline.commit(force=True)
+        (camera,) = (one for one in pipeline.status().inputs if one.name == 'camera')
+        assert camera.lost['memory_replaced'] >= waiting
+        assert memory.manifest()['incomplete'] == {'camera': {'dropped': camera.dropped, 'late': 0}}
+        there = [(x + 10.0, y, z) for x, y, z in sorted(CUPS)]
+        assert np.array(places_of(memory)) == pytest.approx(np.array(there), abs=0.05)
+        robot.true_pose = lambda stamp_ns: shifted(Drifting.true_pose(robot, stamp_ns))  # type: ignore[method-assign]
+        feed(pipeline, further[20:], commit_every=20)
+        pipeline.close()
+        assert {hit.item.key for hit in landmarks_of(memory)} == keys
+        assert memory.verify().ok
+
+
+def shifted(pose: Transform) -> Transform:
+    x, y, z = pose.translation
+    return Transform((x + 10.0, y, z), pose.rotation)
+
+
 def test_what_only_seemed_to_be_one_is_split() -> None:
     """Three cups in a row, seen by a robot that thought it stood still while it went from one to the next."""
     robot = Standing()

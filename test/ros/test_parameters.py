@@ -186,6 +186,27 @@ def test_a_rule_across_parameters_names_the_input(declare: Any) -> None:
         parameters.read()
 
 
+@pytest.mark.parametrize(
+    ('given', 'told'),
+    [
+        ({'input.front.visibility': 'ghost'}, "visibility: 'ghost' of the input 'front' is no input of type"),
+        ({'input.front.visibility': 'front'}, "visibility: 'front' of the input 'front' is no input of type"),
+        (
+            {'input.front.camera_info': 'ghost'},
+            "camera_info: 'ghost' of the input 'front' is no input of type",
+        ),
+        ({'inputs': ['front', 'front']}, "inputs: the name 'front' is given twice"),
+    ],
+)
+def test_what_inputs_must_be_to_each_other_is_refused_by_name(
+    declare: Any, given: dict[str, Any], told: str
+) -> None:
+    _, parameters = declare(**{**INPUT, **given})
+
+    with pytest.raises(ConfigurationError, match=told):
+        parameters.read()
+
+
 def test_a_wrong_parameter_can_be_mended(declare: Any) -> None:
     node, parameters = declare(tf_timeout_s='x')
     with pytest.raises(ConfigurationError):

@@ -56,8 +56,8 @@ def a_row(number: int, key: str, map_id: str = 'hall', **fields: Any) -> dict[st
         'observations': 5, 'n': 4, 'first_ns': 10, 'since_ns': 11, 'last_ns': 12, 'x': 0.1, 'y': -0.0,
         'z': 1e300, 'estimate': b'12345678', 'written_ns': None, 'written': None,
         'forgotten_ns': None, 'merged_into': 0, 'existence': 0.5, 'stale': True, 'pinned': False,
-        'viewpoint': 4, 'misses': 1, 'reported': None, 'held': False, 'held_in': 'hand', 'labels': '{}', 'orientation': None,
-        'source': 9, 'rivals': b'1', 'chances': 2, **fields,
+        'viewpoint': 4, 'misses': 1, 'reported': None, 'held': False, 'held_in': 'hand',
+        'labels': '{}', 'orientation': None, 'source': 9, 'rivals': b'1', 'chances': 2, **fields,
     }  # fmt: skip
 
 

@@ -15,11 +15,14 @@ NOBODY = 65534
 TIMEOUT_S = 60
 
 PRELUDE = """
-import json, os, pathlib, resource, sys, tempfile
+import json, os, pathlib, resource, signal, sys, tempfile
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import HyloMemoryError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
+
+# A shell that runs the tests in the background leaves it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def fact(number, **fields):
     return MemoryItem(kind='semantic', key=f'k{number}', content=f'fact {number}', valid_from=1, **fields)

@@ -1,6 +1,6 @@
 """The data model: frozen, validated, in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `space`, `item`, `query`, `evidence`, `result`.
+Reading order: `pose`, `span`, `embedding`, `space`, `item`, `query`, `evidence`, `result`, `consolidation`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from hylo_memory_ros.model._json import depth_of, parse_object
 from hylo_memory_ros.model._text import normal_frame, normal_key, sound_text
 from hylo_memory_ros.model._time import MAX_STAMP_NS, ns_from_seconds, seconds_from_ns
+from hylo_memory_ros.model.consolidation import Budget, Condensed, ConsolidationReport, Reversion
 from hylo_memory_ros.model.evidence import CandidateEvidence
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, sound_covariance
@@ -34,9 +35,12 @@ from hylo_memory_ros.model.span import TimeSpan
 __all__ = [
     'MAX_K',
     'MAX_STAMP_NS',
+    'Budget',
     'CandidateEvidence',
     'Change',
     'Changes',
+    'Condensed',
+    'ConsolidationReport',
     'CorrectionResult',
     'EmbeddingSpace',
     'History',
@@ -48,6 +52,7 @@ __all__ = [
     'Pose',
     'QueryResult',
     'Removal',
+    'Reversion',
     'Stats',
     'Status',
     'TimeSpan',

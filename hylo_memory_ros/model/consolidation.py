@@ -1,0 +1,109 @@
+"""Consolidation: how much may stay at hand, and what was done to make it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from hylo_memory_ros.model._contract import Contract
+
+__all__ = ['Budget', 'Condensed', 'ConsolidationReport', 'Reversion']
+
+
+class Budget(Contract):
+    """What a memory, or a part of it, may hold at hand; at least one limit.
+
+    Examples
+    --------
+    >>> Budget(items=1000).bytes is None
+    True
+    """
+
+    items: Annotated[int, Field(ge=1, lt=2**63, strict=True)] | None = None
+    """Most statements; None: any number."""
+    bytes: Annotated[int, Field(ge=1, lt=2**63, strict=True)] | None = None
+    """Most bytes that they take; None: any number."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **data: Any) -> None: ...
+
+    @model_validator(mode='after')
+    def _limits(self) -> Self:
+        if self.items is None and self.bytes is None:
+            raise ValueError('budget: neither items nor bytes is given')
+        return self
+
+    def holds(self, items: int, size: int) -> bool:
+        """Whether so many statements of so many bytes are within it."""
+        return (self.items is None or items <= self.items) and (self.bytes is None or size <= self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """One statement that stands for several from now on."""
+
+    id: str
+    """The statement that stands for them."""
+    ids: tuple[str, ...]
+    """Those that it stands for, in order of world time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationReport:
+    """What one consolidation did, or would do."""
+
+    consolidation_id: str = ''
+    """Its name, by which it can be reverted; empty: it changed no statement, or was a dry run."""
+    dry_run: bool = False
+    """Whether this only tells what would be done."""
+    cancelled: bool = False
+    """Whether it was ended before its end; what it tells of was done."""
+    met: bool = True
+    """Whether what is at hand is within the budget now."""
+    merged: tuple[Condensed, ...] = ()
+    """Near duplicates that became one."""
+    summarised: tuple[Condensed, ...] = ()
+    """Groups that became a summary."""
+    aged: tuple[str, ...] = ()
+    """Ids of the statements that went into cold storage."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Summaries that were not made although planned, by id, and why."""
+    items_before: int = 0
+    """Statements at hand before, in the scope asked for."""
+    items_after: int = 0
+    """Statements at hand afterwards."""
+    bytes_before: int = 0
+    """Bytes that those before took."""
+    bytes_after: int = 0
+    """Bytes that those afterwards take."""
+    digest_before: str = ''
+    """Snapshot hash before."""
+    digest_after: str = ''
+    """Snapshot hash afterwards; of a dry run, the one before."""
+    hash_changed: bool = False
+    """Whether it changes the snapshot hash: a merge or summary does, cold storage does not."""
+    sequence: int = 0
+    """The newest transaction afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reversion:
+    """What taking a consolidation back did."""
+
+    consolidation_id: str
+    """The consolidation."""
+    restored: tuple[str, ...] = ()
+    """Statements that hold again."""
+    withdrawn: tuple[str, ...] = ()
+    """Summaries that were taken out."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Summaries that stay as they are, by id, and why."""
+    digest: str = ''
+    """Snapshot hash afterwards."""
+    sequence: int = 0
+    """The newest transaction afterwards."""

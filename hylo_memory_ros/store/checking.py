@@ -25,6 +25,7 @@ from hylo_memory_ros.store.schema import (
     spatial,
     version,
 )
+from hylo_memory_ros.store.sizes import miscounted
 from hylo_memory_ros.store.timeline import Point, Span
 from hylo_memory_ros.store.timelines import effective, said_then, says_now
 from hylo_memory_ros.store.transaction import get_state
@@ -51,6 +52,7 @@ def verify_database(connection: sa.Connection, identity_scope: tuple[str, ...]) 
     else:
         problems += check.totals(connection)
         problems += _damaged_vectors(connection)
+        problems += miscounted(connection)
     sequence, _ = last_transaction(connection)
     return VerifyReport(tuple(problems), check.identities, check.versions, sequence)
 

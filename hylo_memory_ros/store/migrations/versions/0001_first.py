@@ -224,8 +224,43 @@ def upgrade() -> None:
         ),
         sa.Column('op', sa.Text(), nullable=False),
         sa.Column('actor', sa.Text(), server_default='', nullable=False),
+        sa.Column(
+            'episode',
+            sa.Text(),
+            server_default='',
+            nullable=False,
+            comment='id of the open episode; empty: none',
+        ),
         sa.PrimaryKeyConstraint('sequence'),
         comment='every committed transaction',
+    )
+    op.create_index('txn_episode', 'txn', ['episode'], unique=False, sqlite_where=sa.text("episode != ''"))
+    op.create_table(
+        'episode',
+        sa.Column('id', sa.Text(), nullable=False),
+        sa.Column('begin_seq', sa.Integer(), nullable=False),
+        sa.Column('begun_ns', sa.BigInteger(), nullable=False),
+        sa.Column('end_seq', sa.Integer(), nullable=True, comment='null: it is open'),
+        sa.Column('ended_ns', sa.BigInteger(), nullable=True),
+        sa.Column('outcome', sa.Text(), server_default='', nullable=False),
+        sa.Column('scope', sa.Text(), server_default='{}', nullable=False, comment='JSON: where it belongs'),
+        sa.Column('note', sa.Text(), server_default='', nullable=False, comment='in words, from its begin'),
+        sa.Column('end_note', sa.Text(), server_default='', nullable=False, comment='in words, from its end'),
+        sa.Column('actor', sa.Text(), server_default='', nullable=False, comment='who began it'),
+        sa.ForeignKeyConstraint(
+            ['begin_seq'],
+            ['txn.sequence'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['end_seq'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('id'),
+        sa.UniqueConstraint('begin_seq'),
+        comment='stretches of work with an outcome',
+    )
+    op.create_index(
+        'episode_outcome', 'episode', ['outcome'], unique=False, sqlite_where=sa.text("outcome != ''")
     )
     op.create_table(
         'assertion',
@@ -280,6 +315,7 @@ def upgrade() -> None:
         sqlite_where=sa.text('event_start_ns IS NOT NULL'),
     )
     op.create_index('assertion_id_text', 'assertion', ['id'], unique=False)
+    op.create_index('assertion_sequence', 'assertion', ['sequence'], unique=False)
     op.create_index('assertion_identity', 'assertion', ['identity_id', 'valid_from_ns'], unique=False)
     op.create_index(
         'assertion_label', 'assertion', ['label'], unique=False, sqlite_where=sa.text("label != ''")
@@ -537,8 +573,63 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index('registered_receipt', 'registered', ['receipt_id'], unique=False)
+    op.create_table(
+        'held',
+        sa.Column('kind', sa.Text(), nullable=False),
+        sa.Column('statements', sa.Integer(), nullable=False, comment='rows of assertion'),
+        sa.Column('bytes', sa.Integer(), nullable=False, comment='what they take, about'),
+        sa.PrimaryKeyConstraint('kind'),
+        comment='how much of each kind this file holds, kept by triggers',
+        sqlite_with_rowid=False,
+    )
+    for trigger in _HELD:
+        op.execute(trigger)
 
     op.execute(
         'CREATE VIRTUAL TABLE item_text USING fts5(content, key, label, entities, '
         'content=\'\', tokenize="unicode61 remove_diacritics 2")'
     )
+
+
+_HELD = (
+    """
+CREATE TRIGGER held_assertion_insert AFTER INSERT ON assertion BEGIN
+  INSERT INTO held (kind, statements, bytes)
+  SELECT identity.kind, 1,
+  (400 + length(CAST(NEW.content AS BLOB)) + coalesce(length(CAST(NEW.detail AS BLOB)), 0))
+  FROM identity
+  WHERE identity.identity_id = NEW.identity_id ON CONFLICT (kind) DO UPDATE
+  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
+END
+""",
+    """
+CREATE TRIGGER held_assertion_delete AFTER DELETE ON assertion BEGIN
+  INSERT INTO held (kind, statements, bytes)
+  SELECT identity.kind, -1,
+  -(400 + length(CAST(OLD.content AS BLOB)) + coalesce(length(CAST(OLD.detail AS BLOB)), 0))
+  FROM identity
+  WHERE identity.identity_id = OLD.identity_id ON CONFLICT (kind) DO UPDATE
+  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
+END
+""",
+    """
+CREATE TRIGGER held_embedding_insert AFTER INSERT ON embedding BEGIN
+  INSERT INTO held (kind, statements, bytes)
+  SELECT identity.kind, 0,
+  (length(NEW.vector))
+  FROM assertion JOIN identity ON identity.identity_id = assertion.identity_id
+  WHERE assertion.assertion_id = NEW.assertion_id ON CONFLICT (kind) DO UPDATE
+  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
+END
+""",
+    """
+CREATE TRIGGER held_embedding_delete AFTER DELETE ON embedding BEGIN
+  INSERT INTO held (kind, statements, bytes)
+  SELECT identity.kind, 0,
+  -(length(OLD.vector))
+  FROM assertion JOIN identity ON identity.identity_id = assertion.identity_id
+  WHERE assertion.assertion_id = OLD.assertion_id ON CONFLICT (kind) DO UPDATE
+  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
+END
+""",
+)

@@ -9,6 +9,7 @@ from hylo_memory_ros.model._json import depth_of, parse_object
 from hylo_memory_ros.model._text import normal_frame, normal_key, sound_text
 from hylo_memory_ros.model._time import MAX_STAMP_NS, ns_from_seconds, seconds_from_ns
 from hylo_memory_ros.model.consolidation import Budget, Condensed, ConsolidationReport, Reversion
+from hylo_memory_ros.model.episode import Episode
 from hylo_memory_ros.model.evidence import CandidateEvidence
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, sound_covariance
@@ -43,6 +44,7 @@ __all__ = [
     'ConsolidationReport',
     'CorrectionResult',
     'EmbeddingSpace',
+    'Episode',
     'History',
     'Hit',
     'MemoryItem',

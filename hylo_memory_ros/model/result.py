@@ -250,6 +250,8 @@ class Change:
     """What happened to each."""
     actor: str = ''
     """Who asked for it."""
+    episode: str = ''
+    """The episode in which it happened; empty: none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What an operation adds."""
 

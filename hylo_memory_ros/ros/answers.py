@@ -106,7 +106,7 @@ def event_to_msg(change: Change, epoch: str) -> MemoryEvent:
         outcomes=list(change.outcomes),
         actor=change.actor,
         receipt_id=str(extra.pop('receipt_id', '')),
-        episode=str(extra.pop('episode', '')),
+        episode=change.episode,
     )
     if extra:
         msg.extra_json = json.dumps(extra)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import StoreError
+from hylo_memory_ros.model import Episode
 from hylo_memory_ros.retrieval import Retriever
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
@@ -18,10 +19,14 @@ from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.service.proving import Proving
 from hylo_memory_ros.service.spaces import SpacesInUse
 from hylo_memory_ros.store import Committed, Store, WorkingMemory
+from hylo_memory_ros.store.episode import open_episode
 
-__all__ = ['Parts']
+__all__ = ['EndListener', 'Parts']
 
 T = TypeVar('T')
+
+EndListener = Callable[[sa.Connection, Episode], None]
+"""Told of the end of an episode inside its transaction."""
 
 
 class Parts:
@@ -35,6 +40,8 @@ class Parts:
         self._maps = Maps(store, map_id)
         self._lock = threading.RLock()
         self._listeners = Listeners()
+        self._episode = self._opened_episode()
+        self._end_listeners: tuple[EndListener, ...] = ()
         self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
         self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
         self._mirroring = Mirroring(
@@ -85,6 +92,11 @@ class Parts:
         """The current map; empty: none."""
         return self._maps.current
 
+    @property
+    def current_episode(self) -> str:
+        """Name of the open episode; empty: none is."""
+        return self._episode
+
     def now_ns(self) -> int:
         """Return the highest service time seen, nanoseconds."""
         return self._store.now_ns()
@@ -99,6 +111,10 @@ class Parts:
         """Read side tables, such as the ledger, from one consistent state."""
         self._refuse_closed()
         return self._store.side_read(within)
+
+    def _opened_episode(self) -> str:
+        opened = self._store.side_read(open_episode)
+        return '' if opened is None else opened.id
 
     def _follow(self, committed: Committed | None) -> None:
         if committed is not None:

@@ -107,6 +107,7 @@ def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int)
             tuple(json.loads(row.keys)),
             tuple(json.loads(row.outcomes)),
             row.actor,
+            row.episode,
         )
         for row in rows
     )

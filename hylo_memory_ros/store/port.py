@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.model import Changes, MemoryItem, Removal, VerifyReport, Version, WriteResult
+from hylo_memory_ros.model import Changes, Episode, MemoryItem, Removal, VerifyReport, Version, WriteResult
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import Moved
@@ -92,6 +92,24 @@ class Store(Protocol):
         self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
     ) -> tuple[Removal, Committed | None]:
         """Delete the identities of what matches, for good."""
+
+    def begin_episode(
+        self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
+    ) -> tuple[Episode, Committed | None]:
+        """Begin an episode: every transaction from here on carries it."""
+
+    def end_episode(
+        self,
+        begun: Episode,
+        *,
+        ended_ns: int | None,
+        outcome: str,
+        note: str,
+        actor: str,
+        items: Callable[[int], Sequence[MemoryItem]],
+        within: Callable[[sa.Connection, Episode], None],
+    ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
+        """End the open episode and store what is to be remembered of it, in one transaction."""
 
     def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""

@@ -32,6 +32,7 @@ __all__ = [
     'corrected',
     'correction',
     'embedding',
+    'episode',
     'forgetting',
     'identity',
     'known_map',
@@ -53,7 +54,26 @@ txn = Table(
     Column('recorded_at_ns', BigInteger, nullable=False, comment='service clock, never decreasing'),
     Column('op', Text, nullable=False),
     Column('actor', Text, nullable=False, server_default=''),
+    Column('episode', Text, nullable=False, server_default='', comment='id of the open episode; empty: none'),
+    Index('txn_episode', 'episode', sqlite_where=text("episode != ''")),
     comment='every committed transaction',
+)
+
+episode = Table(
+    'episode',
+    metadata,
+    Column('id', Text, primary_key=True),
+    Column('begin_seq', ForeignKey('txn.sequence'), nullable=False, unique=True),
+    Column('begun_ns', BigInteger, nullable=False),
+    Column('end_seq', ForeignKey('txn.sequence'), comment='null: it is open'),
+    Column('ended_ns', BigInteger),
+    Column('outcome', Text, nullable=False, server_default=''),
+    Column('scope', Text, nullable=False, server_default='{}', comment='JSON: where it belongs'),
+    Column('note', Text, nullable=False, server_default='', comment='in words, from its begin'),
+    Column('end_note', Text, nullable=False, server_default='', comment='in words, from its end'),
+    Column('actor', Text, nullable=False, server_default='', comment='who began it'),
+    Index('episode_outcome', 'outcome', sqlite_where=text("outcome != ''")),
+    comment='stretches of work with an outcome',
 )
 
 identity = Table(
@@ -111,6 +131,7 @@ assertion = Table(
     Column('spatial_id', ForeignKey('spatial.spatial_id'), comment='the pose as first asserted'),
     Index('assertion_identity', 'identity_id', 'valid_from_ns'),
     Index('assertion_id_text', 'id'),
+    Index('assertion_sequence', 'sequence'),
     Index('assertion_label', 'label', sqlite_where=text("label != ''")),
     Index('assertion_event', 'event_start_ns', sqlite_where=text('event_start_ns IS NOT NULL')),
     comment='every accepted write, duplicates too: the evidence',

@@ -29,6 +29,7 @@ from hylo_memory_ros.store.correction import Edit, correct_assertions
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.database import Database, log_of, translated
 from hylo_memory_ros.store.ending import Ending, end_versions
+from hylo_memory_ros.store.episodes import EpisodeStore
 from hylo_memory_ros.store.files import (
     APPLICATION_ID,
     check_file,
@@ -70,7 +71,7 @@ _EXPIRE_EVERY = 256
 _KEPT = '.before-restore-'
 
 
-class SqliteStore(SqliteReader):
+class SqliteStore(EpisodeStore, SqliteReader):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.identity import EMPTY_STATE, updated_state
 from hylo_memory_ros.model import Change
-from hylo_memory_ros.store.schema import assertion, change, identity, spatial, state, txn, version
+from hylo_memory_ros.store.schema import assertion, change, episode, identity, spatial, state, txn, version
 
 __all__ = ['Committed', 'Transaction', 'VersionRow', 'chunks', 'get_state', 'put_state']
 
@@ -73,8 +73,9 @@ class Transaction:
         self.sequence: int = row[0] + 1
         self.recorded_at_ns: int = max(clock_ns, last_ns)
         self._last: dict[str, int] = dict(
-            zip(('identity', 'spatial', 'assertion', 'version'), row[1:], strict=True)
+            zip(('identity', 'spatial', 'assertion', 'version'), row[1:-1], strict=True)
         )
+        self.episode: str = row[-1] or ''
         self.added: list[VersionRow] = []
         self.ended: list[int] = []
         self.removed: list[int] = []
@@ -88,7 +89,13 @@ class Transaction:
         self._elements: dict[str, list[bytes]] = {'open+': [], 'open-': [], 'line+': [], 'line-': []}
         connection.execute(
             txn.insert(),
-            {'sequence': self.sequence, 'recorded_at_ns': self.recorded_at_ns, 'op': op, 'actor': actor},
+            {
+                'sequence': self.sequence,
+                'recorded_at_ns': self.recorded_at_ns,
+                'op': op,
+                'actor': actor,
+                'episode': self.episode,
+            },
         )
 
     def next_id(self, table: str) -> int:
@@ -138,6 +145,7 @@ class Transaction:
             tuple(self.keys),
             tuple(self.outcomes),
             self.actor,
+            self.episode,
         )
         return Committed(told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors)
 
@@ -158,7 +166,8 @@ _select_counters = sa.select(
             assertion.c.assertion_id,
             version.c.version_row,
         )
-    )
+    ),
+    sa.select(episode.c.id).where(episode.c.end_seq.is_(None)).limit(1).scalar_subquery(),
 )
 _select_last_time = sa.select(txn.c.recorded_at_ns).order_by(txn.c.sequence.desc()).limit(1)
 _select_state = sa.select(state.c.value).where(state.c.name == sa.bindparam('which'))

@@ -1,0 +1,129 @@
+"""Episodes: stretches of work with an outcome, whose name every transaction inside carries.
+
+It is the transaction that carries an episode, never the item: ids, digests and the snapshot hash
+do not depend on which episode a commit fell into.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import Episode
+from hylo_memory_ros.store.schema import episode, txn
+from hylo_memory_ros.store.transaction import Transaction
+
+__all__ = ['begin_episode', 'end_episode', 'episodes_of', 'load_episode', 'open_episode']
+
+
+def open_episode(connection: sa.Connection) -> Episode | None:
+    """Return the episode that is open, or None."""
+    row = connection.execute(sa.select(episode).where(episode.c.end_seq.is_(None))).first()
+    return None if row is None else _episode(row)
+
+
+def load_episode(connection: sa.Connection, episode_id: str) -> Episode | None:
+    """Return an episode by its name, or None."""
+    row = connection.execute(sa.select(episode).where(episode.c.id == episode_id)).one_or_none()
+    return None if row is None else _episode(row)
+
+
+def begin_episode(
+    transaction: Transaction, episode_id: str, *, scope: Mapping[str, str], note: str
+) -> Episode:
+    """Begin an episode; the transaction is its first one."""
+    begun = Episode(
+        episode_id,
+        transaction.recorded_at_ns,
+        transaction.sequence,
+        scope=dict(scope),
+        note=note,
+        actor=transaction.actor,
+    )
+    transaction.episode = episode_id
+    here = txn.c.sequence == transaction.sequence
+    transaction.connection.execute(txn.update().where(here).values(episode=episode_id))
+    transaction.connection.execute(
+        episode.insert(),
+        {
+            'id': episode_id,
+            'begin_seq': begun.begin_seq,
+            'begun_ns': begun.begun_ns,
+            'scope': json.dumps(begun.scope, ensure_ascii=False, sort_keys=True),
+            'note': note,
+            'actor': begun.actor,
+        },
+    )
+    return begun
+
+
+def end_episode(
+    transaction: Transaction, begun: Episode, *, ended_ns: int, outcome: str, note: str
+) -> Episode:
+    """End the open episode; the transaction is its last one."""
+    ended = replace(begun, ended_ns=ended_ns, end_seq=transaction.sequence, outcome=outcome, end_note=note)
+    values = {'ended_ns': ended_ns, 'end_seq': ended.end_seq, 'outcome': outcome, 'end_note': note}
+    transaction.connection.execute(episode.update().where(episode.c.id == begun.id).values(values))
+    return ended
+
+
+def episodes_of(
+    connection: sa.Connection,
+    *,
+    outcome: str | None = None,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    seq: int | None = None,
+    limit: int,
+) -> list[Episode]:
+    """Return episodes, the newest first.
+
+    Parameters
+    ----------
+    outcome : str, optional
+        How they ended.
+    start_ns, end_ns : int, optional
+        Those that meet this closed stretch of world time, nanoseconds.
+    seq : int, optional
+        As they were known after this sequence: one that had not ended is open; None: as they are now.
+    limit : int
+        Most episodes.
+    """
+    known_end = episode.c.end_seq.is_not(None) if seq is None else episode.c.end_seq <= seq
+    where: list[sa.ColumnElement[bool]] = []
+    if seq is not None:
+        where.append(episode.c.begin_seq <= seq)
+    if outcome is not None:
+        where += [episode.c.outcome == outcome, known_end]
+    if end_ns is not None:
+        where.append(episode.c.begun_ns <= end_ns)
+    if start_ns is not None:
+        where.append(~known_end | (episode.c.ended_ns >= start_ns))
+    statement = sa.select(episode).where(*where).order_by(episode.c.begin_seq.desc()).limit(limit)
+    return [_known(_episode(row), seq) for row in connection.execute(statement)]
+
+
+def _known(one: Episode, seq: int | None) -> Episode:
+    """Return an episode as it was known after a sequence."""
+    if seq is None or one.end_seq is None or one.end_seq <= seq:
+        return one
+    return replace(one, ended_ns=None, end_seq=None, outcome='', end_note='')
+
+
+def _episode(row: Any) -> Episode:
+    return Episode(
+        row.id,
+        row.begun_ns,
+        row.begin_seq,
+        row.ended_ns,
+        row.end_seq,
+        row.outcome,
+        json.loads(row.scope),
+        row.note,
+        row.end_note,
+        row.actor,
+    )

@@ -1,0 +1,61 @@
+"""The operations of the store that begin and end episodes, each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
+from hylo_memory_ros.store.episode import begin_episode, end_episode
+from hylo_memory_ros.store.transaction import Committed, Transaction
+from hylo_memory_ros.store.writing import check_items, check_stamps, resolved, write_items
+
+__all__ = ['EpisodeStore']
+
+T = TypeVar('T')
+
+
+class EpisodeStore:
+    """What a store over SQLite does with episodes; see `port.Store`."""
+
+    _config: MemoryConfig
+
+    def _transact(self, op: str, actor: str, act: Callable[[Transaction], T]) -> tuple[T, Committed | None]:
+        raise NotImplementedError
+
+    def begin_episode(
+        self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
+    ) -> tuple[Episode, Committed | None]:
+        """Begin an episode: every transaction from here on carries it."""
+        return self._transact(
+            'begin_episode', actor, lambda txn: begin_episode(txn, episode_id, scope=scope, note=note)
+        )
+
+    def end_episode(
+        self,
+        begun: Episode,
+        *,
+        ended_ns: int | None,
+        outcome: str,
+        note: str,
+        actor: str,
+        items: Callable[[int], Sequence[MemoryItem]],
+        within: Callable[[sa.Connection, Episode], None],
+    ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
+        """End the open episode and store what is to be remembered of it."""
+
+        def act(txn: Transaction) -> tuple[Episode, WriteResult]:
+            at_ns = txn.recorded_at_ns if ended_ns is None else ended_ns
+            said = items(at_ns)
+            check_items(said, self._config)
+            ready = [resolved(item, txn.recorded_at_ns) for item in said]
+            check_stamps(ready, self._config)
+            written = write_items(txn, ready, self._config.identity_scope)
+            ended = end_episode(txn, begun, ended_ns=at_ns, outcome=outcome, note=note)
+            within(txn.connection, ended)
+            return ended, written
+
+        return self._transact('end_episode', actor, act)

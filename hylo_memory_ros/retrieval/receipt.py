@@ -65,6 +65,8 @@ class Asked:
     """The prompt that was made of it."""
     spaces: Mapping[str, EmbeddingSpace] = field(default_factory=dict)
     """Embedding spaces in use."""
+    episode: str = ''
+    """The episode that was open; empty: none was."""
 
 
 def receipt_body(asked: Asked) -> dict[str, Any]:
@@ -82,6 +84,7 @@ def receipt_body(asked: Asked) -> dict[str, Any]:
         'sequence': result.sequence,
         'store_sequence': asked.store_sequence,
         'map_id': asked.map_id,
+        'episode': asked.episode,
         'query': query,
         'query_digest': Sha256.of(canonical_bytes(query)),
         'plan': list(result.plan),

@@ -56,6 +56,7 @@ class Parts:
             self._retriever_in,
             lambda: self._maps.current,
             self.side_write,
+            current_episode=lambda: self._episode,
             spaces=self._spaces.spaces,
             read_only=read_only,
         )

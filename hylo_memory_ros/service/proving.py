@@ -50,6 +50,8 @@ class Proving:
         The current map.
     side_write : callable
         Gives a connection under the lock of writes.
+    current_episode : callable
+        The open episode; empty: none.
     spaces : mapping of str to EmbeddingSpace
         The embedding spaces in use, with what embedders and the file tell of them.
     read_only : bool
@@ -70,6 +72,7 @@ class Proving:
         current_map: Callable[[], str],
         side_write: Callable[[Callable[[sa.Connection], None]], None],
         *,
+        current_episode: Callable[[], str],
         spaces: Mapping[str, EmbeddingSpace],
         read_only: bool,
     ) -> None:
@@ -77,7 +80,7 @@ class Proving:
         self._store, self._config, self._current_map = store, config, current_map
         self._retriever_in = retriever_in
         self._retriever = retriever
-        self._side_write = side_write
+        self._side_write, self._current_episode = side_write, current_episode
         self.receipts = Receipts(config, side_write, store.side_read, read_only=read_only)
         self._renderer, self._counter = renderer_named(config.renderer), counter_named(config.token_counter)
 
@@ -105,6 +108,7 @@ class Proving:
             map_id,
             self._config.identity_scope,
             spaces=self._spaces,
+            episode=self._current_episode(),
         )
         return asked, replace(result, receipt_id=receipt_id) if wanted else result
 

@@ -199,7 +199,9 @@ class Receipts:
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             scrub_body(body, ids - existing_ids(connection, ids), any_query=True)
-        return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body))
+        return ReceiptRow(
+            asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode
+        )
 
     def _run(self) -> None:
         while True:
@@ -242,5 +244,6 @@ def _change(asked: Asked) -> Change:
         'retrieval',
         tuple(hit.item.id or '' for hit in result),
         tuple(hit.item.key or '' for hit in result),
+        episode=asked.episode,
         extra=extra,
     )

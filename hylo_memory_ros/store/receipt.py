@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.store.schema import assertion, metadata
 from hylo_memory_ros.store.transaction import chunks
@@ -42,6 +42,8 @@ receipt = Table(
     ),
     Column('size', Integer, nullable=False, comment='bytes of the body in UTF-8'),
     Column('body', Text, nullable=False, comment='JSON'),
+    Column('episode', Text, nullable=False, server_default='', comment='in which it was asked; empty: none'),
+    Index('receipt_episode', 'episode', sqlite_where=text("episode != ''")),
     comment='evidence of retrievals and associations; the oldest leave',
 )
 
@@ -68,6 +70,8 @@ class ReceiptRow(NamedTuple):
     """When, nanoseconds."""
     body: str
     """One JSON object."""
+    episode: str = ''
+    """The episode in which it was asked; empty: none."""
 
 
 def save_receipts(connection: sa.Connection, rows: Iterable[ReceiptRow]) -> None:

@@ -559,9 +559,19 @@ def upgrade() -> None:
         ),
         sa.Column('size', sa.Integer(), nullable=False, comment='bytes of the body in UTF-8'),
         sa.Column('body', sa.Text(), nullable=False, comment='JSON'),
+        sa.Column(
+            'episode',
+            sa.Text(),
+            server_default='',
+            nullable=False,
+            comment='in which it was asked; empty: none',
+        ),
         sa.PrimaryKeyConstraint('number'),
         sa.UniqueConstraint('receipt_id'),
         comment='evidence of retrievals and associations; the oldest leave',
+    )
+    op.create_index(
+        'receipt_episode', 'receipt', ['episode'], unique=False, sqlite_where=sa.text("episode != ''")
     )
     op.create_table(
         'registered',

@@ -24,7 +24,7 @@ Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
 
 FILTERS = (
     "text", "kinds", "key", "keys", "ids", "labels", "entities", "object_ids", "relation", "scope",
-    "time_range_ns", "near", "embedding", "min_confidence",
+    "time_range_ns", "near", "embedding", "min_confidence", "episode", "outcome",
 )  # fmt: skip
 
 
@@ -67,6 +67,10 @@ class MemoryQuery(Contract):
     also has the `entities` that something names to which its links, of any relation, lead."""
     scope: Mapping[Name, Name] | None = None
     """Scope values that an item must all have; ``map_id`` also chooses the map that is searched."""
+    episode: Key | None = None
+    """What was said, or said again, in this episode, or whose scope has it as ``episode_id``."""
+    outcome: Key | None = None
+    """The same of every episode that ended so; with `episode`, of that one if it did."""
     any_map: bool = False
     """Search every map, not only the current one."""
     time_range_ns: tuple[StampNs | None, StampNs | None] | None = None

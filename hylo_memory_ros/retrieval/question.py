@@ -62,6 +62,8 @@ class Question:
             or query.relation
             or scope
             or query.min_confidence is not None
+            or query.episode is not None
+            or query.outcome is not None
             or query.time_range_ns is not None
             or query.text is not None
             or query.min_existence is not None

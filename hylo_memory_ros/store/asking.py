@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
+from hylo_memory_ros.store.episode_filter import asserted_in
 from hylo_memory_ros.store.filtering import (
     Asked,
     World,
@@ -207,6 +208,8 @@ def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, i
         ways['labels'] = sa.select(assertion.c.assertion_id).where(
             assertion.c.label.in_(query.labels), assertion.c.label != ''
         )
+    if query.episode is not None or query.outcome is not None:
+        ways['episode'] = asserted_in(query)
     for field, value in tags_asked(query):
         ways[f'{field} {value}'.replace('\x1f', ' ')] = sa.select(tag.c.assertion_id).where(
             tag.c.field == field, tag.c.value == value

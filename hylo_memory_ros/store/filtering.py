@@ -11,6 +11,7 @@ from typing import Literal
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.store.episode_filter import in_episode
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.relation import Versions, reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
@@ -172,6 +173,8 @@ def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     yield from (_tagged('object', name) for name in query.object_ids)
     for name, value in (query.scope or {}).items():
         yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', paired(name, value))
+    if query.episode is not None or query.outcome is not None:
+        yield in_episode(query, asked.seq, ever=asked.ever_believed)
     if query.min_confidence is not None:
         yield assertion.c.confidence >= query.min_confidence
     if query.time_range_ns is not None:

@@ -84,7 +84,7 @@ def _shape(asked: Asked) -> tuple[Any, ...] | None:
     """
     query = asked.query
     named = query.all_keys or query.ids or query.entities or query.object_ids or query.labels
-    if named or query.relation or query.scope:
+    if named or query.relation or query.scope or query.episode or query.outcome:
         return None
     return (
         asked.world,

@@ -145,6 +145,8 @@ def may_match(
         and set(query.object_ids) <= set(item.object_ids)
         and (query.relation is None or _is_linked(item, query.relation, reached))
         and (query.scope or {}).items() <= item.scope.items()
+        and (query.episode is None or item.scope.get('episode_id') == query.episode)
+        and query.outcome is None
         and (query.min_confidence is None or item.confidence >= query.min_confidence)
         and (query.text is None or _speaks(item, query.text))
         and (query.time_range_ns is None or _happened(item, query.time_range_ns, clock))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Name
@@ -44,6 +44,10 @@ class MemoryConfig(Contract):
     """Most bytes of one content in UTF-8."""
     working_capacity: Count = 1024
     """Most items of working memory; the least recently used leaves first."""
+    working_item_bytes: Count = 65_536
+    """Most bytes of one item of working memory as JSON in UTF-8; a larger one is refused."""
+    working_limit_bytes: Count = 16_777_216
+    """Most bytes of all items of working memory; the least recently used leaves first."""
     weight_near: Weight = 1.0
     """How much the order by distance counts where orders are fused by reciprocal rank; 0: it only filters."""
     weight_text: Weight = 1.0
@@ -54,6 +58,14 @@ class MemoryConfig(Contract):
     """How much the order by valid_from, newest first, counts; 0: it decides only between equals."""
     weight_confidence: Weight = 0.0
     """How much the order by confidence counts; 0: it does not."""
+    weight_helpfulness: Weight = 0.0
+    """How much the order by helpfulness counts, most helpful first; 0: it does not."""
+    helpfulness_success_outcomes: tuple[Name, ...] = ('success', 'succeeded')
+    """Outcomes of an episode that speak for what was looked up in it, in any case of letters."""
+    helpfulness_failure_outcomes: tuple[Name, ...] = ('failure', 'failed', 'aborted')
+    """Outcomes of an episode that speak against what was looked up in it; of any other nothing follows."""
+    feedback_retention: Count = 50_000
+    """Verdicts that stay, so that one that is given again replaces it; what they count stays with the items."""
     embedding_spaces: Spaces = Field(default_factory=dict)
     """Embedding spaces by ``name@version``; none: a space is what its first vector is, compared by cosine."""
     event_retention: Count = 100_000
@@ -74,3 +86,12 @@ class MemoryConfig(Contract):
     """Size to which the write-ahead log is cut back."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""
+
+    @model_validator(mode='after')
+    def _room_for_one(self) -> MemoryConfig:
+        if self.working_item_bytes > self.working_limit_bytes:
+            raise ValueError(
+                f'working_item_bytes: {self.working_item_bytes} is more than working_limit_bytes '
+                f'{self.working_limit_bytes}: such an item could not stay'
+            )
+        return self

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 from hylo_memory_ros.model._time import seconds_from_ns
 from hylo_memory_ros.model.evidence import CandidateEvidence
+from hylo_memory_ros.model.helpfulness import Helpfulness
 from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.pose import Pose
 
@@ -47,7 +48,7 @@ class WriteEvent:
     reopened_id: str = ''
     """The version that is open now, when it is not the new one."""
     reason: str = ''
-    """Why nothing changed, such as ``forgotten``."""
+    """Why nothing changed: ``forgotten``, or ``consolidated`` into a summary; empty: it is so already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class Stats:
     """Stamp of the latest confirmation."""
     existence: float | None = None
     """Probability that the thing is still there; None: not computed."""
+    helpfulness: Helpfulness | None = None
+    """How far it has helped; None: it was never looked up or judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,8 @@ class QueryResult(Sequence[Hit]):
     """What each source of candidates did."""
     receipt_id: str = ''
     """The receipt that was kept of this answer; empty: none was."""
+    notes: tuple[str, ...] = ()
+    """What else a reader should know of it, each in one sentence."""
 
     @overload
     def __getitem__(self, index: int) -> Hit: ...
@@ -237,11 +242,12 @@ class Change:
     """One committed transaction, as the feed tells it."""
 
     sequence: int
-    """Its number; there is no gap."""
+    """Its number; in the feed there is no gap."""
     recorded_at_ns: int
     """Service clock at its commit."""
     op: str
-    """``write``, ``forget``, ``end``, ``retract``, ``purge``, ``restore`` …; ``PURGED`` once scrubbed."""
+    """``write``, ``forget``, ``end``, ``retract``, ``purge``, ``restore`` …; ``PURGED`` once scrubbed.
+    ``evict`` and ``retrieval`` take no sequence: listeners hear of them, the feed does not."""
     ids: tuple[str, ...] = ()
     """The ids it touched."""
     keys: tuple[str, ...] = ()

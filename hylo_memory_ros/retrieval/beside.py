@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
+from hylo_memory_ros.model.helpfulness import NEVER_JUDGED
 from hylo_memory_ros.retrieval.fusion import RRF_K, orders_of, part_of
 from hylo_memory_ros.retrieval.matches import Floats
 from hylo_memory_ros.retrieval.order import Ranked, Ranking
-from hylo_memory_ros.store.working import distance_from
+from hylo_memory_ros.store.working import Left, distance_from
 
-__all__ = ['working_ranked']
+__all__ = ['NO_HISTORY', 'with_working', 'working_ranked']
+
+NO_HISTORY = (
+    'working memory keeps no history: of it only what it still holds answers, '
+    'not what was replaced, evicted or taken away since'
+)
 
 
 def working_ranked(
@@ -38,7 +44,7 @@ def working_ranked(
             for name, value in measured.items()
             if name in ('near', 'vector') or weights[name] > 0.0
         }
-        if len(orders) > 1 or (orders and orders[0] in ('recency', 'confidence')):
+        if len(orders) > 1 or (orders and orders[0] in ('recency', 'confidence', 'helpfulness')):
             score = parts['rrf'] = _fused(measured, weights, orders, ranking)
         elif orders and orders[0] in parts:
             score = parts[orders[0]]
@@ -49,8 +55,26 @@ def working_ranked(
     return found
 
 
+def with_working(excluded: Mapping[str, int], left: Left) -> dict[str, int]:
+    """Count among what was left out also what working memory left out.
+
+    Reason ``working_keeps_no_history``: it came after the belief asked about, and what was there before
+    is not known.
+    """
+    counts = {
+        **excluded,
+        'not_yet_valid': excluded.get('not_yet_valid', 0) + left.not_yet_valid,
+        'working_keeps_no_history': left.not_yet_known,
+    }
+    return {reason: count for reason, count in sorted(counts.items()) if count}
+
+
 def _measured(item: MemoryItem, query: MemoryQuery) -> dict[str, float]:
-    measured = {'recency': float(item.valid_from_ns or 0), 'confidence': item.confidence}
+    measured = {
+        'recency': float(item.valid_from_ns or 0),
+        'confidence': item.confidence,
+        'helpfulness': NEVER_JUDGED,
+    }
     distance_m = distance_from(item, query)
     if distance_m is not None:
         measured['near'] = distance_m
@@ -94,4 +118,5 @@ def _column(ranking: Ranking, name: str) -> Floats | None:
         'vector': matches.vector,
         'recency': None if stamps is None else stamps.astype(np.float64),
         'confidence': matches.confidence,
+        'helpfulness': matches.helpfulness,
     }[name]

@@ -12,8 +12,16 @@ from dataclasses import dataclass, replace
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
-from hylo_memory_ros.model import CandidateEvidence, Hit, MemoryItem, MemoryKind, MemoryQuery, QueryResult
-from hylo_memory_ros.retrieval.beside import working_ranked
+from hylo_memory_ros.model import (
+    CandidateEvidence,
+    Helpfulness,
+    Hit,
+    MemoryKind,
+    MemoryQuery,
+    QueryResult,
+    Stats,
+)
+from hylo_memory_ros.retrieval.beside import NO_HISTORY, with_working, working_ranked
 from hylo_memory_ros.retrieval.cursor import MAX_SEQUENCE, Cursor, digest_of_question
 from hylo_memory_ros.retrieval.explanation import Explanation
 from hylo_memory_ros.retrieval.fusion import orders_of, weights_of
@@ -25,6 +33,7 @@ from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.retrieval.sources import VectorSearch
 from hylo_memory_ros.store import TOTAL_LIMIT, Store, WorkingMemory
 from hylo_memory_ros.store.rows import item_of, stats_of, status_of
+from hylo_memory_ros.store.working import NOTHING, Left
 
 __all__ = ['Retriever']
 
@@ -43,6 +52,8 @@ class _Found:
     evidence: tuple[CandidateEvidence, ...] = ()
     ranking: Ranking | None = None
     """What the next page may need."""
+    working: Left = NOTHING
+    """What working memory answered, and could not answer."""
 
 
 class Retriever:
@@ -102,7 +113,10 @@ class Retriever:
             cursor = Cursor.decoded(query.cursor, self._store.epoch, _digest(query))
             seq, at_ns, offset = cursor.seq, cursor.at_ns, cursor.offset
         hides_stale = not query.include_stale and self._store.any_stale()
-        return Question(self._by_meaning(query), at_ns, seq, map_id, self._config.clock, offset, hides_stale)
+        weighs = query.weights.get('helpfulness', self._config.weight_helpfulness) > 0.0
+        return Question(
+            self._by_meaning(query), at_ns, seq, map_id, self._config.clock, offset, hides_stale, weighs
+        )
 
     def _by_meaning(self, query: MemoryQuery) -> MemoryQuery:
         space, text = query.text_space, query.text
@@ -124,13 +138,15 @@ class Retriever:
         if truncated:
             question = _digest(query)
             cursor = Cursor(self._store.epoch, question, ended_at, found.seq, asked.at_ns).encoded()
-            if found.ranking is not None and (query.text is not None or query.embedding is not None):
+            drifts = query.text is not None or query.embedding is not None or asked.weighs_helpfulness
+            if found.ranking is not None and drifts:
                 self._kept.keep(question, found.seq, asked.at_ns, found.ranking)
         excluded: dict[str, int] = {}
         nearest = None
         if len(hits) < query.k or query.explain:
             explanation = Explanation(self._store, self._mirror, asked, found.below_score)
-            excluded, nearest = explanation.excluded(), explanation.nearest_outside_m
+            excluded = with_working(explanation.excluded(), found.working)
+            nearest = explanation.nearest_outside_m
         return QueryResult(
             hits,
             min(found.total, TOTAL_LIMIT),
@@ -145,7 +161,17 @@ class Retriever:
             purged=self._store.purged_after(found.seq) if asked.seq is not None else 0,
             plan=found.plan,
             evidence=found.evidence,
+            notes=self._notes(asked, found.working),
         )
+
+    def _notes(self, asked: Question, working: Left) -> tuple[str, ...]:
+        """Say of working memory that it keeps no history, where that may make a difference."""
+        query = asked.query
+        past = query.as_of_ns is not None and query.as_of_ns < self._store.now_ns()
+        past |= asked.seq is not None and query.cursor is None and asked.seq < self._store.sequence
+        past |= query.known_at_ns is not None and query.known_at_ns < self._store.now_ns()
+        meant = query.kinds is not None and MemoryKind.WORKING in query.kinds
+        return (NO_HISTORY,) if past and (meant or any(working)) else ()
 
     def version_rows(self, asked: Question) -> list[int] | None:
         """Return the believed version rows near the place asked about, whenever; None: no place."""
@@ -160,7 +186,8 @@ class Retriever:
     def _find(self, asked: Question) -> _Found:
         query = asked.query
         weights = weights_of(query, self._config)
-        items = self._working_items(asked)
+        left = self._working_items(asked)
+        items = left.items
         start, limit = (0, asked.offset + query.k) if items else (asked.offset, query.k)
         if query.kinds == frozenset({MemoryKind.WORKING}):
             found = _Found([], 0, self._store.sequence, plan=('working memory alone',))
@@ -168,6 +195,7 @@ class Retriever:
             found = self._find_ranked(asked, weights, start, limit)
         else:
             found = self._find_by_filters(asked, start, limit)
+        found = replace(found, working=left)
         if not items:
             return found
         working = working_ranked(items, query, weights, found.ranking, asked.at_ns)
@@ -177,12 +205,12 @@ class Retriever:
             found, page=merged, total=found.total + len(working), evidence=(*found.evidence, evidence)
         )
 
-    def _working_items(self, asked: Question) -> list[MemoryItem]:
+    def _working_items(self, asked: Question) -> Left:
         kinds = asked.query.kinds
         if not len(self._working) or (kinds is not None and MemoryKind.WORKING not in kinds):
-            return []
+            return NOTHING
         reached = self._store.names_reached(asked.sql()) if asked.query.depth > 1 else set()
-        return self._working.find(asked.query, asked.at_ns, asked.map_id, reached)
+        return self._working.find(asked.query, asked.at_ns, asked.map_id, reached, seq=asked.seq)
 
     def _find_by_filters(self, asked: Question, start: int, limit: int) -> _Found:
         seq = self._store.sequence
@@ -217,15 +245,24 @@ class Retriever:
     def _hits(self, asked: Question, page: Sequence[Ranked]) -> tuple[Hit, ...]:
         rows = [one.row for one in page if one.row is not None]
         vectors = self._store.vectors(rows) if any(row[_HAS_EMBEDDING] for row in rows) else {}
-        hits = tuple(_hit(one, asked.at_ns, vectors) for one in page)
+        judged = self._store.helpfulness(rows)
+        hits = tuple(_hit(one, asked.at_ns, vectors, judged) for one in page)
         return hits if asked.query.near is None else _with_chances(hits, asked.query)
 
 
-def _hit(one: Ranked, at_ns: int, vectors: Mapping[int, Mapping[str, tuple[float, ...]]]) -> Hit:
+def _hit(
+    one: Ranked,
+    at_ns: int,
+    vectors: Mapping[int, Mapping[str, tuple[float, ...]]],
+    judged: Mapping[int, Helpfulness],
+) -> Hit:
     if one.row is None:
         assert one.item is not None
         return Hit(one.item, one.score, one.details, distance_m=one.distance_m)
     row = one.row
+    stats = stats_of(row)
+    if judged and (helpfulness := judged.get(row[_VERSION_ROW])) is not None:
+        stats = replace(stats or Stats(), helpfulness=helpfulness)
     return Hit(
         item_of(row, vectors.get(row[_VERSION_ROW])),
         one.score,
@@ -234,7 +271,7 @@ def _hit(one: Ranked, at_ns: int, vectors: Mapping[int, Mapping[str, tuple[float
         status_of(row, at_ns),
         row[_FROM_SEQ],
         one.distance_m,
-        stats_of(row),
+        stats,
     )
 
 

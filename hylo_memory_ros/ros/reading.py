@@ -103,6 +103,7 @@ class Reading:
         response.excluded_counts = list(result.excluded.values())
         nearest = result.nearest_excluded_m
         response.nearest_excluded_m = math.nan if nearest is None else nearest
+        response.message = '; '.join(result.notes)
         if result.purged:
             response.extra_json = json.dumps({'purged': result.purged})
         return response

@@ -156,7 +156,11 @@ class MemoryService(Asking, Episodes, Removing, Relocating, Consolidating):
             return self._maps.switch(map_id, create=create)
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` after each commit, in the writer's thread; the result ends that."""
+        """Call `listener` after each commit, in the writer's thread; the result ends that.
+
+        It is also told what working memory evicts: op ``evict``, ids and keys, at the sequence of then.
+        That takes no sequence, so it is not in the feed (`changes`).
+        """
         return self._listeners.add(listener)
 
     def write(
@@ -195,9 +199,11 @@ class MemoryService(Asking, Episodes, Removing, Relocating, Consolidating):
             raise InvalidRequestError('items: there is none to write')
         refuse_unsound(sound_text, request_id=request_id, actor=actor)
         ready = [self._maps.placed(item) for item in self._spaces.embedded(items)]
-        durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
         now_ns = self._store.now_ns()
-        working = [resolved(item, now_ns) for item in ready if item.kind is MemoryKind.WORKING]
+        ready = [resolved(item, now_ns) if item.kind is MemoryKind.WORKING else item for item in ready]
+        durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
+        working = [item for item in ready if item.kind is MemoryKind.WORKING]
+        self._working.check(ready)
         check_items(working, self.config)
         check_stamps(working, self.config)
         with self._lock:
@@ -220,8 +226,9 @@ class MemoryService(Asking, Episodes, Removing, Relocating, Consolidating):
                 events, sequence = result.events, result.sequence
             if len(events) != len(durables):
                 raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
-            kept = iter([self._working.write(item, dry_run=dry_run) for item in working])
-            stored = iter(events)
+            told, evicted = self._working.write(working, self._store.sequence, now_ns, dry_run=dry_run)
+            self._tell_evicted(evicted, now_ns)
+            kept, stored = iter(told), iter(events)
             in_order = (next(kept if item.kind is MemoryKind.WORKING else stored) for item in ready)
             return WriteResult(tuple(in_order), sequence)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import StoreError
-from hylo_memory_ros.model import Episode
+from hylo_memory_ros.model import Change, Episode, MemoryItem
 from hylo_memory_ros.retrieval import Retriever
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
@@ -42,7 +42,7 @@ class Parts:
         self._listeners = Listeners()
         self._episode = self._opened_episode()
         self._end_listeners: tuple[EndListener, ...] = ()
-        self._working = WorkingMemory(config.working_capacity, config.identity_scope, config.clock)
+        self._working = WorkingMemory(config)
         self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
         self._mirroring = Mirroring(
             store, background=background, spaces=self._spaces.spaces, read_only=read_only
@@ -121,6 +121,12 @@ class Parts:
         if committed is not None:
             self._mirroring.follow(committed)
             self._listeners.tell(committed.change)
+
+    def _tell_evicted(self, items: Sequence[MemoryItem], at_ns: int) -> None:
+        if items:
+            ids, keys = tuple(item.id or '' for item in items), tuple(item.key or '' for item in items)
+            outcomes = ('EVICT',) * len(items)
+            self._listeners.tell(Change(self._store.sequence, at_ns, 'evict', ids, keys, outcomes))
 
     def _refuse_closed(self) -> None:
         if self._closed:

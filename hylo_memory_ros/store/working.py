@@ -10,13 +10,41 @@ import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence, Set
+from typing import NamedTuple
 
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.identity import statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
+from hylo_memory_ros.model.helpfulness import NEVER_JUDGED
+from hylo_memory_ros.store.sizes import Held
 
-__all__ = ['WorkingMemory', 'distance_from', 'may_match']
+__all__ = ['NOTHING', 'Left', 'WorkingMemory', 'distance_from', 'may_match', 'size_of']
 
 Names = Set[tuple[str, str]]
+
+
+class _Kept(NamedTuple):
+    item: MemoryItem
+    content: bytes
+    """Digest of what it says."""
+    size: int
+    sequence: int
+    """The newest transaction of the durable memory when it came."""
+    recorded_at_ns: int
+
+
+class Left(NamedTuple):
+    """What answers of working memory, and what would if it had been there at the time asked about."""
+
+    items: Sequence[MemoryItem] = ()
+    not_yet_valid: int = 0
+    """Matches that begin later than the world time asked about."""
+    not_yet_known: int = 0
+    """Matches that came later than the belief asked about."""
+
+
+NOTHING = Left()
 
 
 class WorkingMemory:
@@ -24,62 +52,137 @@ class WorkingMemory:
 
     Parameters
     ----------
-    capacity : int
-        Most items.
-    identity_scope : sequence of str
-        Scope names that belong to an identity.
-    clock : str
-        The clock that event times are compared on.
+    config : MemoryConfig
+        Its limits, the scope of identities, and the clock that event times are compared on.
     """
 
-    def __init__(self, capacity: int, identity_scope: Sequence[str], clock: str) -> None:
-        self._capacity = capacity
-        self._scope = tuple(identity_scope)
-        self._clock = clock
-        self._items: OrderedDict[bytes, tuple[MemoryItem, bytes]] = OrderedDict()
+    def __init__(self, config: MemoryConfig) -> None:
+        self._capacity, self._limit_bytes = config.working_capacity, config.working_limit_bytes
+        self._item_bytes = config.working_item_bytes
+        self._scope, self._clock = config.identity_scope, config.clock
+        self._items: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Return the number of items."""
         return len(self._items)
 
-    def write(self, item: MemoryItem, *, dry_run: bool = False) -> WriteEvent:
-        """Keep a resolved item in the place of the one with the same identity."""
-        statement = statement_of(item, self._scope)
+    @property
+    def held(self) -> Held:
+        """How many items there are, and their bytes."""
         with self._lock:
-            before = self._items.get(statement.identity)
-            if before is not None and before[1] == statement.content:
-                if not dry_run:
-                    self._items.move_to_end(statement.identity)
-                return WriteEvent('SKIP_DUP', before[0].id or '', item.key)
+            return Held(len(self._items), self._bytes)
+
+    def check(self, items: Sequence[MemoryItem]) -> None:
+        """Refuse a call with an item that is larger than one may be, naming every one.
+
+        Raises
+        ------
+        InvalidRequestError
+            With the place of each in the call, its size and the limit.
+        """
+        sizes = [
+            (index, size)
+            for index, item in enumerate(items)
+            if item.kind is MemoryKind.WORKING and (size := size_of(item)) > self._item_bytes
+        ]
+        if sizes:
+            raise InvalidRequestError(
+                '; '.join(
+                    f'items[{index}]: {size} bytes as JSON, working memory takes at most '
+                    f'working_item_bytes {self._item_bytes} of one item'
+                    for index, size in sizes
+                ),
+                limit=self._item_bytes,
+            )
+
+    def write(
+        self, items: Sequence[MemoryItem], sequence: int, recorded_at_ns: int, *, dry_run: bool = False
+    ) -> tuple[list[WriteEvent], list[MemoryItem]]:
+        """Keep resolved items, each in the place of the one with the same identity.
+
+        Parameters
+        ----------
+        items : sequence of MemoryItem
+            Each passed `check`.
+        sequence : int
+            The newest transaction of the durable memory.
+        recorded_at_ns : int
+            Service clock.
+        dry_run : bool
+            Tell what would happen, and keep nothing.
+
+        Returns
+        -------
+        list of WriteEvent
+            What happened to each.
+        list of MemoryItem
+            What was evicted for them, oldest first.
+        """
+        with self._lock:
+            events = [self._put(item, sequence, recorded_at_ns, dry_run=dry_run) for item in items]
+            return events, self._evict()
+
+    def _put(self, item: MemoryItem, sequence: int, recorded_at_ns: int, *, dry_run: bool) -> WriteEvent:
+        statement = statement_of(item, self._scope)
+        before = self._items.get(statement.identity)
+        if before is not None and before.content == statement.content:
             if not dry_run:
-                kept = item.model_copy(update={'id': statement.id}, deep=True)
-                self._keep(statement.identity, kept, statement.content)
+                self._items.move_to_end(statement.identity)
+            return WriteEvent('SKIP_DUP', before.item.id or '', item.key)
+        if not dry_run:
+            kept = item.model_copy(update={'id': statement.id}, deep=True)
+            self._take(statement.identity)
+            self._items[statement.identity] = _Kept(
+                kept, statement.content, size_of(kept), sequence, recorded_at_ns
+            )
+            self._bytes += self._items[statement.identity].size
         if before is None:
             return WriteEvent('ADD', statement.id, item.key)
-        return WriteEvent('INVALIDATE', statement.id, item.key, closed_id=before[0].id or '')
+        return WriteEvent('INVALIDATE', statement.id, item.key, closed_id=before.item.id or '')
 
-    def _keep(self, identity: bytes, item: MemoryItem, content: bytes) -> None:
-        self._items[identity] = (item, content)
-        self._items.move_to_end(identity)
-        while len(self._items) > self._capacity:
-            self._items.popitem(last=False)
+    def _take(self, identity: bytes) -> None:
+        kept = self._items.pop(identity, None)
+        if kept is not None:
+            self._bytes -= kept.size
+
+    def _evict(self) -> list[MemoryItem]:
+        gone = []
+        while len(self._items) > self._capacity or self._bytes > self._limit_bytes:
+            _, kept = self._items.popitem(last=False)
+            self._bytes -= kept.size
+            gone.append(kept.item)
+        return gone
 
     def find(
-        self, query: MemoryQuery, at_ns: int, map_id: str | None, reached: Names = frozenset()
-    ) -> list[MemoryItem]:
+        self,
+        query: MemoryQuery,
+        at_ns: int,
+        map_id: str | None,
+        reached: Names = frozenset(),
+        *,
+        seq: int | None = None,
+    ) -> Left:
         """Return the items that match and have begun at a world time; each counts as used.
+
+        Only what is here now can answer: of a belief asked about, what has been here since then.
 
         Parameters
         ----------
         reached : collection of (name, map)
             What the durable memory reaches by the links of the query; a link to it counts too.
+        seq : int, optional
+            What was here after this transaction; None: now.
         """
         with self._lock:
-            found = self._matching(query, map_id, at_ns, reached)
+            matching = self._matching(query, map_id, None, reached)
+            known = [one for one in matching if _was_known(self._items[one[0]], seq, query.known_at_ns)]
+            found = [one for one in known if (one[1].valid_from_ns or 0) <= at_ns]
             for identity, _ in found:
                 self._items.move_to_end(identity)
-        return [item.model_copy(deep=True) for _, item in found]
+        items = [item.model_copy(deep=True) for _, item in found]
+        return Left(items, len(known) - len(found), len(matching) - len(known))
 
     def forget(
         self, query: MemoryQuery, map_id: str | None, at_ns: int | None = None, *, dry_run: bool = False
@@ -95,23 +198,36 @@ class WorkingMemory:
             found = self._matching(query, map_id, at_ns)
             if not dry_run:
                 for identity, _ in found:
-                    del self._items[identity]
+                    self._take(identity)
         return [item.id or '' for _, item in found]
 
     def _matching(
         self, query: MemoryQuery, map_id: str | None, at_ns: int | None, reached: Names = frozenset()
     ) -> list[tuple[bytes, MemoryItem]]:
         return [
-            (identity, item)
-            for identity, (item, _) in self._items.items()
-            if (at_ns is None or (item.valid_from_ns or 0) <= at_ns)
-            and may_match(item, query, map_id, self._clock, reached)
+            (identity, kept.item)
+            for identity, kept in self._items.items()
+            if (at_ns is None or (kept.item.valid_from_ns or 0) <= at_ns)
+            and may_match(kept.item, query, map_id, self._clock, reached)
         ]
 
     def clear(self) -> None:
         """Take everything out."""
         with self._lock:
             self._items.clear()
+            self._bytes = 0
+
+
+def size_of(item: MemoryItem) -> int:
+    """Return the bytes of an item as JSON in UTF-8, without its id; what is not set takes none."""
+    return len(item.model_dump_json(exclude_defaults=True, exclude={'id'}).encode('utf-8'))
+
+
+def _was_known(kept: _Kept, seq: int | None, known_at_ns: int | None) -> bool:
+    # Writes to it take no sequence, so that of a time says less than the time itself.
+    if known_at_ns is not None:
+        return kept.recorded_at_ns <= known_at_ns
+    return seq is None or kept.sequence <= seq
 
 
 def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
@@ -148,6 +264,7 @@ def may_match(
         and (query.episode is None or item.scope.get('episode_id') == query.episode)
         and query.outcome is None
         and (query.min_confidence is None or item.confidence >= query.min_confidence)
+        and (query.min_helpfulness is None or query.min_helpfulness <= NEVER_JUDGED)
         and (query.text is None or _speaks(item, query.text))
         and (query.time_range_ns is None or _happened(item, query.time_range_ns, clock))
         and (query.near is None or _is_near(item, query, map_id))

@@ -11,6 +11,7 @@ from hylo_memory_ros.model._time import MAX_STAMP_NS, ns_from_seconds, seconds_f
 from hylo_memory_ros.model.consolidation import Budget, Condensed, ConsolidationReport, Reversion
 from hylo_memory_ros.model.episode import Episode
 from hylo_memory_ros.model.evidence import CandidateEvidence
+from hylo_memory_ros.model.helpfulness import FeedbackResult, Helpfulness, Verdict
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, sound_covariance
 from hylo_memory_ros.model.query import MAX_K, MemoryQuery
@@ -45,6 +46,8 @@ __all__ = [
     'CorrectionResult',
     'EmbeddingSpace',
     'Episode',
+    'FeedbackResult',
+    'Helpfulness',
     'History',
     'Hit',
     'MemoryItem',
@@ -58,6 +61,7 @@ __all__ = [
     'Stats',
     'Status',
     'TimeSpan',
+    'Verdict',
     'VerifyReport',
     'Version',
     'WriteEvent',

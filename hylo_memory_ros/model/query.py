@@ -19,7 +19,7 @@ __all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery', 'Order']
 MAX_K = 10_000
 MAX_DEPTH = 8
 
-Order = Literal['near', 'text', 'vector', 'recency', 'confidence']
+Order = Literal['near', 'text', 'vector', 'recency', 'confidence', 'helpfulness']
 Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
 
 FILTERS = (
@@ -95,11 +95,14 @@ class MemoryQuery(Contract):
     """Least score."""
     min_existence: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     """Least probability that a landmark still exists."""
+    min_helpfulness: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    """Least score of how far it has helped; what was never judged has 0.5."""
     embedding: tuple[SpaceName, Vector] | None = None
     """A vector to compare with, and its space; only what has a vector there matches."""
     weights: Mapping[Order, Weight] = Field(default_factory=dict)
     """How much each order counts where several are fused: `near`, `text`, `vector`, `recency` (newest
-    ``valid_from`` first) and `confidence`; 0: it only filters. What is left out is as configured."""
+    ``valid_from`` first), `confidence` and `helpfulness`; 0: it only filters. What is left out is as
+    configured."""
     k: Annotated[int, Field(ge=0, le=MAX_K)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.retrieval.sources import FEW
 from hylo_memory_ros.store import Store
+from hylo_memory_ros.store.filtering import ANY_STATISTICS
 from hylo_memory_ros.store.rows import ItemRow
 
 __all__ = ['Around', 'around_of_few']
@@ -39,7 +40,7 @@ def around_of_few(store: Store, asked: Question) -> Around | None:
         return None
     query = asked.query
     rest = {name: value for name, value in (query.scope or {}).items() if name != 'map_id'}
-    anyhow = query.model_copy(update={'scope': rest, 'min_existence': None, 'include_stale': True})
+    anyhow = query.model_copy(update={'scope': rest, **ANY_STATISTICS})
     rows = list(store.matching(replace(asked.sql(world='any'), query=anyhow, space=''), None))
     return None if len(rows) > 4 * FEW else _sorted_out(asked, list(store.fetch(rows).values()))
 

@@ -20,8 +20,8 @@ class Explanation:
     """Counts by reason for one question.
 
     Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
-    ``outside_radius``, ``below_score``, ``below_existence``, ``stale``, ``without_vector``,
-    ``other_clock``, ``no_search_words``.
+    ``outside_radius``, ``below_score``, ``below_existence``, ``below_helpfulness``, ``stale``,
+    ``without_vector``, ``other_clock``, ``no_search_words``.
 
     Of what lies around a place, all that passes the filters is looked at where that is little; else so many
     rows at most that the counts are lower bounds: 10 000 of a part of the mirror within the radius, and the
@@ -64,7 +64,8 @@ class Explanation:
         place = (asked.map_id, pose.frame_id, pose.position, radius_m)
         left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal)
         counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
-        if query.min_existence is not None or asked.hides_stale or query.embedding is not None:
+        counted = query.min_existence is not None or query.min_helpfulness is not None or asked.hides_stale
+        if counted or query.embedding is not None:
             counts |= self._within(self._here(at_ns))
         rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
         if rows:

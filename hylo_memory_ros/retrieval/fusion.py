@@ -31,7 +31,7 @@ class Scores:
     total: Floats
     """In [0, 1], shape (n,)."""
     parts: Mapping[str, Floats]
-    """Each part by name, shape (n,): `near`, `text`, `vector`, `recency`, `confidence`, `rrf`, `filter`."""
+    """Each part by name, shape (n,): that of each order, `rrf` and `filter`."""
 
 
 def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
@@ -42,6 +42,7 @@ def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
         'vector': config.weight_vector if query.embedding is not None else 0.0,
         'recency': config.weight_recency,
         'confidence': config.weight_confidence,
+        'helpfulness': config.weight_helpfulness,
     }
     asked = {'near': query.near, 'text': query.text, 'vector': query.embedding}
     given = query.weights.items()
@@ -60,8 +61,8 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
     ----------
     name : str
         ``near``: 1 / (1 + d / 1 m) of metres. ``text``: b / (1 + b) of b = -bm25.
-        ``recency``: 1 / (1 + age / 1 day) of a ``valid_from``. ``vector`` and
-        ``confidence``: themselves.
+        ``recency``: 1 / (1 + age / 1 day) of a ``valid_from``. ``vector``,
+        ``confidence`` and ``helpfulness``: themselves.
     value : ndarray or float
         What was measured.
     at_ns : int
@@ -110,6 +111,7 @@ def _measured(matches: Matches) -> dict[str, Floats | None]:
         'vector': matches.vector,
         'recency': None if stamps is None else stamps.astype(np.float64),
         'confidence': matches.confidence,
+        'helpfulness': matches.helpfulness,
     }
 
 
@@ -121,6 +123,7 @@ def _better(matches: Matches) -> dict[str, Floats | Rows]:
         'vector': None if matches.vector is None else -matches.vector,
         'recency': None if matches.valid_from_ns is None else -matches.valid_from_ns,
         'confidence': None if matches.confidence is None else -matches.confidence,
+        'helpfulness': None if matches.helpfulness is None else -matches.helpfulness,
     }
     return {name: column for name, column in columns.items() if column is not None}
 

@@ -62,7 +62,7 @@ class Gathering:
             matches, evidence = self._from_vectors(asked, seq, plan, wanted)
         else:
             matches, evidence = self._narrowed(asked, seq, plan, None)
-        if ('confidence' in orders or 'recency' in orders) and matches.confidence is None and len(matches):
+        if len(matches) and any(_unfilled(matches, name) for name in orders):
             told = self._sources['statements'].find(asked, seq, matches)
             matches = told.matches
         found = ranked(matches, scored(matches, weights, asked.at_ns), query.min_score, seq)
@@ -115,6 +115,13 @@ class Gathering:
             pool *= _GROWTH
         evidence = replace(found.evidence, after_filter=len(matches))
         return replace(matches, lower_bound=not complete and not below), (evidence, *tested)
+
+
+def _unfilled(matches: Matches, order: str) -> bool:
+    """Return whether only statements can tell what an order measures, and none has yet."""
+    if order in ('confidence', 'recency'):
+        return matches.confidence is None
+    return order == 'helpfulness' and matches.helpfulness is None
 
 
 def _differs(matches: Matches, wanted: int) -> bool:

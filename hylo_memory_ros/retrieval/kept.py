@@ -1,8 +1,8 @@
 """Answers that are being paged.
 
 A full-text rank depends on how common a word is in everything that was ever written, so every
-write changes the ranks of old answers; a derived generation of vectors may be replaced. The
-next page of an answer must know of neither.
+write changes the ranks of old answers; a derived generation of vectors may be replaced; helpfulness
+is counted on. The next page of an answer must know of none of that.
 
 Threads: every method takes one lock.
 """

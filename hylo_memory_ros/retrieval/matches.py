@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['Floats', 'Matches', 'Rows']
+__all__ = ['MEASURED', 'Floats', 'Matches', 'Rows']
+
+MEASURED = ('distance_m', 'text', 'vector', 'valid_from_ns', 'confidence', 'helpfulness')
+"""Columns that sources fill."""
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,6 +32,8 @@ class Matches:
     """When each became true."""
     confidence: Floats | None = None
     """How sure its producer is."""
+    helpfulness: Floats | None = None
+    """Score of how far each has helped, 0 to 1."""
     sorted: bool = False
     """Whether the rows come newest ``valid_from`` first, then by id."""
     lower_bound: bool = False
@@ -39,6 +44,6 @@ class Matches:
 
     def taken(self, index: NDArray[np.intp], **columns: object) -> Matches:
         """Return some of the rows in the order of an index, with columns set as given."""
-        names = ('rows', 'distance_m', 'text', 'vector', 'valid_from_ns', 'confidence')
+        names = ('rows', *MEASURED)
         kept = {name: None if (part := getattr(self, name)) is None else part[index] for name in names}
         return replace(self, **{**kept, 'sorted': False, **columns})  # type: ignore[arg-type]

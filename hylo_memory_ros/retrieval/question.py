@@ -29,6 +29,8 @@ class Question:
     """How many hits an earlier answer gave."""
     hides_stale: bool = False
     """Whether there is anything stale, and it is left out."""
+    weighs_helpfulness: bool = False
+    """Whether the order by helpfulness counts."""
 
     def sql(self, *, seq: int | None = None, world: World | None = None, at_ns: int | None = None) -> Asked:
         """Return the question for the store."""
@@ -41,6 +43,7 @@ class Question:
             self.seq if seq is None else seq,
             clock=self.clock,
             space=self.query.embedding[0] if self.query.embedding is not None else '',
+            helpfulness=self.weighs_helpfulness,
         )
 
     def among(self) -> Asked:
@@ -67,5 +70,6 @@ class Question:
             or query.time_range_ns is not None
             or query.text is not None
             or query.min_existence is not None
+            or query.min_helpfulness is not None
             or self.hides_stale
         )

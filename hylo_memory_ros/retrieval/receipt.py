@@ -262,6 +262,8 @@ def _unrepeatable(
             yield f'{lost} of the ids no longer match' if lost else 'each of the ids still matches'
     if not query.get('include_stale', True) or 'min_existence' in query:
         yield 'existence is counted beside items and has no history'
+    if 'min_helpfulness' in query or query.get('weights', {}).get('helpfulness'):
+        yield 'helpfulness is counted beside items and has no history'
     then = [source['generation_id'] for source in body['sources']]
     now = [evidence.generation_id for evidence in result.evidence]
     if body['exactness'] == _APPROXIMATE and then != now:

@@ -17,7 +17,7 @@ from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.model.space import EmbeddingSpace
-from hylo_memory_ros.retrieval.matches import Matches, Rows
+from hylo_memory_ros.retrieval.matches import MEASURED, Matches, Rows
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.store import Store
 from hylo_memory_ros.store.rows import ItemRow
@@ -143,6 +143,7 @@ class Statements:
             text=np.array(found.text_ranks, np.float64) if words else None,
             valid_from_ns=np.array(found.valid_from_ns, np.int64),
             confidence=np.array(found.confidence, np.float64),
+            helpfulness=np.array(found.helpfulness, np.float64) if asked.weighs_helpfulness else None,
             sorted=True,
         )
         if matches is not None:
@@ -204,9 +205,8 @@ def _joined(first: Matches, second: Matches) -> Matches:
 
 
 def _others(matches: Matches, index: Any, but: Matches) -> dict[str, Any]:
-    names = ('distance_m', 'text', 'vector', 'valid_from_ns', 'confidence')
     return {
         name: getattr(matches, name)[index]
-        for name in names
+        for name in MEASURED
         if getattr(matches, name) is not None and getattr(but, name) is None
     }

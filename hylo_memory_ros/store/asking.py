@@ -17,19 +17,30 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from hylo_memory_ros.store.episode_filter import asserted_in
 from hylo_memory_ros.store.filtering import (
+    ANY_STATISTICS,
     Asked,
     World,
     chain_of,
     conditions,
     is_doubted,
+    is_helpful,
     search_words,
     statistics_of,
     tags_asked,
 )
+from hylo_memory_ros.store.helpfulness import helpfulness, score_or_never, subject_expression
 from hylo_memory_ros.store.prepared import prepared_rows
 from hylo_memory_ros.store.relation import names_of
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow, item_source, select_items, vector_of
-from hylo_memory_ros.store.schema import FULL_TEXT, assertion, embedding, identity, tag, version
+from hylo_memory_ros.store.schema import (
+    FULL_TEXT,
+    SUMMARY_TEXT,
+    assertion,
+    embedding,
+    identity,
+    tag,
+    version,
+)
 
 __all__ = [
     'TOTAL_LIMIT',
@@ -60,9 +71,9 @@ class Ranked(NamedTuple):
     text_rank: float | None
 
 
-_item_text = sa.table(FULL_TEXT, sa.column('rowid', sa.Integer))
-_COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM {FULL_TEXT} WHERE {FULL_TEXT} MATCH ? LIMIT ?)'  # noqa: S608
-_bm25 = sa.func.bm25(sa.literal_column(FULL_TEXT), type_=sa.Float)
+_TEXTS = (FULL_TEXT, SUMMARY_TEXT)
+_SPEAKING = ' UNION ALL '.join(f'SELECT rowid FROM {name} WHERE {name} MATCH ?' for name in _TEXTS)  # noqa: S608
+_COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM ({_SPEAKING}) LIMIT ?)'  # noqa: S608
 
 
 def _select(
@@ -70,10 +81,12 @@ def _select(
 ) -> sa.Select[Any]:
     """Select what matches, perhaps out of given version rows; the last column is the rank, if asked for."""
     source: sa.FromClause = item_source
+    if asked.reads_helpfulness:
+        source = source.outerjoin(helpfulness, helpfulness.c.subject == subject_expression)
     rank: sa.ColumnElement[Any] = sa.null()
     if asked.query.text is not None:
         words = _words(search_words(asked.query.text), among, ranked)
-        source = item_source.join(words, words.c.rowid == assertion.c.assertion_id)
+        source = source.join(words, words.c.rowid == assertion.c.assertion_id)
         rank = words.c.rank
     told = (*columns, rank.label('rank')) if ranked else columns
     statement: sa.Select[Any] = sa.select(*told).select_from(source).where(*conditions(asked))
@@ -90,15 +103,23 @@ def _words(words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.C
     Looking up one row after another in the full text takes 500 times as long; the plus and
     MATERIALIZED keep SQLite from that.
     """
-    table: sa.ColumnElement[Any] = sa.literal_column(FULL_TEXT)
-    rank: sa.ColumnElement[Any] = _bm25 if ranked else sa.null()
-    found = sa.select(_item_text.c.rowid, rank.label('rank')).where(
-        table.op('MATCH', is_comparison=True)(sa.bindparam('words', words)) if words else sa.false()
-    )
-    if among is not None:
-        said = sa.select(version.c.assertion_id).where(version.c.version_row.in_(_listed(among)))
-        found = found.where(sa.literal_column('+rowid').in_(said))
+    found = sa.union_all(*(_speaking(name, words, among, ranked) for name in _TEXTS))
     return found.cte('words').prefix_with('MATERIALIZED')
+
+
+def _speaking(name: str, words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.Select[Any]:
+    table: sa.ColumnElement[Any] = sa.literal_column(name)
+    rank: sa.ColumnElement[Any] = sa.func.bm25(table, type_=sa.Float) if ranked else sa.null()
+    rowid = sa.column('rowid', sa.Integer)
+    found = (
+        sa.select(rowid, rank.label('rank'))
+        .select_from(sa.table(name))
+        .where(table.op('MATCH', is_comparison=True)(sa.bindparam('words', words)) if words else sa.false())
+    )
+    if among is None:
+        return found
+    said = sa.select(version.c.assertion_id).where(version.c.version_row.in_(_listed(among)))
+    return found.where(sa.literal_column('+rowid').in_(said))
 
 
 def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
@@ -175,13 +196,16 @@ class Candidates(NamedTuple):
     """b = -bm25, higher is better; None: no words were asked for."""
     valid_from_ns: tuple[int, ...] = ()
     confidence: tuple[float, ...] = ()
+    helpfulness: tuple[float, ...] = ()
+    """Scores, where they were asked for."""
 
 
 def candidates(connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
     def build() -> sa.Select[Any]:
-        columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence)
+        told = (score_or_never.label('helpfulness'),) if asked.helpfulness else ()
+        columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence, *told)
         statement = _select(asked, *columns, among=among, ranked=True)
         return statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)
 
@@ -189,8 +213,8 @@ def candidates(connection: sa.Connection, asked: Asked, among: Sequence[int] | N
     rows = prepared_rows(connection, name, asked, build, values)
     if not rows:
         return Candidates()
-    numbers, stamps, confidence, ranks = zip(*rows, strict=True)
-    return Candidates(numbers, tuple(None if b is None else -b for b in ranks), stamps, confidence)
+    numbers, stamps, confidence, *scores, ranks = zip(*rows, strict=True)
+    return Candidates(numbers, tuple(None if b is None else -b for b in ranks), stamps, confidence, *scores)
 
 
 def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, int]:
@@ -222,24 +246,31 @@ def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, i
     }
     if query.text is not None and (words := search_words(query.text)):
         raw: Any = connection.connection.dbapi_connection
-        (counts['text'],) = raw.execute(_COUNT_WORDS, (words, most)).fetchone()
+        (counts['text'],) = raw.execute(_COUNT_WORDS, (words, words, most)).fetchone()
     return counts
 
 
 def excluded_by_statistics(
     connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
 ) -> dict[str, int]:
-    """Count what only the statistics of its landmark exclude, by reason.
+    """Count what only its statistics exclude, by reason.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
     """
     query = asked.query
-    if query.min_existence is None and query.include_stale:
+    if query.min_existence is None and query.min_helpfulness is None and query.include_stale:
         return {}
-    uncounted = replace(asked, query=query.model_copy(update={'min_existence': None, 'include_stale': True}))
+    uncounted = replace(
+        asked,
+        query=query.model_copy(update=ANY_STATISTICS),
+        helpfulness=query.min_helpfulness is not None,
+    )
     left_out = sa.and_(*statistics_of(query))
     doubted = sa.false() if query.min_existence is None else is_doubted(query.min_existence)
-    reason = sa.case((doubted, 'below_existence'), else_='stale').label('reason')
+    helpful = sa.true() if query.min_helpfulness is None else is_helpful(query.min_helpfulness)
+    reason = sa.case((doubted, 'below_existence'), (~helpful, 'below_helpfulness'), else_='stale').label(
+        'reason'
+    )
     found = _select(uncounted, reason, among=among).where(~left_out).limit(TOTAL_LIMIT).subquery()
     counted = sa.select(found.c.reason, sa.func.count()).group_by(found.c.reason)
     return {str(row[0]): row[1] for row in connection.execute(counted)}

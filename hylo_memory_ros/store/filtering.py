@@ -12,23 +12,29 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.store.episode_filter import in_episode
+from hylo_memory_ros.store.helpfulness import score_or_never
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.relation import Versions, reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
 from hylo_memory_ros.store.schema import assertion, embedding, identity, tag, version
 
 __all__ = [
+    'ANY_STATISTICS',
     'Asked',
     'World',
     'chain_of',
     'conditions',
     'is_doubted',
+    'is_helpful',
     'search_words',
     'statistics_of',
     'tags_asked',
 ]
 
 World = Literal['at', 'any', 'unended']
+
+ANY_STATISTICS = {'min_existence': None, 'min_helpfulness': None, 'include_stale': True}
+"""What to change in a query so that it asks for nothing that is counted beside items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,13 @@ class Asked:
     """The clock that event times are compared on."""
     space: str = ''
     """Only what has a vector in this space; empty: all."""
+    helpfulness: bool = False
+    """Whether the score of helpfulness is to be told of each candidate."""
+
+    @property
+    def reads_helpfulness(self) -> bool:
+        """Whether the statistics of helpfulness decide or are told."""
+        return self.helpfulness or self.query.min_helpfulness is not None
 
 
 def search_words(text: str) -> str | None:
@@ -95,17 +108,27 @@ def chain_of(asked: Asked) -> sa.CTE | None:
 
 
 def statistics_of(query: MemoryQuery) -> Iterable[sa.ColumnElement[bool]]:
-    """Yield what the landmark of an open version must fulfil; what has ended, or is none, passes."""
+    """Yield what the counts beside a version must fulfil.
+
+    Those of its landmark count for an open version alone; what has ended, or is none, passes.
+    """
     uncounted = version.c.valid_to_ns.is_not(None) | landmark.c.number.is_(None)
     if query.min_existence is not None:
         yield uncounted | ~is_doubted(query.min_existence)
     if not query.include_stale:
         yield uncounted | ~landmark.c.stale
+    if query.min_helpfulness is not None:
+        yield is_helpful(query.min_helpfulness)
 
 
 def is_doubted(least: float) -> sa.ColumnElement[bool]:
     """Return whether a landmark exists with less than this probability; without an opinion it does not."""
     return (landmark.c.existence != 0.0) & (landmark.c.existence < log_odds(least))
+
+
+def is_helpful(least: float) -> sa.ColumnElement[bool]:
+    """Return whether a version has at least this score of helpfulness, where that is joined."""
+    return score_or_never >= least
 
 
 def _stands(asked: Asked, versions: Versions) -> sa.ColumnElement[bool]:

@@ -8,7 +8,16 @@ from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.model import Changes, Episode, MemoryItem, Removal, VerifyReport, Version, WriteResult
+from hylo_memory_ros.model import (
+    Changes,
+    Episode,
+    Helpfulness,
+    MemoryItem,
+    Removal,
+    VerifyReport,
+    Version,
+    WriteResult,
+)
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import Moved
@@ -125,6 +134,9 @@ class Store(Protocol):
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
+
+    def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
+        """Return what is counted of item rows, by version row; of what nothing is, none."""
 
     def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""

@@ -98,4 +98,6 @@ def _shape(asked: Asked) -> tuple[Any, ...] | None:
         query.time_range_ns,
         query.min_existence,
         query.include_stale,
+        query.min_helpfulness,
+        asked.helpfulness,
     )

@@ -352,6 +352,15 @@ def upgrade() -> None:
         sa.Column('identity_id', sa.Integer(), nullable=False),
         sa.Column('sequence', sa.Integer(), nullable=False),
         sa.Column('forgotten_at_ns', sa.BigInteger(), nullable=False),
+        sa.Column(
+            'consolidation',
+            sa.Integer(),
+            nullable=True,
+            comment='the consolidation that ended it; null: it was forgotten',
+        ),
+        sa.Column(
+            'withdrawn_seq', sa.Integer(), nullable=True, comment='the reversal that took the ending back'
+        ),
         sa.ForeignKeyConstraint(
             ['identity_id'],
             ['identity.identity_id'],
@@ -361,7 +370,40 @@ def upgrade() -> None:
             ['txn.sequence'],
         ),
         sa.PrimaryKeyConstraint('identity_id', 'sequence'),
-        comment='where a forget ends a timeline',
+        comment='where a forget or a consolidation ends a timeline',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'consolidation',
+        sa.Column('number', sa.Integer(), nullable=False),
+        sa.Column('begun_ns', sa.BigInteger(), nullable=False),
+        sa.Column('actor', sa.Text(), server_default='', nullable=False),
+        sa.Column('asked', sa.Text(), nullable=False, comment='JSON: scope, budget, kinds'),
+        sa.Column(
+            'report', sa.Text(), nullable=True, comment='JSON, ids aside; null: it did not come to its end'
+        ),
+        sa.Column(
+            'reverted_ns', sa.BigInteger(), nullable=True, comment='when it was taken back; null: it was not'
+        ),
+        sa.PrimaryKeyConstraint('number'),
+        comment='what was brought within a budget',
+    )
+    op.create_table(
+        'consolidated',
+        sa.Column('number', sa.Integer(), nullable=False),
+        sa.Column('summary', sa.Integer(), nullable=False, comment='identity of what stands for the others'),
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('identities', sa.Text(), nullable=False, comment='JSON: those that it stands for'),
+        sa.ForeignKeyConstraint(
+            ['number'],
+            ['consolidation.number'],
+        ),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('number', 'summary'),
+        comment='what stands for what since a consolidation',
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -594,9 +636,57 @@ def upgrade() -> None:
     )
     for trigger in _HELD:
         op.execute(trigger)
+    op.create_table(
+        'feedback',
+        sa.Column('number', sa.Integer(), nullable=False, comment='in the order of coming'),
+        sa.Column('item', sa.Text(), nullable=False, comment='id'),
+        sa.Column(
+            'receipt_id',
+            sa.Text(),
+            nullable=False,
+            comment='of the answer it was in; empty: named without one',
+        ),
+        sa.Column('episode', sa.Text(), nullable=False, comment='empty: none'),
+        sa.Column('actor', sa.Text(), nullable=False),
+        sa.Column('outcome', sa.Text(), nullable=False),
+        sa.Column('note', sa.Text(), nullable=False),
+        sa.Column('recorded_at_ns', sa.BigInteger(), nullable=False, comment='service clock'),
+        sa.PrimaryKeyConstraint('number'),
+        sa.UniqueConstraint('item', 'receipt_id', 'episode', 'actor'),
+        comment='verdicts on what was answered; the oldest leave',
+    )
+    op.create_table(
+        'helpfulness',
+        sa.Column('subject', sa.Text(), nullable=False, comment='id; of a landmark its map and key'),
+        sa.Column('useful', sa.Integer(), nullable=False),
+        sa.Column('misleading', sa.Integer(), nullable=False),
+        sa.Column('wrong', sa.Integer(), nullable=False),
+        sa.Column('not_applicable', sa.Integer(), nullable=False),
+        sa.Column('succeeded', sa.Integer(), nullable=False, comment='episodes that ended well'),
+        sa.Column('failed', sa.Integer(), nullable=False, comment='episodes that ended badly'),
+        sa.Column('retrieved', sa.Integer(), nullable=False, comment='receipts'),
+        sa.Column('last_ns', sa.BigInteger(), nullable=True, comment='service clock'),
+        sa.Column('score', sa.Float(), nullable=False, comment='follows from the counts'),
+        sa.PrimaryKeyConstraint('subject'),
+        comment='what is counted of what was looked up and judged',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'episode_retrieval',
+        sa.Column('episode', sa.Text(), nullable=False),
+        sa.Column('subject', sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint('episode', 'subject'),
+        comment='what open episodes have looked up; gone when they have ended and are scored',
+        sqlite_with_rowid=False,
+    )
+    op.create_index('episode_retrieval_subject', 'episode_retrieval', ['subject'], unique=False)
 
     op.execute(
         'CREATE VIRTUAL TABLE item_text USING fts5(content, key, label, entities, '
+        'content=\'\', tokenize="unicode61 remove_diacritics 2")'
+    )
+    op.execute(
+        'CREATE VIRTUAL TABLE summary_text USING fts5(content, key, label, entities, '
         'content=\'\', tokenize="unicode61 remove_diacritics 2")'
     )
 

@@ -1,0 +1,302 @@
+"""How far items have helped: counts beside them, and what an open episode has looked up.
+
+They are no statements: they take no sequence, have no versions and are in no hash. What is counted
+belongs to an id, so that another statement under the same key begins anew; of a landmark, which is
+the same thing wherever it is seen, it belongs to the landmark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from hylo_memory_ros.model.helpfulness import NEVER_JUDGED, Helpfulness
+from hylo_memory_ros.store.landmark import landmark
+from hylo_memory_ros.store.purged import Purged, on_purge
+from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow
+from hylo_memory_ros.store.schema import assertion, episode, identity, metadata
+from hylo_memory_ros.store.transaction import chunks
+
+__all__ = [
+    'Retrieval',
+    'Told',
+    'add_counts',
+    'any_helpfulness',
+    'episode_retrieval',
+    'helpfulness',
+    'helpfulness_of',
+    'helpfulness_report',
+    'landmark_subject',
+    'note_retrievals',
+    'score_ended',
+    'score_or_never',
+    'subject_expression',
+    'subjects_of',
+]
+
+helpfulness = Table(
+    'helpfulness',
+    metadata,
+    Column('subject', Text, primary_key=True, comment='id; of a landmark its map and key'),
+    Column('useful', Integer, nullable=False),
+    Column('misleading', Integer, nullable=False),
+    Column('wrong', Integer, nullable=False),
+    Column('not_applicable', Integer, nullable=False),
+    Column('succeeded', Integer, nullable=False, comment='episodes that ended well'),
+    Column('failed', Integer, nullable=False, comment='episodes that ended badly'),
+    Column('retrieved', Integer, nullable=False, comment='receipts'),
+    Column('last_ns', BigInteger, comment='service clock'),
+    Column('score', Float, nullable=False, comment='follows from the counts'),
+    comment='what is counted of what was looked up and judged',
+    sqlite_with_rowid=False,
+)
+
+episode_retrieval = Table(
+    'episode_retrieval',
+    metadata,
+    Column('episode', Text, primary_key=True),
+    Column('subject', Text, primary_key=True),
+    Index('episode_retrieval_subject', 'subject'),
+    comment='what open episodes have looked up; gone when they have ended and are scored',
+    sqlite_with_rowid=False,
+)
+
+# Between the two names of a landmark: no map, key or id holds a control character.
+_SEPARATOR = '\x1f'
+_COUNTS = ('useful', 'misleading', 'wrong', 'not_applicable', 'succeeded', 'failed', 'retrieved')
+_OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
+_KEY, _ID, _MAP = 7, 8, 9
+_OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
+
+subject_expression: sa.ColumnElement[str] = sa.case(
+    (landmark.c.number.is_(None), assertion.c.id),
+    else_=landmark.c.map_id + sa.literal_column('char(31)', Text) + landmark.c.key,
+)
+"""What the counts of a version belong to, over `rows.item_source`."""
+
+score_or_never: sa.ColumnElement[float] = sa.func.coalesce(
+    helpfulness.c.score, sa.literal_column(repr(NEVER_JUDGED), Float)
+)
+"""The score of a version where `helpfulness` is joined by `subject_expression`."""
+
+
+class Retrieval(NamedTuple):
+    """One answer that has a receipt."""
+
+    episode: str
+    """Episode in which it was asked; empty: none."""
+    at_ns: int
+    """Service clock."""
+    ids: tuple[str, ...]
+    """What was answered."""
+
+
+def landmark_subject(map_id: str, key: str) -> str:
+    """Return what the counts of a landmark belong to."""
+    return f'{map_id}{_SEPARATOR}{key}'
+
+
+def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return what the counts of ids belong to; an id that the file does not know is left out."""
+    found: dict[str, str] = {}
+    for part in chunks(ids):
+        found |= {row[0]: row[1] for row in connection.execute(_subjects, {'ids': part})}
+    return found
+
+
+_subjects = (
+    sa.select(assertion.c.id, sa.func.max(subject_expression))
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .outerjoin(landmark, (landmark.c.map_id == assertion.c.map_id) & (landmark.c.key == identity.c.key))
+    .where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
+    .group_by(assertion.c.id)
+)
+
+
+def any_helpfulness(connection: sa.Connection) -> bool:
+    """Return whether anything is counted of anything."""
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute('SELECT 1 FROM helpfulness LIMIT 1').fetchone() is not None
+
+
+def helpfulness_of(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
+    """Return what is counted of item rows, by version row; of what nothing is, none."""
+    subjects = [
+        row[_ID] if row[_OBSERVATIONS] is None else landmark_subject(row[_MAP], row[_KEY]) for row in rows
+    ]
+    raw: Any = connection.connection.dbapi_connection
+    # Straight to the driver, as all that every hit of every query needs.
+    found = {row[0]: row[1:] for row in raw.execute(_LOOK_UP, (json.dumps(subjects),))}
+    return {
+        row[0]: Helpfulness(*found[subject])
+        for row, subject in zip(rows, subjects, strict=True)
+        if subject in found
+    }
+
+
+_LOOK_UP = (
+    f'SELECT subject, {", ".join(_OF_HELPFULNESS)} FROM helpfulness '  # noqa: S608 - names of our own fields
+    'WHERE subject IN (SELECT value FROM json_each(?))'
+)
+
+
+def add_counts(
+    connection: sa.Connection, deltas: Mapping[str, Mapping[str, int]], at_ns: int | None = None
+) -> None:
+    """Add to what is counted, and score it anew.
+
+    Parameters
+    ----------
+    deltas : mapping of str to mapping of str to int
+        By subject, what to add to which count.
+    at_ns : int, optional
+        When that happened, service clock.
+    """
+    for part in chunks(sorted(deltas)):
+        known = sa.select(helpfulness).where(helpfulness.c.subject.in_(part))
+        before = {
+            row.subject: Helpfulness(*(getattr(row, name) for name in _OF_HELPFULNESS))
+            for row in connection.execute(known)
+        }
+        rows = [_row(subject, before.get(subject, Helpfulness()), deltas[subject], at_ns) for subject in part]
+        connection.execute(_put, rows)
+
+
+def _row(subject: str, before: Helpfulness, delta: Mapping[str, int], at_ns: int | None) -> dict[str, Any]:
+    counts = {name: max(getattr(before, name) + delta.get(name, 0), 0) for name in _COUNTS}
+    last_ns = max((ns for ns in (before.last_ns, at_ns) if ns is not None), default=None)
+    after = Helpfulness(**counts, last_ns=last_ns)
+    return {'subject': subject, **counts, 'last_ns': last_ns, 'score': after.score}
+
+
+_insert = upsert(helpfulness)
+_put = _insert.on_conflict_do_update(
+    index_elements=[helpfulness.c.subject],
+    set_={column.name: _insert.excluded[column.name] for column in helpfulness.c if not column.primary_key},
+)
+
+
+def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) -> None:
+    """Count what was answered, and keep for its score what an open episode has looked up."""
+    subjects = subjects_of(connection, {name for one in retrievals for name in one.ids})
+    if not subjects:
+        return
+    deltas: dict[str, Counter[str]] = {}
+    looked_up = set()
+    for one in retrievals:
+        for subject in {subjects[name] for name in one.ids if name in subjects}:
+            deltas.setdefault(subject, Counter())['retrieved'] += 1
+            if one.episode:
+                looked_up.add((one.episode, subject))
+    add_counts(connection, deltas, max(one.at_ns for one in retrievals))
+    if looked_up:
+        rows = [{'name': name, 'what': what} for name, what in sorted(looked_up)]
+        connection.execute(_look_up, rows)
+
+
+_look_up = (
+    episode_retrieval.insert()
+    .prefix_with('OR IGNORE')
+    .from_select(
+        ['episode', 'subject'],
+        sa.select(episode.c.id, sa.bindparam('what', type_=Text)).where(
+            episode.c.id == sa.bindparam('name'), episode.c.ended_ns.is_(None)
+        ),
+    )
+)
+
+
+def score_ended(connection: sa.Connection, meaning: Mapping[str, Literal['succeeded', 'failed']]) -> int:
+    """Relate what ended episodes have looked up to how they ended; return how many items that concerned.
+
+    Each episode is one piece of evidence for each item, however often it was retrieved in it.
+
+    Parameters
+    ----------
+    meaning : mapping of str to str
+        What an outcome, in lower case, says; of one that is not there nothing follows.
+    """
+    joined = episode_retrieval.join(episode, episode.c.id == episode_retrieval.c.episode)
+    ended = sa.select(
+        episode_retrieval.c.subject, episode.c.outcome, episode.c.ended_ns, episode.c.id
+    ).select_from(joined)
+    deltas: dict[int, dict[str, Counter[str]]] = {}
+    names, concerned = set(), set()
+    for subject, outcome, ended_ns, name in connection.execute(ended.where(episode.c.ended_ns.is_not(None))):
+        names.add(name)
+        if (says := meaning.get(outcome.casefold())) is not None:
+            deltas.setdefault(ended_ns, {}).setdefault(subject, Counter())[says] += 1
+            concerned.add(subject)
+    for ended_ns, counted in sorted(deltas.items()):
+        add_counts(connection, counted, ended_ns)
+    for part in chunks(sorted(names)):
+        connection.execute(episode_retrieval.delete().where(episode_retrieval.c.episode.in_(part)))
+    return len(concerned)
+
+
+@on_purge(helpfulness, episode_retrieval)
+def _scrub(connection: sa.Connection, purged: Purged) -> None:
+    subjects = {*purged.ids, *(landmark_subject(*named) for named in purged.landmarks)}
+    for part in chunks(sorted(subjects)):
+        for table in (helpfulness, episode_retrieval):
+            connection.execute(table.delete().where(table.c.subject.in_(part)))
+
+
+class Told(NamedTuple):
+    """What is counted of one item or landmark, with what it says now."""
+
+    subject: str
+    id: str
+    """Newest id; empty: the item is not in this file."""
+    kind: str
+    key: str
+    content: str
+    counts: Helpfulness
+
+
+Order = Literal['score', 'retrieved', 'last', 'useful', 'misleading', 'wrong']
+
+
+def helpfulness_report(
+    connection: sa.Connection, limit: int, order: Order = 'score', *, ascending: bool = False
+) -> tuple[list[Told], int]:
+    """Return what is counted, in order, and of how many things anything is."""
+    columns = {'last': helpfulness.c.last_ns}
+    column: sa.ColumnElement[Any] = columns.get(order, helpfulness.c[order] if order != 'last' else None)
+    judged: sa.ColumnElement[int] = sum((helpfulness.c[name] for name in _COUNTS[:-1]), sa.literal(0))
+    ordered = sa.select(helpfulness).order_by(
+        column.asc() if ascending else column.desc(), judged.desc(), helpfulness.c.subject
+    )
+    rows = list(connection.execute(ordered.limit(limit)))
+    said: dict[str, Any] = {}
+    for part in chunks(row.subject for row in rows):
+        pairs = [tuple(subject.split(_SEPARATOR)) for subject in part if _SEPARATOR in subject]
+        for told in connection.execute(_said_by_id, {'ids': part}):
+            said[told.id] = told
+        for told in connection.execute(_said_by_key, {'keys': [key for _, key in pairs]}):
+            said[landmark_subject(told.map_id, told.key)] = told
+    total = connection.scalar(sa.select(sa.func.count()).select_from(helpfulness)) or 0
+    return [_told(row, said.get(row.subject)) for row in rows], total
+
+
+def _told(row: Any, said: Any) -> Told:
+    counts = Helpfulness(*(getattr(row, name) for name in _OF_HELPFULNESS))
+    if said is None:
+        return Told(row.subject, '', '', '', '', counts)
+    return Told(row.subject, said.id, said.kind, said.key or '', said.content, counts)
+
+
+_said = (
+    sa.select(assertion.c.id, assertion.c.map_id, assertion.c.content, identity.c.kind, identity.c.key)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .order_by(assertion.c.assertion_id)
+)
+_said_by_id = _said.where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
+_said_by_key = _said.where(identity.c.key.in_(sa.bindparam('keys', expanding=True)))

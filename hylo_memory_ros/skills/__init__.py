@@ -1,0 +1,23 @@
+"""Skills: predicates over a caller's state, and the gate that a skill has to pass.
+
+Nothing here executes a skill: its code is data, and predicates are read by a parser of our own, which
+knows no name beyond the state and a handful of functions.
+
+Reading order: `expression`, `functions`, `predicate`, `circuit`, `matching`, `gate`.
+"""
+
+from __future__ import annotations
+
+from hylo_memory_ros.skills.gate import Thresholds, problems_at_gate, problems_of_payload, skill_of
+from hylo_memory_ros.skills.matching import Fit, SkillIndex
+from hylo_memory_ros.skills.predicate import parse_predicate
+
+__all__ = [
+    'Fit',
+    'SkillIndex',
+    'Thresholds',
+    'parse_predicate',
+    'problems_at_gate',
+    'problems_of_payload',
+    'skill_of',
+]

@@ -11,12 +11,58 @@ from hylo_memory_ros.model._text import Name
 from hylo_memory_ros.model.space import Spaces
 from hylo_memory_ros.model.span import ClockName
 
-__all__ = ['MemoryConfig']
+__all__ = ['KindLimits', 'MemoryConfig', 'Retention']
 
 # As nanoseconds, and added to any stamp, it still is an integer of 64 bits.
 Seconds = Annotated[float, Field(ge=0.0, le=4e9)]
 Count = Annotated[int, Field(ge=1)]
+Limit = Annotated[int, Field(ge=0)]
+Part = Annotated[float, Field(gt=0.0, le=1.0)]
 Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
+
+
+class KindLimits(Contract):
+    """How much of one kind of memory stays at hand: in the main file, not in cold storage."""
+
+    max_items: Limit = 0
+    """Most statements that stay at hand; beyond it they are consolidated, then aged into cold storage.
+    0: any number."""
+    max_bytes: Limit = 0
+    """Most bytes that they take, about; 0: any number."""
+    max_age_s: Seconds = 0.0
+    """How long what has ended, or an event since it happened, stays at hand, seconds; 0: for ever."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self.max_items or self.max_bytes or self.max_age_s)
+
+
+class Retention(Contract):
+    """How much of each kind stays at hand. What holds now is never dropped: it is told instead."""
+
+    episodic: KindLimits = KindLimits()
+    """Limits of events."""
+    semantic: KindLimits = KindLimits()
+    """Limits of facts."""
+    spatial: KindLimits = KindLimits()
+    """Limits of what has a place."""
+    skill: KindLimits = KindLimits()
+    """Limits of skills."""
+    warn_at: Part = 0.8
+    """Part of a limit from which on /diagnostics warns."""
+    target: Part = 0.7
+    """Part of a limit to which a kind is brought once it is over it, on schedule and at low battery."""
+
+    @property
+    def any(self) -> bool:
+        """Whether any kind has a limit."""
+        return any(limits.any for limits in self.by_kind.values())
+
+    @property
+    def by_kind(self) -> dict[str, KindLimits]:
+        """The limits of each durable kind."""
+        return {kind: getattr(self, kind) for kind in ('episodic', 'semantic', 'spatial', 'skill')}
 
 
 class MemoryConfig(Contract):
@@ -48,6 +94,8 @@ class MemoryConfig(Contract):
     """Most bytes of one item of working memory as JSON in UTF-8; a larger one is refused."""
     working_limit_bytes: Count = 16_777_216
     """Most bytes of all items of working memory; the least recently used leaves first."""
+    retention: Retention = Retention()
+    """How much of each kind stays at hand."""
     weight_near: Weight = 1.0
     """How much the order by distance counts where orders are fused by reciprocal rank; 0: it only filters."""
     weight_text: Weight = 1.0

@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.config import MemoryConfig, Retention
 from hylo_memory_ros.landmarks import InputSettings, LandmarkSettings
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.model._contract import Contract
@@ -26,6 +26,8 @@ UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_
 COMPOSED = {
     (NodeConfig, 'memory'): '',
     (NodeConfig, 'landmarks'): 'landmarks.',
+    (MemoryConfig, 'retention'): 'retention.',
+    **{(Retention, kind): f'{kind}.' for kind in Retention().by_kind},
     (InputConfig, 'settings'): '',
 }
 # No parameters of their own: they follow from others, or from use_sim_time.

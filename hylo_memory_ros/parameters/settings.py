@@ -62,6 +62,16 @@ class NodeConfig(Contract):
     """Time between two messages on /diagnostics, seconds."""
     mirror_check_interval_s: PositiveSeconds = 600.0
     """Time between two comparisons of the spatial mirror with the database, seconds."""
+    consolidate_interval_s: Annotated[float, Field(ge=0.0, le=31_536_000.0)] = 0.0
+    """Time between two consolidations that bring every kind to retention.target of its limits, seconds; 0: only
+    when one is over a limit, or on request."""
+    battery_topic: str = ''
+    """Topic of the robot's sensor_msgs/BatteryState. Empty: none."""
+    consolidate_below_battery: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Part of the battery's capacity at or below which memory is consolidated, once in each discharge; needs
+    battery_topic. 0: never."""
+    consolidate_at_shutdown: bool = False
+    """Consolidate when the node is shut down too, for as long as a shutdown may take."""
     publish_retrievals: bool = False
     """Publish each retrieval on ~/events too: query, hits and scores, at the sequence that it read."""
     publish_markers: bool = True
@@ -89,6 +99,26 @@ class NodeConfig(Contract):
     def _named_database(self) -> NodeConfig:
         if not self.database_path.strip():
             raise ValueError("database_path: '' names no file (':memory:' keeps nothing)")
+        return self
+
+    @model_validator(mode='after')
+    def _consolidates(self) -> NodeConfig:
+        wishes = {
+            'consolidate_interval_s': self.consolidate_interval_s,
+            'consolidate_below_battery': self.consolidate_below_battery,
+            'consolidate_at_shutdown': self.consolidate_at_shutdown,
+        }
+        problems = [
+            f'{name}: {value!r}, but there is no retention limit that says to what size'
+            for name, value in wishes.items()
+            if value and not self.memory.retention.any
+        ]
+        if self.consolidate_below_battery and not self.battery_topic:
+            problems.append(
+                f'consolidate_below_battery: {self.consolidate_below_battery!r}, but battery_topic names none'
+            )
+        if problems:
+            raise ValueError('; '.join(problems))
         return self
 
     @model_validator(mode='after')

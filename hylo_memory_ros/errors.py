@@ -11,6 +11,7 @@ Everything that a caller can meet is a subclass of `HyloMemoryError`, or pydanti
     |   +-- UnsupportedError       a sound request for something this memory does not do
     |   +-- NotFoundError          a named thing (id, identity, map) does not exist
     |   +-- ConfigurationError     a parameter or option is wrong
+    |   +-- SkillGateError         a skill lacks what its new status needs
     +-- FrameError                 a pose cannot be brought into the stored frame
     |   +-- UnknownFrameError
     |   +-- DisconnectedFrameError
@@ -54,6 +55,7 @@ __all__ = [
     'NotLocalisedError',
     'NotNowError',
     'ReadOnlyError',
+    'SkillGateError',
     'StoreBusyError',
     'StoreError',
     'StoreFullError',
@@ -95,6 +97,10 @@ class NotFoundError(InvalidRequestError):
 
 class ConfigurationError(InvalidRequestError):
     """A parameter is wrong; the message names it, its value and the expected type."""
+
+
+class SkillGateError(InvalidRequestError):
+    """A skill may not have the status that it asks for, or lacks the evidence for it; nothing was stored."""
 
 
 class FrameError(HyloMemoryError):

@@ -17,6 +17,7 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValidationError, ErrorCode.INVALID_FIELD),
     (errors.UnsupportedError, ErrorCode.UNSUPPORTED),
     (errors.NotFoundError, ErrorCode.NOT_FOUND),
+    (errors.SkillGateError, ErrorCode.NOT_ADMITTED),
     (errors.InvalidRequestError, ErrorCode.INVALID_REQUEST),
     (errors.UnknownFrameError, ErrorCode.FRAME_UNKNOWN),
     (errors.DisconnectedFrameError, ErrorCode.FRAME_DISCONNECTED),

@@ -18,6 +18,7 @@ from hylo_memory_ros.store.replaying import BelievedSpan, Known, Said, sequence_
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
 from hylo_memory_ros.store.schema import (
     FULL_TEXT,
+    SUMMARY_TEXT,
     assertion,
     corrected,
     forgetting,
@@ -88,8 +89,11 @@ class _Check:
             point = Point(*rest)
             one = Known(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
             known.setdefault(identity_id, []).append(one)
-        for identity_id, at_ns, sequence in connection.execute(_forgettings, part):
-            known.setdefault(identity_id, []).append(Known(Point(at_ns, sequence, 0, None, 0), None))
+        for identity_id, at_ns, sequence, consolidation, withdrawn_seq in connection.execute(
+            _forgettings, part
+        ):
+            point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
+            known.setdefault(identity_id, []).append(Known(point, withdrawn_seq))
         for identity_id, from_seq, to_seq, spatial_id, *span in connection.execute(_spans, part):
             believed.setdefault(identity_id, []).append(
                 BelievedSpan(Span(*span), from_seq, to_seq, spatial_id)
@@ -172,9 +176,13 @@ _points = sa.select(
     assertion.c.content_digest,
     assertion.c.assertion_id,
 ).where(_in_batch(assertion.c.identity_id))
-_forgettings = sa.select(forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence).where(
-    _in_batch(forgetting.c.identity_id)
-)
+_forgettings = sa.select(
+    forgetting.c.identity_id,
+    forgetting.c.forgotten_at_ns,
+    forgetting.c.sequence,
+    forgetting.c.consolidation,
+    forgetting.c.withdrawn_seq,
+).where(_in_batch(forgetting.c.identity_id))
 _corrected = (
     sa.select(
         corrected.c.assertion_id,
@@ -203,7 +211,8 @@ _spans = (
     .where(_in_batch(version.c.identity_id))
 )
 _texts = sa.select(
-    sa.select(sa.func.count()).select_from(sa.table(f'{FULL_TEXT}_docsize')).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(sa.table(f'{FULL_TEXT}_docsize')).scalar_subquery()
+    + sa.select(sa.func.count()).select_from(sa.table(f'{SUMMARY_TEXT}_docsize')).scalar_subquery(),
     sa.select(sa.func.count()).select_from(assertion).scalar_subquery(),
 )
 _stated = spatial.alias('stated')

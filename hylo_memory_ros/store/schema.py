@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 __all__ = [
     'FULL_TEXT',
+    'SUMMARY_TEXT',
     'assertion',
     'audit',
     'change',
@@ -41,6 +42,7 @@ __all__ = [
     'spatial',
     'state',
     'tag',
+    'text_index_of',
     'txn',
     'version',
 ]
@@ -168,7 +170,9 @@ forgetting = Table(
     Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
     Column('sequence', ForeignKey('txn.sequence'), primary_key=True),
     Column('forgotten_at_ns', BigInteger, nullable=False),
-    comment='where a forget ends a timeline',
+    Column('consolidation', Integer, comment='the consolidation that ended it; null: it was forgotten'),
+    Column('withdrawn_seq', Integer, comment='the reversal that took the ending back'),
+    comment='where a forget or a consolidation ends a timeline',
     sqlite_with_rowid=False,
 )
 
@@ -274,3 +278,11 @@ state = Table(
 
 # Contentless: the words are indexed, the text itself stays in `assertion` and `identity`.
 FULL_TEXT = 'item_text'
+# What consolidations say has its own index: ranks depend on all that is in one, and what was believed
+# before a consolidation is still to be answered as it was.
+SUMMARY_TEXT = 'summary_text'
+
+
+def text_index_of(op: str) -> str:
+    """Return the full-text index of what transactions of an operation assert."""
+    return SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT

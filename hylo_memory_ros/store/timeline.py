@@ -1,9 +1,10 @@
-"""The timeline of one identity: a pure function of its assertions and forgets.
+"""The timeline of one identity: a pure function of its assertions, forgets and consolidations.
 
 Points are ordered by ``valid_from``; at equal ``valid_from`` the one that came latest wins.
 Neighbours that say the same form one span, which starts at the first of them. A forget is a
 point that says nothing: it ends what held before it, and nothing resurfaces behind it, but for
-what is asserted anew from the same instant on.
+what is asserted anew from the same instant on. A consolidation is such a point too, and no forget:
+what it ends gave way to a summary.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ['Point', 'Span', 'open_span', 'span_at', 'timeline']
 
 
 class Point(NamedTuple):
-    """One assertion or forget of an identity; the field order is the order of application."""
+    """One assertion or ending of an identity; the field order is the order of application."""
 
     valid_from_ns: int
     """World time from which it speaks."""
@@ -26,9 +27,11 @@ class Point(NamedTuple):
     position: int
     """Its place in that transaction."""
     content: bytes | None
-    """Content digest; None: a forget."""
+    """Content digest; None: it ends here."""
     assertion_id: int
-    """The assertion; 0: a forget."""
+    """The assertion; 0: an ending."""
+    consolidated: bool = False
+    """Whether a consolidation ended it, and no forget."""
 
 
 class Span(NamedTuple):
@@ -56,11 +59,12 @@ def timeline(points: Iterable[Point]) -> list[Span]:
     """
     spans: list[Span] = []
     holding: Point | None = None
-    for point, ends in _winners(points):
+    for point, endings in _winners(points):
         if holding is not None and holding.content is not None:
-            if point.content == holding.content and not ends:
+            if point.content == holding.content and not endings:
                 continue
-            spans.append(_span(holding, point.valid_from_ns, ends))
+            forgotten = any(not ending.consolidated for ending in endings)
+            spans.append(_span(holding, point.valid_from_ns, forgotten))
         holding = point
     if holding is not None and holding.content is not None:
         spans.append(_span(holding, None, False))
@@ -72,20 +76,21 @@ def _span(first: Point, valid_to_ns: int | None, forgotten: bool) -> Span:
     return Span(first.valid_from_ns, valid_to_ns, forgotten, first.content, first.assertion_id)
 
 
-def _winners(points: Iterable[Point]) -> Iterator[tuple[Point, bool]]:
-    """Yield one point for each ``valid_from``, and whether a forget ends what held before it.
+def _winners(points: Iterable[Point]) -> Iterator[tuple[Point, list[Point]]]:
+    """Yield one point for each ``valid_from``, and what ends there what held before it.
 
     It is the latest, spoken for by its first repetition.
     """
     ordered = sorted(points, key=lambda point: point[:3])
     for _, group in groupby(ordered, key=lambda point: point.valid_from_ns):
         winner, *others = group
-        ends = winner.content is None
+        endings = [] if winner.content is not None else [winner]
         for point in others:
-            ends = ends or point.content is None
+            if point.content is None:
+                endings.append(point)
             if point.content != winner.content:
                 winner = point
-        yield winner, ends
+        yield winner, endings
 
 
 def span_at(spans: Sequence[Span], at_ns: int) -> Span | None:

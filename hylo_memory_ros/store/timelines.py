@@ -138,8 +138,11 @@ class Timelines:
             point = Point(*rest)
             self._held[identity_id].points.append(point)
             self.evidence[point.assertion_id] = Evidence(item_id, element, spatial_id)
-        for identity_id, at_ns, sequence in connection.execute(_forgettings, {'pairs': starts}):
-            self._held[identity_id].points.append(Point(at_ns, sequence, 0, None, 0))
+        for identity_id, at_ns, sequence, consolidation in connection.execute(
+            _forgettings, {'pairs': starts}
+        ):
+            point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
+            self._held[identity_id].points.append(point)
 
     def save(self) -> None:
         """End the versions that are no longer so, and write those that are now."""
@@ -284,11 +287,13 @@ _assertions = (
     .where(effective('content_digest').is_not(None))
 )
 _forgettings = sa.select(
-    forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence
+    forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence, forgetting.c.consolidation
 ).select_from(
     _pairs.join(
         forgetting,
-        (forgetting.c.identity_id == _pair_id) & (forgetting.c.forgotten_at_ns >= _pair_ns),
+        (forgetting.c.identity_id == _pair_id)
+        & (forgetting.c.forgotten_at_ns >= _pair_ns)
+        & forgetting.c.withdrawn_seq.is_(None),
     )
 )
 _places = sa.select(

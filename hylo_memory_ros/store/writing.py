@@ -17,14 +17,22 @@ from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.embedding import digest_of_vector
 from hylo_memory_ros.store.restating import corrected_among, repeat_corrections
 from hylo_memory_ros.store.rows import assertion_row, embedding_rows, full_text_row, spatial_row, tags_of
-from hylo_memory_ros.store.schema import assertion, embedding, identity, request, spatial, tag
+from hylo_memory_ros.store.schema import (
+    assertion,
+    embedding,
+    identity,
+    request,
+    spatial,
+    tag,
+    text_index_of,
+)
 from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
-from hylo_memory_ros.store.timelines import Evidence, Timelines
+from hylo_memory_ros.store.timelines import Evidence, Held, Timelines
 from hylo_memory_ros.store.transaction import Transaction, chunks
 
 __all__ = ['answer_of_request', 'check_items', 'check_stamps', 'keep_answer', 'resolved', 'write_items']
 
-_INSERT_TEXT = 'INSERT INTO item_text (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
+_INSERT_TEXT = 'INSERT INTO {} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
 
 
 def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
@@ -128,7 +136,7 @@ def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: S
     for position, entry in enumerate(accepted):
         rows.add(txn, entry, position, timelines)
         events.append(_apply(txn, timelines, entry, position, repeated.get(entry.assertion_id)))
-    rows.insert(txn.connection)
+    rows.insert(txn.connection, txn.op)
     repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
     timelines.save()
     for event in events:
@@ -229,24 +237,33 @@ def _apply(
     held.add(Point(at_ns, txn.sequence, position, content, entry.assertion_id))
     if not before:
         return WriteEvent('ADD', entry.statement.id, entry.item.key)
-    return _event(before, held.spans(), at_ns, entry.item.key, timelines)
+    return _event(before, held, at_ns, entry.item.key, timelines)
 
 
 def _event(
-    before: Sequence[Span], after: Sequence[Span], at_ns: int, key: str | None, timelines: Timelines
+    before: Sequence[Span], held: Held, at_ns: int, key: str | None, timelines: Timelines
 ) -> WriteEvent:
+    after = held.spans()
+
     def name(span: Span) -> str:
         return timelines.evidence[span.assertion_id].id
 
     here = span_at(after, at_ns)
     assert here is not None, 'the latest assertion at a time holds at that time'
     if before == after:
-        return WriteEvent('SKIP_DUP', name(here), key, reason='forgotten' if here.forgotten else '')
+        return WriteEvent('SKIP_DUP', name(here), key, reason=_why_ended(here, held))
     was_open, is_open = open_span(before), open_span(after)
     if was_open is None or was_open == is_open:
         return WriteEvent('ADD', name(here), key)
     reopened = name(is_open) if is_open is not None and is_open != here else ''
     return WriteEvent('INVALIDATE', name(here), key, closed_id=name(was_open), reopened_id=reopened)
+
+
+def _why_ended(span: Span, held: Held) -> str:
+    if span.forgotten:
+        return 'forgotten'
+    ended = any(point.consolidated and point.valid_from_ns == span.valid_to_ns for point in held.points)
+    return 'consolidated' if ended else ''
 
 
 class _Rows:
@@ -292,7 +309,7 @@ class _Rows:
         txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
         return spatial_id
 
-    def insert(self, connection: sa.Connection) -> None:
+    def insert(self, connection: sa.Connection, op: str) -> None:
         tables = (
             (spatial, self._spatial),
             (assertion, self._assertion),
@@ -302,7 +319,7 @@ class _Rows:
         for table, rows in tables:
             insert_rows(connection, table, rows)
         if self._text:
-            connection.exec_driver_sql(_INSERT_TEXT, self._text)
+            connection.exec_driver_sql(_INSERT_TEXT.format(text_index_of(op)), self._text)
 
 
 def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult | None:

@@ -43,7 +43,7 @@ def test_the_migrated_schema_is_that_of_the_tables(tmp_path: Path) -> None:
             opts={
                 'compare_type': True,
                 'include_name': lambda name, kind, parents: (
-                    kind != 'table' or not str(name).startswith('item_text')
+                    kind != 'table' or not str(name).startswith(('item_text', 'summary_text'))
                 ),
             },
         )
@@ -53,7 +53,8 @@ def test_the_migrated_schema_is_that_of_the_tables(tmp_path: Path) -> None:
     assert differences == []
     assert tables - set(metadata.tables) == {
         'alembic_version', 'item_text', 'item_text_config', 'item_text_data', 'item_text_docsize',
-        'item_text_idx',
+        'item_text_idx', 'summary_text', 'summary_text_config', 'summary_text_data',
+        'summary_text_docsize', 'summary_text_idx',
     }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def test_indexes_and_checks_are_those_of_the_tables(tmp_path: Path) -> None:
     plain = sa.create_engine(f'sqlite:///{tmp_path}/plain.db')
     metadata.create_all(plain)
     plain.dispose()
-    ours = ('item_text', 'alembic')
+    ours = ('item_text', 'summary_text', 'alembic')
     made = {name for name in names_of(tmp_path / 'memory.db') if not name[1].startswith(ours)}
     assert made == names_of(tmp_path / 'plain.db')
 

@@ -39,7 +39,7 @@ class TestTampering:
         'a second version': 'INSERT INTO version SELECT 9999, identity_id, assertion_id, spatial_id, kind, '
         '7, 8, 0, from_seq, NULL FROM version WHERE rowid = 3',
         'a withdrawn assertion': 'UPDATE assertion SET withdrawn_seq = 1 WHERE rowid = 3',
-        'a forget that was none': 'INSERT INTO forgetting VALUES (3, 1, 5000000000)',
+        'a forget that was none': 'INSERT INTO forgetting VALUES (3, 1, 5000000000, NULL, NULL)',
         'when a belief ended': 'UPDATE version SET to_seq = to_seq + 1 WHERE to_seq IS NOT NULL',
         'when a belief began': 'UPDATE version SET from_seq = from_seq + 1 WHERE rowid = 3',
         'a belief of the past': 'UPDATE version SET valid_to_ns = 4000000000 WHERE to_seq IS NOT NULL',

@@ -1,0 +1,138 @@
+"""What consolidations did: one record each, by which it can be reverted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Integer,
+    Table,
+    Text,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from hylo_memory_ros.errors import NotFoundError
+from hylo_memory_ros.store.schema import metadata
+
+__all__ = [
+    'ConsolidationRecord',
+    'begin_record',
+    'consolidation',
+    'end_record',
+    'mark_reverted',
+    'name_of',
+    'record_named',
+    'reverted_so_far',
+]
+
+consolidation = Table(
+    'consolidation',
+    metadata,
+    Column('number', Integer, primary_key=True),
+    Column('begun_ns', BigInteger, nullable=False),
+    Column('actor', Text, nullable=False, server_default=''),
+    Column('asked', Text, nullable=False, comment='JSON: scope, budget, kinds'),
+    Column('report', Text, comment='JSON, ids aside; null: it did not come to its end'),
+    Column('reverted_ns', BigInteger, comment='when it was taken back; null: it was not'),
+    comment='what was brought within a budget',
+)
+
+consolidated = Table(
+    'consolidated',
+    metadata,
+    Column('number', ForeignKey('consolidation.number'), primary_key=True),
+    Column('summary', Integer, primary_key=True, comment='identity of what stands for the others'),
+    Column('sequence', ForeignKey('txn.sequence'), nullable=False),
+    Column('identities', Text, nullable=False, comment='JSON: those that it stands for'),
+    comment='what stands for what since a consolidation',
+    sqlite_with_rowid=False,
+)
+
+_PREFIX = 'consolidation/'
+
+
+class ConsolidationRecord(NamedTuple):
+    """What is kept of one consolidation."""
+
+    number: int
+    """Its number; each has a higher one than those before."""
+    begun_ns: int
+    """Service clock at its first change."""
+    actor: str
+    """Who asked for it."""
+    asked: Mapping[str, Any]
+    """Scope, budget and kinds."""
+    report: Mapping[str, Any] | None
+    """What it did, ids aside; None: it did not come to its end."""
+    reverted_ns: int | None
+    """When it was taken back; None: it was not."""
+
+    @property
+    def name(self) -> str:
+        """Its name, by which it is reverted."""
+        return name_of(self.number)
+
+
+def name_of(number: int) -> str:
+    """Return the name of a consolidation."""
+    return f'{_PREFIX}{number}'
+
+
+def begin_record(connection: Connection, begun_ns: int, actor: str, asked: Mapping[str, Any]) -> int:
+    """Record that a consolidation begins; return its number."""
+    row = {'begun_ns': begun_ns, 'actor': actor, 'asked': json.dumps(asked, sort_keys=True)}
+    return int(connection.execute(insert(consolidation).values(row).returning(_number)).scalar_one())
+
+
+def end_record(connection: Connection, number: int, report: Mapping[str, Any]) -> None:
+    """Record what a consolidation did."""
+    told = json.dumps(report, sort_keys=True)
+    connection.execute(update(consolidation).where(_number == number).values(report=told))
+
+
+def mark_reverted(connection: Connection, number: int, stamp_ns: int) -> None:
+    """Record that a consolidation was taken back, or is being."""
+    connection.execute(update(consolidation).where(_number == number).values(reverted_ns=stamp_ns))
+
+
+def reverted_so_far(connection: Connection) -> int:
+    """Return how many consolidations were taken back."""
+    return int(connection.execute(_reverted).scalar_one())
+
+
+def record_named(connection: Connection, name: str) -> ConsolidationRecord:
+    """Return the record of a consolidation.
+
+    Raises
+    ------
+    NotFoundError
+        There is none of this name.
+    """
+    digits = name.removeprefix(_PREFIX)
+    known = name.startswith(_PREFIX) and digits.isascii() and digits.isdigit() and len(digits) < 19
+    row = connection.execute(_named, {'which': int(digits)}).one_or_none() if known else None
+    if row is None or name_of(row.number) != name:
+        raise NotFoundError(f'consolidation {name!r}: there is none of this name', consolidation_id=name)
+    return ConsolidationRecord(
+        row.number,
+        row.begun_ns,
+        row.actor,
+        json.loads(row.asked),
+        None if row.report is None else json.loads(row.report),
+        row.reverted_ns,
+    )
+
+
+_number = consolidation.c.number
+_named = select(consolidation).where(_number == bindparam('which'))
+_reverted = select(func.count()).select_from(consolidation).where(consolidation.c.reverted_ns.is_not(None))

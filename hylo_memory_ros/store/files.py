@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -24,12 +25,15 @@ from hylo_memory_ros.store.migrations import HEAD, current_revision, is_known, u
 __all__ = [
     'APPLICATION_ID',
     'check_file',
+    'check_outside',
     'copy_database',
     'file_named',
+    'made_whole',
     'make_file',
     'migrate',
     'path_of',
     'swap_file',
+    'sync',
 ]
 
 APPLICATION_ID = 0x48594C4F
@@ -96,17 +100,30 @@ def make_file(path: Path) -> None:
     ReadOnlyError, StoreFullError
         The directory cannot be written, or the disk is full; nothing is left behind.
     """
-    unfinished = path.with_name(f'.{path.name}.new')
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_with_log(unfinished)
+    with made_whole(path) as unfinished:
         with translated(path), closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
             connection.execute(f'PRAGMA application_id = {APPLICATION_ID}')
             connection.execute('PRAGMA journal_mode = WAL')
         migrate(unfinished, path)
-        _sync(unfinished)
+
+
+@contextmanager
+def made_whole(path: Path) -> Iterator[Path]:
+    """Give the name under which a file is to be made; a clean end syncs it and renames it to its place.
+
+    Raises
+    ------
+    ReadOnlyError
+        The directory cannot be written; nothing is left behind.
+    """
+    unfinished = path.with_name(f'.{path.name}.new')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_with_log(unfinished)
+        yield unfinished
+        sync(unfinished)
         unfinished.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as exc:
         raise ReadOnlyError(f'database {path}: cannot be made: {exc.strerror}', path=str(path)) from exc
     finally:
@@ -118,7 +135,8 @@ def _remove_with_log(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file, or what a directory lists, would survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -167,7 +185,7 @@ def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
     ReadOnlyError
         It cannot be written, and `writable` asks for that.
     """
-    _check_outside(file_named(path, room='-journal'))
+    check_outside(file_named(path, room='-journal'))
     if writable and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise ReadOnlyError(f'database {path}: the file or its directory cannot be written', path=str(path))
     # Without a log nothing can be pending, and an immutable reading leaves no file behind.
@@ -188,7 +206,14 @@ def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
                 )
 
 
-def _check_outside(path: Path) -> None:
+def check_outside(path: Path) -> None:
+    """Refuse what is no SQLite file, or only the beginning of one, without opening it.
+
+    Raises
+    ------
+    DamagedFileError, ReadOnlyError
+        It is none, or cannot be read.
+    """
     if path.is_dir():
         raise DamagedFileError(f'database {path} is a directory', path=str(path))
     if path.exists() and not path.is_file():
@@ -250,9 +275,9 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
             source.backup(copy)
             # A copy at rest needs no log beside it; it gets one when it is opened for writing.
             copy.execute('PRAGMA journal_mode = DELETE')
-        _sync(unfinished)
+        sync(unfinished)
         unfinished.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except OSError as exc:
         raise ReadOnlyError(f'copy {target} cannot be made: {exc.strerror}', path=str(target)) from exc
     finally:
@@ -271,6 +296,6 @@ def swap_file(path: Path, incoming: Path, keep: Path) -> None:
         except OSError:  # a file system without hard links
             path.rename(keep)
         incoming.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as exc:
         raise StoreError(f'restore into {path}: {exc.strerror}', path=str(path)) from exc

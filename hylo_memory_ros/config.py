@@ -113,9 +113,14 @@ class MemoryConfig(Contract):
     helpfulness_failure_outcomes: tuple[Name, ...] = ('failure', 'failed', 'aborted')
     """Outcomes of an episode that speak against what was looked up in it; of any other nothing follows."""
     feedback_retention: Count = 50_000
-    """Verdicts that stay, so that one that is given again replaces it; what they count stays with the items."""
+    """Verdicts that stay, so that one given again replaces it; what they counted stays with the items."""
     embedding_spaces: Spaces = Field(default_factory=dict)
     """Embedding spaces by ``name@version``; none: a space is what its first vector is, compared by cosine."""
+    episode_events: Annotated[int, Field(ge=0, le=1000)] = 8
+    """Most key events that the end of an episode writes one by one; 0: only its outcome and counts."""
+    episode_at_restart: Literal['keep', 'interrupt'] = 'keep'
+    """What becomes of an episode that is open when the memory is opened: it goes on, or it has ended as
+    ``interrupted`` at the last time that is recorded."""
     event_retention: Count = 100_000
     """Transactions whose ids stay in the change feed."""
     request_retention: Count = 10_000
@@ -134,6 +139,15 @@ class MemoryConfig(Contract):
     """Size to which the write-ahead log is cut back."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""
+
+    @model_validator(mode='after')
+    def _distinct_outcomes(self) -> MemoryConfig:
+        success, failure = self.helpfulness_success_outcomes, self.helpfulness_failure_outcomes
+        if both := {word.casefold() for word in success} & {word.casefold() for word in failure}:
+            raise ValueError(
+                f'helpfulness_success_outcomes and helpfulness_failure_outcomes: {min(both)!r} cannot be both'
+            )
+        return self
 
     @model_validator(mode='after')
     def _room_for_one(self) -> MemoryConfig:

@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 
 from hylo_memory_ros import __version__
-from hylo_memory_ros.cli import asking, checking, drawing, proving, replaying
+from hylo_memory_ros.cli import asking, checking, drawing, proving, replaying, reporting
 from hylo_memory_ros.errors import HyloMemoryError
 
 __all__ = ['application', 'main']
@@ -43,6 +43,7 @@ for command in (
     replaying.replay,
 ):
     application.command()(command)
+application.add_typer(reporting.report, name='report')
 
 
 def _print_version(wanted: bool) -> None:

@@ -72,6 +72,10 @@ def query(
         float | None,
         typer.Option('--min-existence', metavar='P', help='Least probability to be there still.', **NUMBER),
     ] = None,
+    min_helpfulness: Annotated[
+        float | None,
+        typer.Option('--min-helpfulness', metavar='S', help='Least score of having helped.', **NUMBER),
+    ] = None,
     stale: Annotated[
         bool, typer.Option('--stale/--no-stale', help='Also what was not seen where it should be.')
     ] = True,
@@ -89,7 +93,8 @@ def query(
         labels=label, keys=key, ids=id, entities=entity, text=text, as_of_ns=as_of, known_at_ns=known_at,
         known_seq=known_seq, include_invalidated=include_invalidated, min_confidence=min_confidence, k=k,
         cursor=cursor, explain=explain, object_ids=object_id, relation=relation, depth=depth,
-        min_existence=min_existence, include_stale=stale, weights=dict(weight) if weight else None,
+        min_existence=min_existence, min_helpfulness=min_helpfulness, include_stale=stale,
+        weights=dict(weight) if weight else None,
     )  # fmt: skip
     with opened(file) as memory:
         result = memory.query(asked)

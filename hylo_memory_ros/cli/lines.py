@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hylo_memory_ros.model import Change, Hit, QueryResult, Version
+from hylo_memory_ros.model import Change, Hit, QueryResult, Stats, Version
 
 __all__ = ['change_line', 'hit_line', 'json_line', 'summary_line', 'version_line']
 
@@ -27,8 +27,15 @@ def hit_line(hit: Hit) -> dict[str, Any]:
         'score': hit.score,
         'details': dict(hit.details),
         'distance_m': hit.distance_m,
-        'stats': None if hit.stats is None else asdict(hit.stats),
+        'stats': _stats(hit.stats),
     }
+
+
+def _stats(stats: Stats | None) -> dict[str, Any] | None:
+    if stats is None:
+        return None
+    helpfulness = stats.helpfulness
+    return {**asdict(stats), 'helpfulness': None if helpfulness is None else helpfulness.as_dict()}
 
 
 def summary_line(result: QueryResult) -> dict[str, Any]:

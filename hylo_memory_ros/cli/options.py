@@ -117,7 +117,7 @@ Weights = Annotated[
     typer.Option(
         '--weight',
         metavar='ORDER=W',
-        help='How much near, text, vector, recency or confidence counts; may be repeated.',
+        help='How much near, text, vector, recency, confidence or helpfulness counts; may be repeated.',
         parser=_option(_weight),
     ),
 ]

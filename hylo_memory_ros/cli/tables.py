@@ -11,8 +11,13 @@ from rich.text import Text
 
 from hylo_memory_ros.cli.instant import instant_text
 from hylo_memory_ros.model import Change, Hit, Pose, QueryResult, Version
+from hylo_memory_ros.model.helpfulness import VERDICTS
+from hylo_memory_ros.store.helpfulness import Told
 
-__all__ = ['changes_table', 'console', 'facts_table', 'hits_table', 'summary_text', 'versions_table']
+__all__ = [
+    'changes_table', 'console', 'facts_table', 'helpfulness_table', 'hits_table', 'summary_text',
+    'versions_table',
+]  # fmt: skip
 
 Columns = Mapping[str, Sequence[str | Text]]
 
@@ -69,13 +74,17 @@ def hits_table(hits: Sequence[Hit]) -> Table:
         'x y z frame': [shown(place_text(hit.item.pose)) for hit in hits],
         '± m': [sigma_text(hit.item.pose) for hit in hits],
         'map': [shown(hit.item.scope.get('map_id', '')) for hit in hits],
-        'seen': [str(hit.stats.observations) if hit.stats else '' for hit in hits],
+        'seen': [str(hit.stats.observations) if hit.stats and hit.stats.observations else '' for hit in hits],
+        'helped': [
+            f'{hit.stats.helpfulness.score:.2f}' if hit.stats and hit.stats.helpfulness else ''
+            for hit in hits
+        ],
         'since': [instant_text(hit.item.valid_from_ns) for hit in hits],
         'until': [instant_text(hit.valid_to_ns) for hit in hits],
         'status': [hit.status if hit.status != 'current' else '' for hit in hits],
         'id': [shown(hit.item.id or '') for hit in hits],
     }
-    return _table(columns, right={'m', 'score', '± m', 'seen'})
+    return _table(columns, right={'m', 'score', '± m', 'seen', 'helped'})
 
 
 def versions_table(versions: Sequence[Version]) -> Table:
@@ -111,6 +120,31 @@ def changes_table(changes: Sequence[Change]) -> Table:
         'actor': [shown(change.actor) for change in changes],
     }
     return _table(columns, right={'sequence', 'items'})
+
+
+def helpfulness_table(rows: Sequence[Told], intervals: Sequence[tuple[float, float]]) -> Table:
+    """Return how far items have helped, one a line; columns that would be empty are left out.
+
+    Parameters
+    ----------
+    intervals : sequence of (float, float)
+        Between what each score lies.
+    """
+    columns: Columns = {
+        'score': [f'{told.counts.score:.3f}' for told in rows],
+        '90 %': [f'{low:.2f}..{high:.2f}' for low, high in intervals],
+        **{
+            name.replace('_', ' '): [str(getattr(told.counts, name) or '') for told in rows]
+            for name in (*VERDICTS, 'succeeded', 'failed', 'retrieved')
+        },
+        'last': [instant_text(told.counts.last_ns, '') for told in rows],
+        'kind': [told.kind for told in rows],
+        'key': [shown(told.key) for told in rows],
+        'content': [shown(told.content) for told in rows],
+        'id': [shown(told.id or told.subject) for told in rows],
+    }
+    counts = {*VERDICTS, 'succeeded', 'failed', 'retrieved', 'not applicable', 'score'}
+    return _table(columns, right=counts)
 
 
 def facts_table(facts: Mapping[str, str]) -> Table:

@@ -69,8 +69,16 @@ def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> 
         if stats.existence is not None:
             msg.existence = stats.existence
     if explain:
-        msg.details_json = json.dumps(dict(details))
+        msg.details_json = _details_json(hit)
     return msg
+
+
+def _details_json(hit: Hit) -> str:
+    """Return the parts of a score, and the statistics that have no field of their own."""
+    details: dict[str, Any] = dict(hit.details)
+    if hit.stats is not None and hit.stats.helpfulness is not None:
+        details['stats'] = {'helpfulness': hit.stats.helpfulness.as_dict()}
+    return json.dumps(details)
 
 
 def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> MemoryVersion:

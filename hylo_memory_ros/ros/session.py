@@ -20,6 +20,7 @@ from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.correcting import Correcting
 from hylo_memory_ros.ros.editing import Editing
 from hylo_memory_ros.ros.events import Events
+from hylo_memory_ros.ros.feedback import Judging
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.localisation import LocalisationTopic
 from hylo_memory_ros.ros.maintenance import Maintenance
@@ -159,6 +160,7 @@ class Session:
             "maintain": maintenance.perform,
             "render": proving.render, "may_reuse": proving.may_reuse, "receipt": proving.receipt,
             "report_absent": editing.report_absent, "edit_landmark": editing.edit_landmark,
+            "feedback": Judging(self.memory, self._writer).feedback,
         }  # fmt: skip
 
     def activate(self) -> None:

@@ -13,6 +13,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Change, Episode, MemoryItem
 from hylo_memory_ros.retrieval import Retriever
+from hylo_memory_ros.service.helpfulness import MemoryHelpfulness
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
@@ -41,7 +42,7 @@ class Parts:
         self._lock = threading.RLock()
         self._listeners = Listeners()
         self._episode = self._opened_episode()
-        self._end_listeners: tuple[EndListener, ...] = ()
+        self._end_listeners: tuple[EndListener, ...] = (MemoryHelpfulness(config),)
         self._working = WorkingMemory(config)
         self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
         self._mirroring = Mirroring(

@@ -213,32 +213,26 @@ _look_up = (
 )
 
 
-def score_ended(connection: sa.Connection, meaning: Mapping[str, Literal['succeeded', 'failed']]) -> int:
-    """Relate what ended episodes have looked up to how they ended; return how many items that concerned.
+def score_ended(
+    connection: sa.Connection, episode_id: str, says: Literal['succeeded', 'failed'] | None, at_ns: int
+) -> int:
+    """Relate what an episode has looked up to how it ended; return how many things that were.
 
-    Each episode is one piece of evidence for each item, however often it was retrieved in it.
+    The episode is one piece of evidence for each of them, however often it was retrieved.
 
     Parameters
     ----------
-    meaning : mapping of str to str
-        What an outcome, in lower case, says; of one that is not there nothing follows.
+    says : {'succeeded', 'failed'}, optional
+        What its outcome says; None: nothing.
+    at_ns : int
+        When it ended.
     """
-    joined = episode_retrieval.join(episode, episode.c.id == episode_retrieval.c.episode)
-    ended = sa.select(
-        episode_retrieval.c.subject, episode.c.outcome, episode.c.ended_ns, episode.c.id
-    ).select_from(joined)
-    deltas: dict[int, dict[str, Counter[str]]] = {}
-    names, concerned = set(), set()
-    for subject, outcome, ended_ns, name in connection.execute(ended.where(episode.c.ended_ns.is_not(None))):
-        names.add(name)
-        if (says := meaning.get(outcome.casefold())) is not None:
-            deltas.setdefault(ended_ns, {}).setdefault(subject, Counter())[says] += 1
-            concerned.add(subject)
-    for ended_ns, counted in sorted(deltas.items()):
-        add_counts(connection, counted, ended_ns)
-    for part in chunks(sorted(names)):
-        connection.execute(episode_retrieval.delete().where(episode_retrieval.c.episode.in_(part)))
-    return len(concerned)
+    of_it = episode_retrieval.c.episode == episode_id
+    subjects = list(connection.scalars(sa.select(episode_retrieval.c.subject).where(of_it)))
+    if says is not None:
+        add_counts(connection, {subject: {says: 1} for subject in subjects}, at_ns)
+    connection.execute(episode_retrieval.delete().where(of_it))
+    return len(subjects)
 
 
 @on_purge(helpfulness, episode_retrieval)

@@ -1,0 +1,41 @@
+"""What is said of answers afterwards: `~/feedback`.
+
+The handler is a coroutine; what it changes runs in the one writer's thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hylo_memory_ros.ros.fields import checked_text, texts
+from hylo_memory_ros.ros.workers import Lane
+
+__all__ = ['Judging']
+
+
+@dataclass(frozen=True)
+class Judging:
+    """The handler that takes feedback on one memory."""
+
+    memory: Any
+    """The `MemoryService`."""
+    writer: Lane
+    """The one thread that writes."""
+
+    async def feedback(self, request: Any, response: Any) -> Any:
+        """Count whether remembered items helped."""
+        return await self.writer.do(lambda: self._feedback(request, response))
+
+    def _feedback(self, request: Any, response: Any) -> Any:
+        judged = self.memory.feedback(
+            checked_text(request.outcome, 'outcome'),
+            receipt_id=checked_text(request.receipt_id, 'receipt_id'),
+            ids=texts(request.ids, 'ids'),
+            episode=checked_text(request.episode, 'episode'),
+            note=checked_text(request.note, 'note'),
+        )
+        response.updated = len(judged)
+        if judged.replaced:
+            response.message = f'{judged.replaced} earlier verdicts of this receipt were replaced'
+        return response

@@ -1,0 +1,173 @@
+"""What is said of answers afterwards: verdicts on remembered items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
+from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, sound_text
+from hylo_memory_ros.model.helpfulness import VERDICTS
+from hylo_memory_ros.service.parts import Parts
+from hylo_memory_ros.service.sound import refuse_unsound
+from hylo_memory_ros.store.episode import load_episode
+from hylo_memory_ros.store.feedback import Judgement, save_verdicts
+from hylo_memory_ros.store.helpfulness import subjects_of
+
+__all__ = ['MAX_NOTE_BYTES', 'Judging']
+
+MAX_NOTE_BYTES = 4096
+"""Most bytes of a note in UTF-8."""
+
+
+class Judging(Parts):
+    """The operation of a memory that takes feedback."""
+
+    def feedback(
+        self,
+        outcome: Verdict,
+        *,
+        receipt_id: str = '',
+        ids: Sequence[str] = (),
+        episode: str = '',
+        note: str = '',
+        actor: str = '',
+    ) -> FeedbackResult:
+        """Say whether remembered items helped; counted beside them, in `Hit.stats`.
+
+        A verdict of the same receipt, item, episode and actor replaces the earlier one.
+
+        Parameters
+        ----------
+        outcome : {'useful', 'misleading', 'wrong', 'not_applicable'}
+            The verdict.
+        receipt_id : str
+            Receipt of the answer that the items were in; empty: they are named by their ids alone.
+        ids : sequence of str
+            The items; empty: all that the receipt answered, those of working memory aside.
+        episode : str
+            Episode in which it was so; empty: the open one, or where none is that of the receipt.
+        note : str
+            In words, at most `MAX_NOTE_BYTES`.
+        actor : str
+            Who says so.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such receipt or episode, or an item that the memory does not know.
+        InvalidRequestError
+            Nothing is judged, too much is, the receipt did not answer one of the ids or has lost
+            all of them to a purge, or a text is not sound. Nothing is counted.
+
+        Examples
+        --------
+        >>> from hylo_memory_ros.model import MemoryItem, MemoryQuery
+        >>> from hylo_memory_ros.service import MemoryService
+        >>> with MemoryService.open() as memory:
+        ...     _ = memory.write([MemoryItem(kind='semantic', key='dock', content='in the hall')])
+        ...     answer = memory.query(MemoryQuery(key='dock'), receipt=True)
+        ...     judged = memory.feedback('useful', receipt_id=answer.receipt_id)
+        ...     helpfulness = memory.query(MemoryQuery(key='dock'))[0].stats.helpfulness
+        ...     len(judged), helpfulness.useful, round(helpfulness.score, 3)
+        (1, 1, 0.667)
+        """
+        refuse_unsound(sound_text, receipt_id=receipt_id, episode=episode, note=note, actor=actor)
+        _refuse_senseless(outcome, receipt_id, ids, note)
+        named = tuple(dict.fromkeys(ids))
+        with self._lock:
+            self._refuse_closed()
+            body: dict[str, Any] = {}
+            if receipt_id:
+                self._proving.receipts.flush()
+                body = self._retrieval(receipt_id)
+                named = _answered(body, named)
+            judgement = Judgement(
+                receipt_id, outcome, self._episode_judged(episode, body), actor, note, self.now_ns()
+            )
+            subjects = self._subjects(named)
+            replaced: list[int] = []
+
+            def save(connection: sa.Connection) -> None:
+                replaced.append(
+                    save_verdicts(connection, judgement, subjects, self.config.feedback_retention)
+                )
+
+            self.side_write(save, durable=True)
+        return FeedbackResult(named, judgement.episode, replaced[0])
+
+    def _retrieval(self, receipt_id: str) -> dict[str, Any]:
+        try:
+            body = self._proving.receipts.get(receipt_id)
+        except NotFoundError as exc:
+            raise NotFoundError(
+                f'receipt_id: there is no receipt {receipt_id!r}, or no longer', field='receipt_id'
+            ) from exc
+        if body['kind'] != 'retrieval':
+            raise InvalidRequestError(
+                f'receipt_id: {receipt_id!r} is of an association, which answered nothing', field='receipt_id'
+            )
+        return body
+
+    def _episode_judged(self, given: str, body: dict[str, Any]) -> str:
+        if not given:
+            return self._episode or str(body.get('episode', ''))
+        if self.side_read(lambda connection: load_episode(connection, given)) is None:
+            raise NotFoundError(f'episode: there is no episode {given!r}', field='episode')
+        return given
+
+    def _subjects(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return what the counts of each id belong to.
+
+        What has moved to cold storage is not in the tables at hand, but in the history.
+        """
+        subjects = self.side_read(lambda connection: subjects_of(connection, ids))
+        missing = [name for name in ids if name not in subjects]
+        for name in missing:
+            if not self._store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0):
+                raise NotFoundError(f'ids: memory does not know {name!r:.200}', field='ids')
+        return {**subjects, **{name: name for name in missing}}
+
+
+def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str], note: str) -> None:
+    if outcome not in VERDICTS:
+        raise InvalidRequestError(
+            f'outcome: {outcome!r:.100} is none of {", ".join(VERDICTS)}', field='outcome'
+        )
+    if not receipt_id and not ids:
+        raise InvalidRequestError('receipt_id, ids: both are empty, so nothing is judged', field='ids')
+    if len(ids) > MAX_K:
+        raise InvalidRequestError(f'ids: {len(ids)} are more than {MAX_K}', limit=MAX_K)
+    refuse_unsound(sound_text, **{f'ids[{place}]': name for place, name in enumerate(ids)})
+    if len(size := note.encode('utf-8')) > MAX_NOTE_BYTES:
+        raise InvalidRequestError(
+            f'note: it has {len(size)} bytes, more than {MAX_NOTE_BYTES}', limit=MAX_NOTE_BYTES
+        )
+
+
+def _answered(body: dict[str, Any], named: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids that a verdict on a receipt is about, each of which it answered."""
+    working = {hit['id'] for hit in body['hits'] if hit['kind'] == MemoryKind.WORKING.value}
+    answered = [hit['id'] for hit in body['hits']]
+    gone = f'; {body["purged"]} that it answered were purged' if body['purged'] else ''
+    if not named:
+        named = tuple(name for name in dict.fromkeys(answered) if name not in working)
+        if not named:
+            kept = 'only working memory, which keeps no counts' if working else 'nothing'
+            raise InvalidRequestError(f'receipt_id: {body["id"]!r} answered {kept}{gone}', field='receipt_id')
+        return named
+    strange = [name for name in named if name not in set(answered)]
+    if strange:
+        raise InvalidRequestError(
+            f'ids: the receipt {body["id"]!r} did not answer {_listed(strange)}{gone}', field='ids'
+        )
+    if unkept := [name for name in named if name in working]:
+        raise UnsupportedError(f'ids: working memory keeps no counts: {_listed(unkept)}', field='ids')
+    return named
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f' and {len(ids) - 3} more' if len(ids) > 3 else ''
+    return ', '.join(f'{name!r:.200}' for name in ids[:3]) + more

@@ -121,6 +121,11 @@ class MemoryConfig(Contract):
     episode_at_restart: Literal['keep', 'interrupt'] = 'keep'
     """What becomes of an episode that is open when the memory is opened: it goes on, or it has ended as
     ``interrupted`` at the last time that is recorded."""
+    episode_events: Annotated[int, Field(ge=0, le=1000)] = 8
+    """Most key events that the end of an episode writes one by one; 0: only its outcome and counts."""
+    episode_at_restart: Literal['keep', 'interrupt'] = 'keep'
+    """What becomes of an episode that is open when the memory is opened: it goes on, or it has ended as
+    ``interrupted`` at the last time that is recorded."""
     event_retention: Count = 100_000
     """Transactions whose ids stay in the change feed."""
     request_retention: Count = 10_000

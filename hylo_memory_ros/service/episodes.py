@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from itertools import chain, count
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
-from hylo_memory_ros.model import Episode, MemoryItem, normal_key, sound_text
+from hylo_memory_ros.errors import ClockError, InvalidRequestError, NotFoundError
+from hylo_memory_ros.identity import statement_of
+from hylo_memory_ros.model import Episode, MemoryItem, normal_key, ns_from_seconds, sound_text
+from hylo_memory_ros.service.episode_account import event_items, summary_item
 from hylo_memory_ros.service.parts import EndListener, Parts
 from hylo_memory_ros.service.sound import refuse_unsound, sound
-from hylo_memory_ros.store.episode import episodes_of, load_episode, open_episode
+from hylo_memory_ros.store.episode import ended_as, episodes_of, load_episode, open_episode
+from hylo_memory_ros.store.episode_facts import gathered
+from hylo_memory_ros.store.history import last_transaction
+from hylo_memory_ros.store.writing import resolved
 
-__all__ = ['Episodes']
+__all__ = ['INTERRUPTED', 'Episodes']
+
+INTERRUPTED = 'interrupted'
+"""Outcome of an episode that was open when the memory was opened, where that ends it."""
+
+# Its key must have room beside a name as long as this.
+_MOST_ID_BYTES = 256
+_MOST_NOTE_BYTES = 16_384
+_MOST_SCOPE = 64
+_MOST_EVENTS = 1000
 
 
 class Episodes(Parts):
@@ -22,36 +37,87 @@ class Episodes(Parts):
     def begin_episode(
         self, id: str = '', scope: Mapping[str, str] | None = None, note: str = '', actor: str = ''
     ) -> Episode:
-        """Begin an episode: what is stored and asked from here on carries it.
+        """Begin an episode: what is stored and asked from here on carries it, until it ends.
+
+        It is still open after a restart, unless the configuration says otherwise.
+
+        Parameters
+        ----------
+        id : str
+            A name that no episode had before; empty: ``scope['episode_id']``, or one by the service clock.
+        scope : mapping, optional
+            Where it belongs: ``task_id``, ``robot_id`` … What its end writes has this scope.
+        note : str
+            In words.
+        actor : str
+            For whom.
 
         Raises
         ------
         InvalidRequestError
             One is open, the id was used before, or a text is not sound.
+        ClockError
+            The service clock lies before the first valid stamp.
+
+        Examples
+        --------
+        >>> from hylo_memory_ros.model import MemoryItem, MemoryQuery
+        >>> from hylo_memory_ros.service import MemoryService
+        >>> with MemoryService.open() as memory:
+        ...     _ = memory.begin_episode('fetch-7', scope={'task_id': 'fetch'})
+        ...     _ = memory.write([MemoryItem(kind='semantic', key='door', content='the door is locked')])
+        ...     _ = memory.end_episode(outcome='failure')
+        ...     [hit.item.label or hit.item.key for hit in memory.query(MemoryQuery(outcome='failure'))]
+        ['episode', 'episode_event', 'door']
         """
-        refuse_unsound(sound_text, note=note, actor=actor)
-        where = {
-            sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name}]')
-            for name, value in (scope or {}).items()
-        }
-        given = sound(normal_key, id, 'id') if id else ''
+        _refuse_long(note, actor)
+        where = _sound_scope(scope or {})
+        name = _sound_id(id) if id else where.get('episode_id', '')
+        if where.pop('episode_id', name) != name:
+            raise InvalidRequestError(f'scope: its episode_id is not the id {name!r}', field='scope')
         with self._lock:
             self._refuse_closed()
             if self._episode:
                 raise InvalidRequestError(
-                    f'begin_episode: {self._episode!r} is open: end it first', field='id'
+                    f'begin_episode: {self._episode!r} is open; at most one is: end it first', field='op'
                 )
-            if given and self.side_read(lambda connection: load_episode(connection, given)) is not None:
-                raise InvalidRequestError(f'id: {given!r} was the name of an episode before', field='id')
+            self._refuse_early()
+            if name and self._known(name) is not None:
+                raise InvalidRequestError(f'id: {name!r} was the name of an episode before', field='id')
             begun, committed = self._store.begin_episode(
-                given or self._free_id(), scope=where, note=note, actor=actor
+                name or self._free_name(), scope=where, note=note, actor=actor
             )
             self._episode = begun.id
             self._follow(committed)
             return begun
 
-    def end_episode(self, id: str = '', outcome: str = '', note: str = '', actor: str = '') -> Episode:
-        """End the open episode.
+    def end_episode(
+        self,
+        id: str = '',
+        outcome: str = '',
+        note: str = '',
+        actor: str = '',
+        *,
+        events: int | None = None,
+    ) -> Episode:
+        """End the open episode, and remember its outcome and key events as EPISODIC items.
+
+        The items are stored in the same transaction, its last one: one under the key ``episode/`` and
+        the id that tells the outcome, counts and notes, and one for each event that says most: what was
+        judged wrong or misleading, then what was retracted, forgotten, ended, changed, learned.
+
+        Parameters
+        ----------
+        id : str
+            Its name; empty: the open one.
+        outcome : str
+            How it ended, such as ``success``.
+        note : str
+            In words.
+        actor : str
+            For whom.
+        events : int, optional
+            Most key events that are written one by one; none: as configured.
 
         Raises
         ------
@@ -59,25 +125,20 @@ class Episodes(Parts):
             There is no episode of this id.
         InvalidRequestError
             None is open, or another; the outcome is blank, or a text is not sound.
+        ClockError
+            The service clock lies before its begin.
         """
-        refuse_unsound(sound_text, note=note, actor=actor)
+        _refuse_long(note, actor)
         said = sound(normal_key, outcome, 'outcome')
-        given = sound(normal_key, id, 'id') if id else ''
+        name = _sound_id(id) if id else ''
+        most = self.config.episode_events if events is None else events
+        if not 0 <= most <= _MOST_EVENTS:
+            raise InvalidRequestError(f'events: {most} is not 0 to {_MOST_EVENTS}', field='events')
         with self._lock:
             self._refuse_closed()
-            begun = self._to_end(given)
-            # Who listens to the end reads what was asked in the episode.
-            self._proving.receipts.flush()
-
-            def items(ended_ns: int) -> Sequence[MemoryItem]:
-                return ()
-
-            (ended, _), committed = self._store.end_episode(
-                begun, ended_ns=None, outcome=said, note=note, actor=actor, items=items, within=self._tell_end
-            )
-            self._episode = ''
-            self._follow(committed)
-            return ended
+            begun = self._to_end(name)
+            self._refuse_before(begun)
+            return self._end(begun, self._store.now_ns(), said, note, actor, most)
 
     def on_episode_end(self, listener: EndListener) -> Callable[[], None]:
         """Call a listener inside the transaction that ends an episode; the result ends that.
@@ -95,32 +156,181 @@ class Episodes(Parts):
 
         return remove
 
-    def episodes(self, outcome: str | None = None, *, limit: int = 1000) -> list[Episode]:
-        """Return episodes, the newest first."""
+    def episodes(
+        self,
+        outcome: str | None = None,
+        *,
+        scope: Mapping[str, str] | None = None,
+        time_range: tuple[float | None, float | None] = (None, None),
+        known_at: float | None = None,
+        known_seq: int | None = None,
+        limit: int = 1000,
+    ) -> list[Episode]:
+        """Return episodes, the newest first; the open one too, unless an outcome is asked for.
+
+        Parameters
+        ----------
+        outcome : str, optional
+            How they ended.
+        scope : mapping, optional
+            Scope values that they must all have.
+        time_range : (float or None, float or None)
+            Those that meet this closed stretch of world time, seconds.
+        known_at : float, optional
+            As they were known at this service time, seconds.
+        known_seq : int, optional
+            As they were known after this sequence: one that had not ended yet is open.
+        limit : int
+            Most episodes.
+
+        Raises
+        ------
+        InvalidRequestError
+            A value is not sound, or `known_at` and `known_seq` are both given.
+        """
         self._refuse_closed()
-        return self.side_read(lambda connection: episodes_of(connection, outcome=outcome, limit=limit))
+        if limit < 1:
+            raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
+        if known_at is not None and known_seq is not None:
+            raise InvalidRequestError('known_at and known_seq: give one of them', field='known_seq')
+        if known_seq is not None and known_seq < 0:
+            raise InvalidRequestError(f'known_seq: {known_seq} is negative', field='known_seq')
+        start_ns, end_ns = (_stamp(end, 'time_range') for end in time_range)
+        if start_ns is not None and end_ns is not None and end_ns < start_ns:
+            raise InvalidRequestError(
+                f'time_range: its end {time_range[1]} s lies before its start', field='time_range'
+            )
+        known_ns = _stamp(known_at, 'known_at')
+        seq = known_seq if known_ns is None else self._store.sequence_at(known_ns)
+        ended_so = None if outcome is None else sound(normal_key, outcome, 'outcome')
+        where = _sound_scope(scope or {})
+        return self.side_read(
+            lambda connection: episodes_of(
+                connection,
+                outcome=ended_so,
+                scope=where,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                seq=seq,
+                limit=limit,
+            )
+        )
 
-    def _to_end(self, given: str) -> Episode:
+    def _begin_anew(self) -> None:
+        """Find the open episode of a file that was put in place, and end it if that is configured."""
         begun = self.side_read(open_episode)
-        if begun is not None and given in ('', begun.id):
-            return begun
-        if not given:
-            raise InvalidRequestError('end_episode: none is open', field='id')
-        known = self.side_read(lambda connection: load_episode(connection, given))
-        if known is None:
-            raise NotFoundError(f'id: there is no episode {given!r}', field='id')
-        raise InvalidRequestError(f'id: {given!r} has ended before, as {known.outcome!r}', field='id')
+        self._episode = '' if begun is None else begun.id
+        if begun is None or self._read_only or self.config.episode_at_restart == 'keep':
+            return
+        with self._lock:
+            _, last_ns = self.side_read(last_transaction)
+            self._end(begun, last_ns, INTERRUPTED, '', '', self.config.episode_events)
 
-    def _free_id(self) -> str:
+    def _end(self, begun: Episode, ended_ns: int, outcome: str, note: str, actor: str, most: int) -> Episode:
+        self._proving.receipts.flush()
+        items = self._account(ended_as(begun, ended_ns, outcome, note), most)
+        self._mirroring.vectors.check_items(items)
+        self._maps.remember(item.scope.get('map_id', '') for item in items)
+        (ended, _), committed = self._store.end_episode(
+            begun,
+            ended_ns=ended_ns,
+            outcome=outcome,
+            note=note,
+            actor=actor,
+            items=items,
+            within=self._tell_end,
+        )
+        self._episode = ''
+        self._follow(committed)
+        return ended
+
+    def _account(self, ended: Episode, most: int) -> list[MemoryItem]:
+        """Return what is remembered of an episode: its key events, and last its summary."""
+        facts = self.side_read(lambda connection: gathered(connection, ended.id, most))
+        clock = self.config.clock
+        events = event_items(ended, facts.events, clock)
+        ids = [statement_of(resolved(item, 0), self.config.identity_scope).id for item in events]
+        summary = summary_item(ended, facts, clock, [*facts.told, *ids])
+        return self._spaces.embedded([*events, summary])
+
+    def _to_end(self, name: str) -> Episode:
+        begun = self.side_read(open_episode)
+        if begun is not None and name in ('', begun.id):
+            return begun
+        if not name:
+            raise InvalidRequestError('end_episode: none is open', field='op')
+        known = self._known(name)
+        if known is None:
+            raise NotFoundError(f'id: there is no episode {name!r}', field='id')
+        raise InvalidRequestError(f'id: {name!r} has ended before, as {known.outcome!r}', field='id')
+
+    def _refuse_early(self) -> None:
+        now_ns, least_ns = self._store.now_ns(), round(self.config.min_valid_stamp_s * 1e9)
+        if now_ns < least_ns:
+            raise ClockError(
+                f'clock: {now_ns} ns lies before the first valid stamp {least_ns} ns', now_ns=now_ns
+            )
+
+    def _refuse_before(self, begun: Episode) -> None:
+        clock_ns = self._store.clock_ns()
+        if clock_ns < begun.begun_ns and not self.config.accept_older_clock:
+            raise ClockError(
+                f'clock: {clock_ns} ns lies before the begin of {begun.id!r} at {begun.begun_ns} ns; end it '
+                'when the clock has passed that, or set accept_older_clock',
+                begun_ns=begun.begun_ns,
+            )
+
+    def _known(self, name: str) -> Episode | None:
+        return self.side_read(lambda connection: load_episode(connection, name))
+
+    def _free_name(self) -> str:
         """Return a name by the service clock that no episode had before."""
         at = datetime.fromtimestamp(self.now_ns() // 10**9, tz=timezone.utc)
-        name = free = f'episode-{at:%Y%m%dT%H%M%SZ}'
-        number = 1
-        while self.side_read(lambda connection, free=free: load_episode(connection, free)) is not None:  # type: ignore[misc]
-            number += 1
-            free = f'{name}-{number}'
-        return free
+        name = f'episode-{at:%Y%m%dT%H%M%SZ}'
+        names = chain([name], (f'{name}-{number}' for number in count(2)))
+        return next(free for free in names if self._known(free) is None)
 
     def _tell_end(self, connection: sa.Connection, ended: Episode) -> None:
         for listener in self._end_listeners:
             listener(connection, ended)
+
+
+def _sound_id(id: str) -> str:
+    name = sound(normal_key, id, 'id')
+    if (size := len(name.encode())) > _MOST_ID_BYTES:
+        raise InvalidRequestError(
+            f'id: {name[:32]!r}… has {size} bytes, at most {_MOST_ID_BYTES}', field='id'
+        )
+    return name
+
+
+def _sound_scope(scope: Mapping[str, str]) -> dict[str, str]:
+    if len(scope) > _MOST_SCOPE:
+        raise InvalidRequestError(
+            f'scope: {len(scope)} pairs, at most {_MOST_SCOPE}', field='scope', limit=_MOST_SCOPE
+        )
+    where = {
+        sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name!r}]')
+        for name, value in scope.items()
+    }
+    if len(where) < len(scope):
+        raise InvalidRequestError(f'scope: a name is given twice in {sorted(scope)}', field='scope')
+    if 'episode_id' in where:
+        where['episode_id'] = _sound_id(where['episode_id'])
+    return where
+
+
+def _refuse_long(note: str, actor: str) -> None:
+    refuse_unsound(sound_text, note=note, actor=actor)
+    for field, text in (('note', note), ('actor', actor)):
+        if (size := len(text.encode())) > _MOST_NOTE_BYTES:
+            raise InvalidRequestError(
+                f'{field}: {size} bytes, at most {_MOST_NOTE_BYTES}', field=field, limit=_MOST_NOTE_BYTES
+            )
+
+
+def _stamp(seconds: float | None, field: str) -> int | None:
+    try:
+        return None if seconds is None else ns_from_seconds(seconds, field)
+    except ValueError as exc:
+        raise InvalidRequestError(str(exc), field=field) from exc

@@ -102,6 +102,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Consolidati
             memory = cls(store, config, map_id, background=background, read_only=read_only)
             if not read_only:
                 memory.set_map(map_id)
+            memory._begin_anew()
         except BaseException:
             store.close()
             raise
@@ -313,19 +314,25 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Consolidati
 
         Raises
         ------
+        InvalidRequestError
+            An episode is open.
         StoreError
             The copy is not sound; nothing is changed.
         """
         with self._lock:
             self._refuse_closed()
+            if self._episode:
+                raise InvalidRequestError(
+                    f'restore: the episode {self._episode!r} is open: end it first', field='path'
+                )
             self._proving.receipts.flush()
             committed = self._store.restore(Path(path))
             self._proving.receipts.recount()
             self._working.clear()
             self._maps = Maps(self._store, self._maps.current)
-            self._episode = self._opened_episode()
             self._mirroring.reload()
             self._listeners.tell(committed.change)
+            self._begin_anew()
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash, and hold the mirror against the store.

@@ -20,7 +20,6 @@ from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.service.proving import Proving
 from hylo_memory_ros.service.spaces import SpacesInUse
 from hylo_memory_ros.store import Committed, Store, WorkingMemory
-from hylo_memory_ros.store.episode import open_episode
 
 __all__ = ['EndListener', 'Parts']
 
@@ -41,7 +40,8 @@ class Parts:
         self._maps = Maps(store, map_id)
         self._lock = threading.RLock()
         self._listeners = Listeners()
-        self._episode = self._opened_episode()
+        self._read_only = read_only
+        self._episode = ''
         self._end_listeners: tuple[EndListener, ...] = (MemoryHelpfulness(config),)
         self._working = WorkingMemory(config)
         self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
@@ -113,10 +113,6 @@ class Parts:
         """Read side tables, such as the ledger, from one consistent state."""
         self._refuse_closed()
         return self._store.side_read(within)
-
-    def _opened_episode(self) -> str:
-        opened = self._store.side_read(open_episode)
-        return '' if opened is None else opened.id
 
     def _follow(self, committed: Committed | None) -> None:
         if committed is not None:

@@ -17,7 +17,24 @@ from hylo_memory_ros.model import Episode
 from hylo_memory_ros.store.schema import episode, txn
 from hylo_memory_ros.store.transaction import Transaction
 
-__all__ = ['begin_episode', 'end_episode', 'episodes_of', 'load_episode', 'open_episode']
+__all__ = [
+    'SUMMARY_SOURCE',
+    'begin_episode',
+    'end_episode',
+    'ended_as',
+    'episodes_of',
+    'load_episode',
+    'open_episode',
+    'summary_key',
+]
+
+SUMMARY_SOURCE = 'hylo_memory_ros.episodes@1'
+"""Producer of what the end of an episode writes."""
+
+
+def summary_key(episode_id: str) -> str:
+    """Return the key of the item that tells how an episode ended."""
+    return f'episode/{episode_id}'
 
 
 def open_episode(connection: sa.Connection) -> Episode | None:
@@ -65,16 +82,22 @@ def end_episode(
     transaction: Transaction, begun: Episode, *, ended_ns: int, outcome: str, note: str
 ) -> Episode:
     """End the open episode; the transaction is its last one."""
-    ended = replace(begun, ended_ns=ended_ns, end_seq=transaction.sequence, outcome=outcome, end_note=note)
+    ended = replace(ended_as(begun, ended_ns, outcome, note), end_seq=transaction.sequence)
     values = {'ended_ns': ended_ns, 'end_seq': ended.end_seq, 'outcome': outcome, 'end_note': note}
     transaction.connection.execute(episode.update().where(episode.c.id == begun.id).values(values))
     return ended
+
+
+def ended_as(begun: Episode, ended_ns: int, outcome: str, note: str) -> Episode:
+    """Return an episode as it will be once it has ended."""
+    return replace(begun, ended_ns=ended_ns, outcome=outcome, end_note=note)
 
 
 def episodes_of(
     connection: sa.Connection,
     *,
     outcome: str | None = None,
+    scope: Mapping[str, str] | None = None,
     start_ns: int | None = None,
     end_ns: int | None = None,
     seq: int | None = None,
@@ -86,6 +109,8 @@ def episodes_of(
     ----------
     outcome : str, optional
         How they ended.
+    scope : mapping, optional
+        Scope values that they must all have.
     start_ns, end_ns : int, optional
         Those that meet this closed stretch of world time, nanoseconds.
     seq : int, optional
@@ -103,6 +128,9 @@ def episodes_of(
         where.append(episode.c.begun_ns <= end_ns)
     if start_ns is not None:
         where.append(~known_end | (episode.c.ended_ns >= start_ns))
+    for name, value in (scope or {}).items():
+        pair = sa.func.json_each(episode.c.scope).table_valued('key', 'value')
+        where.append(sa.exists().where(pair.c.key == name, pair.c.value == value))
     statement = sa.select(episode).where(*where).order_by(episode.c.begin_seq.desc()).limit(limit)
     return [_known(_episode(row), seq) for row in connection.execute(statement)]
 

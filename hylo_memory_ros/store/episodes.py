@@ -38,23 +38,21 @@ class EpisodeStore:
         self,
         begun: Episode,
         *,
-        ended_ns: int | None,
+        ended_ns: int,
         outcome: str,
         note: str,
         actor: str,
-        items: Callable[[int], Sequence[MemoryItem]],
+        items: Sequence[MemoryItem],
         within: Callable[[sa.Connection, Episode], None],
     ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
         """End the open episode and store what is to be remembered of it."""
+        check_items(items, self._config)
 
         def act(txn: Transaction) -> tuple[Episode, WriteResult]:
-            at_ns = txn.recorded_at_ns if ended_ns is None else ended_ns
-            said = items(at_ns)
-            check_items(said, self._config)
-            ready = [resolved(item, txn.recorded_at_ns) for item in said]
+            ready = [resolved(item, txn.recorded_at_ns) for item in items]
             check_stamps(ready, self._config)
             written = write_items(txn, ready, self._config.identity_scope)
-            ended = end_episode(txn, begun, ended_ns=at_ns, outcome=outcome, note=note)
+            ended = end_episode(txn, begun, ended_ns=ended_ns, outcome=outcome, note=note)
             within(txn.connection, ended)
             return ended, written
 

@@ -52,6 +52,9 @@ class Store(Protocol):
     def now_ns(self) -> int:
         """Return the highest service time seen."""
 
+    def clock_ns(self) -> int:
+        """Return the service clock, which may lie behind the highest time seen."""
+
     def write(
         self,
         items: Sequence[MemoryItem],
@@ -111,11 +114,11 @@ class Store(Protocol):
         self,
         begun: Episode,
         *,
-        ended_ns: int | None,
+        ended_ns: int,
         outcome: str,
         note: str,
         actor: str,
-        items: Callable[[int], Sequence[MemoryItem]],
+        items: Sequence[MemoryItem],
         within: Callable[[sa.Connection, Episode], None],
     ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
         """End the open episode and store what is to be remembered of it, in one transaction."""

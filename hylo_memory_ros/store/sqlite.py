@@ -188,6 +188,10 @@ class SqliteStore(EpisodeStore, SqliteReader):
                 ahead_s=ahead_s,
             )
 
+    def clock_ns(self) -> int:
+        """Return the service clock, which may lie behind the highest time seen."""
+        return self._clock()
+
     def now_ns(self) -> int:
         """Return the highest service time seen."""
         self._highest_ns = max(self._highest_ns, self._clock())

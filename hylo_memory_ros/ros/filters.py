@@ -15,7 +15,7 @@ __all__ = ['OPTIONS', 'query_from_msg']
 
 OPTIONS = ('state', 'min_helpfulness', 'episode', 'outcome', 'depth', 'weights')
 """Keys of ``options_json``."""
-ANSWERED = frozenset({'depth', 'min_helpfulness', 'weights'})
+ANSWERED = frozenset({'depth', 'episode', 'min_helpfulness', 'outcome', 'weights'})
 """Those that are fields of the query; nothing in this version acts on the others."""
 ALWAYS = ANSWERED | {'k', 'include_stale'}
 

@@ -157,6 +157,11 @@ class Perception:
         self._pipeline.commit(force=True)
         return pending
 
+    def settle(self) -> None:
+        """Commit what was received and can be decided; what waits for more goes on waiting. In the writer."""
+        self._drained()
+        self._pipeline.commit(force=True)
+
     def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
         """Take a report of absence after all that was received. In the writer."""
         self._drained()

@@ -19,6 +19,7 @@ from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.correcting import Correcting
 from hylo_memory_ros.ros.editing import Editing
+from hylo_memory_ros.ros.episodes import EpisodeHandler
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.feedback import Judging
 from hylo_memory_ros.ros.guard import Guard
@@ -151,6 +152,7 @@ class Session:
             config.base_frame,
         )  # fmt: skip
         correcting = Correcting(self._writer, self.perception, config.global_frame)
+        episodes = EpisodeHandler(self.memory, self._writer, self.perception, self.now_ns)
         maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
         return {
             "query": reading.query, "history": reading.history, "changes": reading.changes,
@@ -160,6 +162,7 @@ class Session:
             "maintain": maintenance.perform,
             "render": proving.render, "may_reuse": proving.may_reuse, "receipt": proving.receipt,
             "report_absent": editing.report_absent, "edit_landmark": editing.edit_landmark,
+            "episode": episodes.episode,
             "feedback": Judging(self.memory, self._writer).feedback,
         }  # fmt: skip
 
@@ -210,6 +213,7 @@ class Session:
             'active': guard.open,
             'map_id': memory.map_id,
             'sequence': memory.sequence,
+            'episode': memory.current_episode,
             'mirror': 'loaded' if memory.ready else 'loading',
             'requests': sum(guard.calls.values()),
             'requests refused': sum(guard.refused.values()),

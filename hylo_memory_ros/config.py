@@ -114,13 +114,18 @@ class MemoryConfig(Contract):
     """Outcomes of an episode that speak against what was looked up in it; of any other nothing follows."""
     feedback_retention: Count = 50_000
     """Verdicts that stay, so that one given again replaces it; what they counted stays with the items."""
+    skill_directory: str = ''
+    """Directory of skill files, one JSON file a version. Empty: the name of the database with .skills added,
+    and none for a memory that keeps nothing."""
+    skill_min_traces: Limit = 3
+    """Least number of distinct trace references that a verified skill needs as evidence."""
+    skill_min_useful: Limit = 3
+    """Least number of verdicts `useful` that a verified skill needs."""
+    skill_max_misleading_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    """Largest share of misleading and wrong verdicts that a verified skill may have; not_applicable does not
+    count."""
     embedding_spaces: Spaces = Field(default_factory=dict)
     """Embedding spaces by ``name@version``; none: a space is what its first vector is, compared by cosine."""
-    episode_events: Annotated[int, Field(ge=0, le=1000)] = 8
-    """Most key events that the end of an episode writes one by one; 0: only its outcome and counts."""
-    episode_at_restart: Literal['keep', 'interrupt'] = 'keep'
-    """What becomes of an episode that is open when the memory is opened: it goes on, or it has ended as
-    ``interrupted`` at the last time that is recorded."""
     episode_events: Annotated[int, Field(ge=0, le=1000)] = 8
     """Most key events that the end of an episode writes one by one; 0: only its outcome and counts."""
     episode_at_restart: Literal['keep', 'interrupt'] = 'keep'

@@ -10,7 +10,7 @@ from typing import Any
 from hylo_memory_ros.identity.canonical import canonical_bytes
 from hylo_memory_ros.model import MemoryItem, Pose
 
-__all__ = ['Statement', 'statement_of']
+__all__ = ['Statement', 'content_bytes', 'statement_of']
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,18 @@ def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
         or f'{item.kind.value}/{sha256(content + identity + stamp_ns.to_bytes(8, "big")).hexdigest()[:32]}'
     )
     return Statement(content, identity, element, named)
+
+
+def content_bytes(item: MemoryItem) -> bytes:
+    """Return the canonical bytes that the content digest of an item with a key is of.
+
+    Examples
+    --------
+    >>> mug = MemoryItem(kind='spatial', key='mug', content='red', valid_from=1)
+    >>> content_bytes(mug), sha256(content_bytes(mug)).digest() == statement_of(mug, []).content
+    (b'{"content":"red","key":"mug","kind":"spatial"}', True)
+    """
+    return canonical_bytes(_content_fields(item))
 
 
 def _identity(item: MemoryItem, identity_scope: Sequence[str], content: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Key, Label, Name, Text
@@ -13,6 +13,7 @@ from hylo_memory_ros.model._time import StampNs, ns_from_seconds, rename_seconds
 from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
+from hylo_memory_ros.model.skill import SkillStatus, sound_state
 
 __all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery', 'Order']
 
@@ -89,6 +90,11 @@ class MemoryQuery(Contract):
     """Lift the filter on world time: one hit for each version, with its status."""
     include_stale: bool = True
     """Also answer landmarks that were not seen again although they should have been."""
+    skill_status: Annotated[tuple[SkillStatus, ...], Field(min_length=1)] = ('verified',)
+    """Statuses of which a skill must have one; name others to see what is proposed, refuted or deprecated."""
+    state: Annotated[Mapping[str, Any], BeforeValidator(sound_state)] | None = None
+    """The caller's state, a JSON object: of skills only those answer whose trigger and preconditions hold in
+    it. None: whatever they are."""
     min_confidence: Confidence | None = None
     """Least confidence."""
     min_score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None

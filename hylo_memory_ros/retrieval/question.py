@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.skills import Fit
 from hylo_memory_ros.store import Asked
 from hylo_memory_ros.store.asking import World
 
@@ -31,6 +32,10 @@ class Question:
     """Whether there is anything stale, and it is left out."""
     weighs_helpfulness: bool = False
     """Whether the order by helpfulness counts."""
+    hides_skills: bool = False
+    """Whether a skill that could be among the hits may be left out for its status or its predicates."""
+    fit: Fit | None = None
+    """What the caller's state makes of skills; None: no state is given."""
 
     def sql(self, *, seq: int | None = None, world: World | None = None, at_ns: int | None = None) -> Asked:
         """Return the question for the store."""
@@ -44,6 +49,7 @@ class Question:
             clock=self.clock,
             space=self.query.embedding[0] if self.query.embedding is not None else '',
             helpfulness=self.weighs_helpfulness,
+            fitting=None if self.fit is None else self.fit.listed(),
         )
 
     def among(self) -> Asked:
@@ -72,4 +78,5 @@ class Question:
             or query.min_existence is not None
             or query.min_helpfulness is not None
             or self.hides_stale
+            or self.hides_skills
         )

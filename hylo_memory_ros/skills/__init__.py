@@ -8,7 +8,13 @@ Reading order: `expression`, `functions`, `predicate`, `circuit`, `matching`, `g
 
 from __future__ import annotations
 
-from hylo_memory_ros.skills.gate import Thresholds, problems_at_gate, problems_of_payload, skill_of
+from hylo_memory_ros.skills.gate import (
+    Thresholds,
+    problems_at_gate,
+    problems_of_payload,
+    problems_of_skill_item,
+    skill_of,
+)
 from hylo_memory_ros.skills.matching import Fit, SkillIndex
 from hylo_memory_ros.skills.predicate import parse_predicate
 
@@ -19,5 +25,6 @@ __all__ = [
     'parse_predicate',
     'problems_at_gate',
     'problems_of_payload',
+    'problems_of_skill_item',
     'skill_of',
 ]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.skill import SkillPayload, problems_of_skill
 from hylo_memory_ros.skills.predicate import parse_predicate
 
-__all__ = ['TRANSITIONS', 'Thresholds', 'problems_at_gate', 'problems_of_payload', 'skill_of']
+__all__ = ['TRANSITIONS', 'Thresholds', 'problems_at_gate', 'problems_of_payload', 'problems_of_skill_item', 'skill_of']
 
 TRANSITIONS: Mapping[str | None, tuple[str, ...]] = {
     None: ('proposed',),
@@ -49,6 +50,19 @@ def problems_of_payload(payload: Mapping[str, Any]) -> list[str]:
     if problems := problems_of_skill(payload):
         return problems
     return list(_problems_of_predicates(skill_of(payload)))
+
+
+def problems_of_skill_item(item: MemoryItem) -> list[str]:
+    """Return what is wrong with an item of kind skill, by field: its payload, and what no skill has."""
+    problems = [f'payload: {problem}' for problem in problems_of_payload(item.payload)]
+    if item.key is None:
+        problems.append('key: none; a skill is known by its key, and moves through its gate under it')
+    problems += [
+        f'{field}: a skill has no place; say in its preconditions where it may be used'
+        for field in ('pose', 'extent')
+        if getattr(item, field) is not None
+    ]
+    return problems
 
 
 def _problems_of_predicates(skill: SkillPayload) -> Iterator[str]:

@@ -16,6 +16,7 @@ from hylo_memory_ros.store.helpfulness import score_or_never
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.relation import Versions, reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
+from hylo_memory_ros.store.skill_filter import admitted
 from hylo_memory_ros.store.schema import assertion, embedding, identity, tag, version
 
 __all__ = [
@@ -57,6 +58,8 @@ class Asked:
     """Only what has a vector in this space; empty: all."""
     helpfulness: bool = False
     """Whether the score of helpfulness is to be told of each candidate."""
+    fitting: str | None = None
+    """JSON array of the assertions of skills that fit the caller's state; None: whichever do."""
 
     @property
     def reads_helpfulness(self) -> bool:
@@ -83,6 +86,7 @@ def conditions(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     yield from (_believed(version, asked), _holds(version, asked))
     yield from _filters(asked)
     yield from statistics_of(asked.query)
+    yield from admitted(asked.query, asked.fitting)
     if asked.space:
         placed = sa.select(embedding.c.assertion_id).where(embedding.c.space == asked.space)
         yield assertion.c.assertion_id.in_(placed)

@@ -1,7 +1,7 @@
 """Statements of questions that recur: compiled once for each shape of question, then sent as they are.
 
 Building and preparing a statement took longer than SQLite took to answer it. What differs between
-two questions of one shape is bound by name: `at_ns`, `seq`, `words`, `rows`, `limit`, `offset`.
+two questions of one shape is bound by name: `at_ns`, `seq`, `words`, `rows`, `limit`, `offset`, `fitting`.
 
 Threads: every function may be called from any thread.
 """
@@ -21,7 +21,7 @@ from hylo_memory_ros.store.filtering import Asked, search_words
 __all__ = ['prepared_rows']
 
 _MOST = 128
-_BOUND = frozenset({'at_ns', 'seq', 'words', 'rows', 'limit', 'offset'})
+_BOUND = frozenset({'at_ns', 'seq', 'words', 'rows', 'limit', 'offset', 'fitting'})
 _DIALECT = sqlite_dialect(paramstyle='named')
 
 _kept: OrderedDict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = OrderedDict()
@@ -54,7 +54,7 @@ def prepared_rows(
         return [tuple(row) for row in connection.execute(build(), values)]
     sql, constants = _compiled((name, *shape), build)
     words = None if asked.query.text is None else search_words(asked.query.text)
-    bound = {**constants, 'at_ns': asked.at_ns, 'seq': asked.seq, 'words': words, **values}
+    bound = {**constants, 'at_ns': asked.at_ns, 'seq': asked.seq, 'words': words, 'fitting': asked.fitting, **values}
     raw: Any = connection.connection.dbapi_connection
     rows: list[tuple[Any, ...]] = raw.execute(sql, bound).fetchall()
     return rows
@@ -100,4 +100,6 @@ def _shape(asked: Asked) -> tuple[Any, ...] | None:
         query.include_stale,
         query.min_helpfulness,
         asked.helpfulness,
+        query.skill_status,
+        asked.fitting is None,
     )

@@ -145,6 +145,8 @@ def tags_of(item: MemoryItem) -> Iterator[tuple[str, str]]:
     yield from (('object', name) for name in set(item.object_ids))
     yield from (('link', paired(*link)) for link in set(item.links))
     yield from (('scope', paired(*pair)) for pair in item.scope.items() if pair[0] != 'map_id')
+    if item.kind is MemoryKind.SKILL:
+        yield 'status', item.payload['status']
 
 
 def paired(name: str, value: str) -> str:

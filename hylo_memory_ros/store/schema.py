@@ -211,7 +211,7 @@ corrected = Table(
 tag = Table(
     'tag',
     metadata,
-    Column('field', Text, primary_key=True, comment='entity, object, link or scope'),
+    Column('field', Text, primary_key=True, comment='entity, object, link, scope, or status of a skill'),
     Column('value', Text, primary_key=True),
     Column('assertion_id', ForeignKey('assertion.assertion_id'), primary_key=True),
     Index('tag_assertion', 'assertion_id'),

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, ConfigurationError, DamagedFileError, StoreError
 from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
+from hylo_memory_ros.skills import Thresholds
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
@@ -251,13 +252,18 @@ class SqliteStore(EpisodeStore, SqliteReader):
                 if (known := answer_of_request(connection, request_id)) is not None:
                     return known, None
 
+        config = self._config
+        thresholds = Thresholds(
+            config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share
+        )
+
         def act(txn: Transaction) -> WriteResult:
             # Looked up again under the write lock: the same request may have come twice at once.
             if request_id is not None and (known := answer_of_request(txn.connection, request_id)):
                 raise _AnsweredBeforeError(known)
             ready = [resolved(item, txn.recorded_at_ns) for item in items]
             check_stamps(ready, self._config)
-            result = write_items(txn, ready, self._config.identity_scope)
+            result = write_items(txn, ready, self._config.identity_scope, thresholds)
             if request_id is not None:
                 keep_answer(txn, request_id, result, self._config.request_retention)
             return result

@@ -49,6 +49,8 @@ class Committed:
     """Assertions that are gone for good (purge)."""
     vectors: Sequence[tuple[int, str, str, bytes, bytes]] = ()
     """Assertion, item id, space, SHA-256 and float32 bytes of the vectors that came with it."""
+    skills: Sequence[tuple[int, Mapping[str, Any]]] = ()
+    """Assertion and payload of the skills that came with it."""
 
 
 class Transaction:
@@ -81,6 +83,7 @@ class Transaction:
         self.removed: list[int] = []
         self.places: dict[int, tuple[str, str, float, float, float]] = {}
         self.unsaid: list[int] = []
+        self.skills: list[tuple[int, Mapping[str, Any]]] = []
         self.vectors: list[tuple[int, str, str, bytes, bytes]] = []
         self.ids: list[str] = []
         self.keys: list[str] = []
@@ -147,7 +150,9 @@ class Transaction:
             self.actor,
             self.episode,
         )
-        return Committed(told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors)
+        return Committed(
+            told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors, self.skills
+        )
 
     def _finish_hash(self, name: str, elements: str) -> None:
         added, removed = self._elements[elements + '+'], self._elements[elements + '-']

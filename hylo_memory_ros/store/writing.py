@@ -10,9 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError, UnsupportedError
+from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
 from hylo_memory_ros.identity import Statement, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.skills import Thresholds, problems_of_skill_item
 from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.embedding import digest_of_vector
 from hylo_memory_ros.store.restating import corrected_among, repeat_corrections
@@ -26,6 +27,7 @@ from hylo_memory_ros.store.schema import (
     tag,
     text_index_of,
 )
+from hylo_memory_ros.store.skill import Gate
 from hylo_memory_ros.store.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.store.timelines import Evidence, Held, Timelines
 from hylo_memory_ros.store.transaction import Transaction, chunks
@@ -40,10 +42,8 @@ def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
 
     Raises
     ------
-    UnsupportedError
-        For a skill.
     InvalidRequestError
-        For everything else.
+        With the field, the value and the rule.
     """
     if len(items) > config.max_items_per_write:
         raise InvalidRequestError(
@@ -56,9 +56,14 @@ def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
         raise InvalidRequestError(
             '; '.join(problems), problems=problems, limit=[limit for _, limit in excesses]
         )
-    for index, item in enumerate(items):
-        if item.kind is MemoryKind.SKILL:
-            raise UnsupportedError(f'items[{index}].kind: skill memory is not part of this version')
+    malformed = [
+        f'items[{index}].{problem}'
+        for index, item in enumerate(items)
+        if item.kind is MemoryKind.SKILL
+        for problem in problems_of_skill_item(item)
+    ]
+    if malformed:
+        raise InvalidRequestError('; '.join(malformed), problems=malformed, field='payload')
 
 
 def check_stamps(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
@@ -117,11 +122,23 @@ class _Accepted:
     assertion_id: int
 
 
-def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: Sequence[str]) -> WriteResult:
+def write_items(
+    txn: Transaction,
+    items: Sequence[MemoryItem],
+    identity_scope: Sequence[str],
+    thresholds: Thresholds | None = None,
+) -> WriteResult:
     """Store resolved items in list order, and return what each did to its timeline.
+
+    Parameters
+    ----------
+    thresholds : Thresholds, optional
+        What a verified skill needs; None: there are no skills among the items.
 
     Raises
     ------
+    SkillGateError
+        A skill may not have its status.
     IdConflictError
         A given id already names another statement.
     """
@@ -132,11 +149,19 @@ def write_items(txn: Transaction, items: Sequence[MemoryItem], identity_scope: S
     accepted = _intern(txn, timelines, stated)
     repeated = _repeated(txn, timelines, accepted)
     rows = _Rows()
+    gate = None if thresholds is None else Gate(txn, thresholds)
     events = []
     for position, entry in enumerate(accepted):
         rows.add(txn, entry, position, timelines)
+        held = timelines[entry.identity_id]
+        before = held.spans() if entry.item.kind is MemoryKind.SKILL else []
         events.append(_apply(txn, timelines, entry, position, repeated.get(entry.assertion_id)))
+        if entry.item.kind is MemoryKind.SKILL:
+            assert gate is not None
+            gate.admit(position, entry.item, entry.assertion_id, before, held.spans())
     rows.insert(txn.connection, txn.op)
+    if gate is not None:
+        gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
     repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
     timelines.save()
     for event in events:
@@ -299,6 +324,8 @@ class _Rows:
                 {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
             )
             txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
+        if item.kind is MemoryKind.SKILL:
+            txn.skills.append((assertion_id, item.payload))
         timelines.evidence[assertion_id] = Evidence(
             entry.statement.id, entry.statement.element, row['spatial_id']
         )

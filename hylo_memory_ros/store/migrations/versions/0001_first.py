@@ -523,7 +523,7 @@ def upgrade() -> None:
     )
     op.create_table(
         'tag',
-        sa.Column('field', sa.Text(), nullable=False, comment='entity, object, link or scope'),
+        sa.Column('field', sa.Text(), nullable=False, comment='entity, object, link, scope, or status of a skill'),
         sa.Column('value', sa.Text(), nullable=False),
         sa.Column('assertion_id', sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -680,6 +680,28 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index('episode_retrieval_subject', 'episode_retrieval', ['subject'], unique=False)
+
+    op.create_table(
+        'skill_transition',
+        sa.Column('sequence', sa.Integer(), nullable=False),
+        sa.Column('position', sa.Integer(), nullable=False, comment='place in the call'),
+        sa.Column('identity_id', sa.Integer(), nullable=True, comment='null after a purge'),
+        sa.Column('id', sa.Text(), nullable=True, comment='the item with the new status; null after a purge'),
+        sa.Column('key', sa.Text(), nullable=True, comment='null after a purge'),
+        sa.Column('from_status', sa.Text(), nullable=True, comment='null: there was none'),
+        sa.Column('to_status', sa.Text(), nullable=False),
+        sa.Column(
+            'evidence', sa.Text(), nullable=True, comment='JSON: traces and verdicts; null after a purge'
+        ),
+        sa.ForeignKeyConstraint(
+            ['sequence'],
+            ['txn.sequence'],
+        ),
+        sa.PrimaryKeyConstraint('sequence', 'position'),
+        comment='who moved a skill through its gate, when and by what evidence; never deleted',
+        sqlite_with_rowid=False,
+    )
+    op.create_index('ix_skill_transition_identity_id', 'skill_transition', ['identity_id'], unique=False)
 
     op.execute(
         'CREATE VIRTUAL TABLE item_text USING fts5(content, key, label, entities, '

@@ -1,6 +1,7 @@
 """The data model: frozen, validated, in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `space`, `item`, `query`, `evidence`, `result`, `consolidation`.
+Reading order: `pose`, `span`, `embedding`, `space`, `item`, `query`, `evidence`, `result`, `consolidation`,
+`retention`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from hylo_memory_ros.model.result import (
     WriteEvent,
     WriteResult,
 )
+from hylo_memory_ros.model.retention import Fill, KindRetention, RetentionReport
 from hylo_memory_ros.model.space import EmbeddingSpace
 from hylo_memory_ros.model.span import TimeSpan
 
@@ -47,9 +49,11 @@ __all__ = [
     'EmbeddingSpace',
     'Episode',
     'FeedbackResult',
+    'Fill',
     'Helpfulness',
     'History',
     'Hit',
+    'KindRetention',
     'MemoryItem',
     'MemoryKind',
     'MemoryQuery',
@@ -57,6 +61,7 @@ __all__ = [
     'Pose',
     'QueryResult',
     'Removal',
+    'RetentionReport',
     'Reversion',
     'Stats',
     'Status',

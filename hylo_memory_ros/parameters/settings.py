@@ -63,8 +63,8 @@ class NodeConfig(Contract):
     mirror_check_interval_s: PositiveSeconds = 600.0
     """Time between two comparisons of the spatial mirror with the database, seconds."""
     consolidate_interval_s: Annotated[float, Field(ge=0.0, le=31_536_000.0)] = 0.0
-    """Time between two consolidations that bring every kind to retention.target of its limits, seconds; 0: only
-    when one is over a limit, or on request."""
+    """Time between two consolidations that bring every kind to retention.target of its limits, seconds; 0:
+    only when one is over a limit, or on request."""
     battery_topic: str = ''
     """Topic of the robot's sensor_msgs/BatteryState. Empty: none."""
     consolidate_below_battery: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0

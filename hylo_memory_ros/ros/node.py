@@ -125,8 +125,8 @@ class MemoryNode(LifecycleNode):
 
     @guarded
     def on_shutdown(self) -> None:
-        """Close; safe to repeat."""
-        self._close()
+        """Close for good; safe to repeat."""
+        self._close(final=True)
 
     @guarded
     def on_error(self) -> None:
@@ -135,17 +135,19 @@ class MemoryNode(LifecycleNode):
 
     def end(self) -> None:
         """Close everything before the process ends; safe to repeat."""
-        self._close(linger=False)
+        self._close(linger=False, final=True)
         self._step(self._servers.close)
         self._step(self._jumps.unregister)
         self._step(self._transforms.close)
         self._unbridge()
 
-    def _close(self, *, linger: bool = True) -> None:
+    def _close(self, *, linger: bool = True, final: bool = False) -> None:
         self._step(self._bond.stop)
         if self._session is not None:
             session, self._session = self._session, None
             self._step(session.deactivate)
+            if final:
+                self._step(session.finish)
             self._step(session.close)
         self._step(lambda: self._servers.withdraw(linger=linger))
         self.parameters.in_use = False

@@ -17,12 +17,14 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError
 from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.ros.battery import BatteryTopic
 from hylo_memory_ros.ros.correcting import Correcting
 from hylo_memory_ros.ros.editing import Editing
 from hylo_memory_ros.ros.episodes import EpisodeHandler
 from hylo_memory_ros.ros.events import Events
 from hylo_memory_ros.ros.feedback import Judging
 from hylo_memory_ros.ros.guard import Guard
+from hylo_memory_ros.ros.keeping import Keeping
 from hylo_memory_ros.ros.localisation import LocalisationTopic
 from hylo_memory_ros.ros.maintenance import Maintenance
 from hylo_memory_ros.ros.markers import Markers
@@ -107,6 +109,14 @@ class Session:
             self._undo.append(localisation.close)
         # Lanes end before it, in the order of undoing; what they left is processed here.
         self._undo.insert(1, self.perception.close)
+        self._keeping = Keeping(self.memory, config)
+        self._undo.append(self._keeping.close)
+        if config.battery_topic and config.consolidate_below_battery:
+            battery = BatteryTopic(
+                self._node, config.battery_topic, config.consolidate_below_battery,
+                lambda: self._keeping.keep('low battery'), self._group,
+            )  # fmt: skip
+            self._undo.append(battery.close)
         self._topics()
         self._undo.append(self._transforms.on_change(self._on_transforms))
         self._undo.append(lambda: self._pending.finish('the memory was closed'))
@@ -131,6 +141,9 @@ class Session:
             config.diagnostics_interval_s, lambda: self._soon('diagnostics', self._diagnostics.publish)
         )
         self._timer(config.mirror_check_interval_s, lambda: self._soon('mirror check', self._check_mirror))
+        self._timer(config.diagnostics_interval_s, self._keeping.check)
+        if config.consolidate_interval_s:
+            self._timer(config.consolidate_interval_s, lambda: self._keeping.keep('schedule'))
         if config.publish_markers:
             self._timer(config.markers_interval_s, self._show)
 
@@ -182,6 +195,11 @@ class Session:
             logger.warning('perception is still being committed after %g s; it goes on', END_S)
         self._pending.finish('the node was deactivated')
 
+    def finish(self) -> None:
+        """Consolidate once more, where that is asked of a shutdown; only `close` may follow."""
+        if self._config.consolidate_at_shutdown:
+            self._keeping.at_end()
+
     def on_clock_jump(self) -> None:
         """Finish what can be resolved, and clear the transforms of the old time; keep the memory.
 
@@ -224,9 +242,12 @@ class Session:
             'landmarks': status.landmarks,
             'landmarks confirmed': status.confirmed,
         }
+        filled, full = self._keeping.diagnosis()
+        values |= filled
         warnings = [] if memory.ready else ['the spatial mirror is loading']
         if self._config.localisation_topic and not perception.localised:
             warnings.append(f'perception waits for localisation on {self._config.localisation_topic}')
+        warnings += full
         warnings += [f'input {name}: its message type is not installed' for name in perception.skipped]
         warnings += [
             f'input {source.name}: a publisher does not match its quality of service ({source.incompatible})'

@@ -30,12 +30,12 @@ from hylo_memory_ros.model import (
 )
 from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
 from hylo_memory_ros.service.asking import Asking
-from hylo_memory_ros.service.consolidating import Consolidating
 from hylo_memory_ros.service.episodes import Episodes
 from hylo_memory_ros.service.feedback import Judging
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.relocating import Relocating
 from hylo_memory_ros.service.removing import Removing
+from hylo_memory_ros.service.retention import Retaining
 from hylo_memory_ros.service.sound import refuse_unsound
 from hylo_memory_ros.store import SqliteStore
 from hylo_memory_ros.store.port import Within
@@ -44,7 +44,7 @@ from hylo_memory_ros.store.writing import check_items, check_stamps, resolved
 __all__ = ['MemoryService']
 
 
-class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Consolidating):
+class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
     """A memory that is written, asked and forgotten through one face.
 
     Made by `open`. Every refusal is a subclass of `HyloMemoryError`, and leaves all as it was.

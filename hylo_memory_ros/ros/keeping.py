@@ -1,0 +1,152 @@
+"""Keeps a memory within its limits: when it is over one, on schedule, at low battery, and at the end.
+
+Who may touch what: one thread of its own does all of it, in slices between which the writer and the
+readers go on; the executor's thread and readers only ask for it, and read what came of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from hylo_memory_ros.errors import HyloMemoryError, NotNowError
+from hylo_memory_ros.model.retention import Fill, RetentionReport
+from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.service import MemoryService
+
+__all__ = ['Keeping']
+
+logger = logging.getLogger(__name__)
+
+# How often what is too old is looked for, and a limit that could not be held is tried again.
+AGAIN_S = 60.0
+# A shutdown must end within 5 s, and closing takes its part.
+END_S = 1.5
+
+
+class Keeping:
+    """What keeps one memory within the limits of its configuration.
+
+    Parameters
+    ----------
+    memory : MemoryService
+        The memory.
+    config : NodeConfig
+        Its limits, and when to look at them.
+    """
+
+    def __init__(self, memory: MemoryService, config: NodeConfig) -> None:
+        self._memory = memory
+        self._retention = config.memory.retention
+        self._aging = [kind for kind, limits in self._retention.by_kind.items() if limits.max_age_s]
+        self._lane = Lane('keeping', 1, 1)
+        self._waiting: set[str] = set()
+        self._ending = False
+        self._aged_at_s = -AGAIN_S
+        self._tried_at_s: dict[str, float] = {}
+        self._problems: dict[str, str] = {}
+        self._last = ''
+
+    def check(self) -> None:
+        """Look at the limits in the thread of its own, unless that waits to be done."""
+        if self._retention.any:
+            self._soon('check', self._check)
+
+    def keep(self, reason: str) -> None:
+        """Bring every kind that has limits to its target; `reason` is for the log."""
+        self._soon(reason, lambda: self._retain(None, reason))
+
+    def at_end(self) -> None:
+        """Do the same for as long as a shutdown may take; it ends between slices."""
+        self.close()
+        until_s = time.monotonic() + END_S
+        self._guarded(lambda: self._retain(None, 'shutdown', lambda: time.monotonic() > until_s))
+
+    def close(self) -> None:
+        """End after the slice at hand. Safe to repeat."""
+        self._ending = True
+        if not self._lane.close(END_S):
+            logger.warning('keeping within limits did not end within %g s', END_S)
+
+    def diagnosis(self) -> tuple[Mapping[str, Any], list[str]]:
+        """Return values for /diagnostics, and warnings."""
+        full = self._memory.fill()
+        values = {f'fill {kind}': str(one) for kind, one in full.items()}
+        if self._last:
+            values['last consolidation'] = self._last
+        problems = dict(self._problems)
+        warnings = [
+            sentence
+            for kind in self._retention.by_kind
+            for sentence in self._warnings(full[kind], problems.get(kind, ''))
+        ]
+        return values, warnings
+
+    def _warnings(self, one: Fill, problem: str) -> Collection[str]:
+        return (problem,) if problem and one.part > 1.0 else one.reached(self._retention.warn_at)
+
+    def _check(self) -> None:
+        now_s = time.monotonic()
+        over = [
+            kind
+            for kind in self._memory.over_limit()
+            if now_s - self._tried_at_s.get(kind, -AGAIN_S) >= AGAIN_S
+        ]
+        if over:
+            self._retain(over, f'{", ".join(over)} over a limit')
+        if self._aging and now_s - self._aged_at_s >= AGAIN_S:
+            self._aged_at_s = now_s
+            self._retain(self._aging, 'age')
+
+    def _retain(
+        self, kinds: Collection[str] | None, reason: str, cancelled: Callable[[], bool] | None = None
+    ) -> None:
+        report = self._memory.retain(
+            kinds, cancelled=cancelled or (lambda: self._ending), actor=f'retention: {reason}'
+        )
+        self._note(report, reason)
+
+    def _note(self, report: RetentionReport, reason: str) -> None:
+        now_s = time.monotonic()
+        for one in report.kinds:
+            kind = one.after.kind
+            self._problems[kind] = one.problem
+            if one.problem:
+                self._tried_at_s[kind] = now_s
+                logger.warning('%s', one.problem)
+            else:
+                self._tried_at_s.pop(kind, None)
+        told = [
+            f'{one.after.kind} from {one.before.items} to {one.after.items} items'
+            for one in report.kinds
+            if one.consolidation is not None or one.aged
+        ]
+        if told:
+            self._last = f'{reason}: {", ".join(told)}' + (', cut short' if report.cancelled else '')
+            logger.info('consolidated (%s)', self._last)
+
+    def _soon(self, name: str, job: Callable[[], None]) -> None:
+        if name in self._waiting:
+            return
+        self._waiting.add(name)
+
+        def run() -> None:
+            self._waiting.discard(name)
+            self._guarded(job)
+
+        try:
+            self._lane.submit(run, always=True)
+        except NotNowError:
+            self._waiting.discard(name)
+
+    @staticmethod
+    def _guarded(job: Callable[[], None]) -> None:
+        try:
+            job()
+        except HyloMemoryError as exc:
+            logger.warning('keeping within limits: %s', exc)
+        except Exception:
+            logger.exception('keeping within limits failed')

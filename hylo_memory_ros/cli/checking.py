@@ -21,6 +21,7 @@ from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.ledger import InputRow, ObservationRecord, load_inputs
 from hylo_memory_ros.store.ledger import observations as ledger_observations
 from hylo_memory_ros.store.schema import known_map
+from hylo_memory_ros.store.sizes import held_by_kind
 
 __all__ = ['info', 'observations', 'snapshot', 'verify']
 
@@ -38,7 +39,8 @@ def info(file: MemoryFile, as_json: AsJson = False) -> None:
 def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {'file': str(file), 'bytes': file.stat().st_size, **memory.manifest()}
 
-    return {**facts, **memory.side_read(_tables)}
+    held = {kind: one._asdict() for kind, one in memory.side_read(held_by_kind).items()}
+    return {**facts, 'held': held, **memory.side_read(_tables)}
 
 
 def _tables(connection: sa.Connection) -> dict[str, Any]:
@@ -60,6 +62,10 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
         'sequence': f'{facts["sequence"]}, recorded {instant_text(facts["recorded_at_ns"], "never")}',
         'epoch': facts['epoch'],
         'items': ', '.join(f'{count} {kind}' for kind, count in facts['counts'].items() if count) or 'none',
+        'at hand': ', '.join(
+            f'{one["items"]} {kind} in {one["bytes"]:,} bytes' for kind, one in facts['held'].items()
+        )
+        or 'nothing',
         'landmarks': f'{held["held"]}, {held["confirmed"]} of them confirmed',
         'maps': ', '.join(name or '(none)' for name in facts['maps']) or '(none)',
         'schema': f'{facts["schema"]}, canonical form {facts["canonical_form"]}',

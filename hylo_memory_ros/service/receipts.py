@@ -198,7 +198,7 @@ class Receipts:
         body = receipt_body(asked)
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
-            scrub_body(body, ids - existing_ids(connection, ids), any_query=True)
+            scrub_body(body, ids - existing_ids(connection, ids))
         return ReceiptRow(
             asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode
         )

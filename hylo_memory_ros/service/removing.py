@@ -175,13 +175,14 @@ class Removing(Parts):
         with self._lock:
             refuse_unsound(sound_text, reason=reason, actor=actor)
             question, among = self._removable('purge', query, _ACTS_NOW)
-            self._proving.receipts.flush()
+            if not dry_run:
+                self._proving.receipts.flush()
             removal, committed = self._store.purge(
                 question.among(), among, reason=reason, actor=actor, dry_run=dry_run
             )
             if committed is not None:
                 self._proving.receipts.purged_at = committed.change.sequence
-            self._spaces.forget_texts()
+                self._spaces.forget_texts()
             self._follow(committed)
             return self._with_working(removal, question, dry_run)
 

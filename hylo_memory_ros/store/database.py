@@ -29,7 +29,7 @@ from hylo_memory_ros.errors import (
     StoreFullError,
 )
 
-__all__ = ['Database', 'index_of', 'insert_rows', 'log_of', 'translated']
+__all__ = ['Database', 'index_of', 'inode_of', 'insert_rows', 'log_of', 'translated']
 
 _READERS = 4
 # A node must be down within seconds, whoever still reads its file.
@@ -69,7 +69,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         if self.path is None:
             return self._tuned(sqlite3.connect(':memory:', isolation_level=None, check_same_thread=False))
-        self._inode = _inode_of(self.path)
+        self._inode = inode_of(self.path)
         return self._tuned(self._open('ro' if self.read_only else 'rw'))
 
     def _connect_reader(self) -> sqlite3.Connection:
@@ -109,13 +109,16 @@ class Database:
         return connection
 
     @contextmanager
-    def writing(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+    def writing(self, *, durable: bool = True, references: bool = True) -> Iterator[sa.Connection]:
         """Hold the write lock for one transaction: commit at a clean end, else roll back.
 
         Parameters
         ----------
         durable : bool
             Whether the commit must survive a power cut (FULL), or only a killed process (NORMAL).
+        references : bool
+            Whether each row that is deleted is looked for in every table that may refer to it. Few of
+            those have an index for it, so who deletes many checks them all at the end instead.
 
         Raises
         ------
@@ -127,12 +130,24 @@ class Database:
         with self._lock, translated(self.path), self._writer.connect() as connection:
             self._refuse_moved()
             self._set_durable(connection, durable)
-            with connection.begin():
+            with self._unchecked(connection, references), connection.begin():
                 yield connection
+
+    @staticmethod
+    @contextmanager
+    def _unchecked(connection: sa.Connection, references: bool) -> Iterator[None]:
+        raw: Any = connection.connection.dbapi_connection
+        if not references:
+            raw.execute('PRAGMA foreign_keys = OFF')
+        try:
+            yield
+        finally:
+            if not references:
+                raw.execute('PRAGMA foreign_keys = ON')
 
     def _refuse_moved(self) -> None:
         # SQLite would go on writing to a file that was renamed or deleted under it, unseen by anybody.
-        if self.path is not None and _inode_of(self.path) != self._inode:
+        if self.path is not None and inode_of(self.path) != self._inode:
             raise StoreError(
                 f'database {self.path} was moved or deleted while it was open', path=str(self.path)
             )
@@ -184,8 +199,13 @@ class Database:
             index_of(self.path).unlink(missing_ok=True)
             yield
 
-    def checkpoint(self) -> bool:
+    def checkpoint(self, wait_ms: int = _CHECKPOINT_WAIT_MS) -> bool:
         """Move every commit from the write-ahead log into the file, and cut the log to nothing.
+
+        Parameters
+        ----------
+        wait_ms : int
+            How long to wait for those who read an older state.
 
         Returns
         -------
@@ -195,7 +215,7 @@ class Database:
         if self.path is None or self.read_only:
             return False
         with self.exclusively() as raw:
-            raw.execute(f'PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MS}')
+            raw.execute(f'PRAGMA busy_timeout = {wait_ms}')
             try:
                 (busy, _, _) = raw.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()
             finally:
@@ -223,7 +243,8 @@ def index_of(path: Path) -> Path:
     return path.with_name(f'{path.name}-shm')
 
 
-def _inode_of(path: Path) -> tuple[int, int] | None:
+def inode_of(path: Path) -> tuple[int, int] | None:
+    """Return which file stands at a path, whatever it was called before; None: there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -31,7 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import Stats
-from hylo_memory_ros.store.association_receipt import scrub_association_receipts
+from hylo_memory_ros.store.association_receipt import association_receipt, scrub_association_receipts
+from hylo_memory_ros.store.purged import Purged, on_purge, tells_nothing
 from hylo_memory_ros.store.schema import assertion, change, forgetting, identity, metadata, txn, version
 from hylo_memory_ros.store.transaction import get_state, put_state
 
@@ -205,6 +206,14 @@ def scrub(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
             found = delete(landmark).where(*named)
             gone += connection.execute(found).rowcount
     return gone
+
+
+@on_purge(landmark, sighting, association_receipt)
+def _scrub_purged(connection: Connection, purged: Purged) -> None:
+    scrub(connection, purged.landmarks)
+
+
+tells_nothing(keyframe, 'where the robot was')
 
 
 def stats_for(connection: Connection, identities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Stats]:

@@ -36,8 +36,9 @@ from hylo_memory_ros.store._blocks import (
     unpack_assignments,
     unpack_consumed,
 )
-from hylo_memory_ros.store.landmark import scrub, stats_for
+from hylo_memory_ros.store.landmark import stats_for
 from hylo_memory_ros.store.ownership import Owners
+from hylo_memory_ros.store.purged import tells_nothing
 from hylo_memory_ros.store.schema import metadata
 
 __all__ = [
@@ -57,7 +58,6 @@ __all__ = [
     'observations',
     'prune_assignments',
     'save_counts',
-    'scrub',
     'stats_for',
 ]
 
@@ -92,6 +92,11 @@ ledger_assignment = Table(
     Column('data', LargeBinary, nullable=False, comment='landmark of each detection, delta-coded'),
     comment='what the detections of a block were given to; the oldest leave',
 )
+
+
+tells_nothing(ledger_input, 'names of inputs, and counts')
+tells_nothing(ledger_block, 'stamps and 32-bit digests of messages')
+tells_nothing(ledger_assignment, 'numbers of landmarks; one that is gone is none')
 
 
 class InputRow(NamedTuple):

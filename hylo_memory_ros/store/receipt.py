@@ -7,12 +7,13 @@ oldest leave. A purge takes out of it whatever names what was purged.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
+from hylo_memory_ros.store.purged import Purged, on_purge, told_by
 from hylo_memory_ros.store.schema import assertion, metadata
 from hylo_memory_ros.store.transaction import chunks
 
@@ -27,7 +28,6 @@ __all__ = [
     'save_receipts',
     'save_registered',
     'scrub_body',
-    'scrub_receipts',
     'size_of_receipts',
 ]
 
@@ -139,28 +139,19 @@ def existing_ids(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     return known
 
 
-def scrub_receipts(connection: sa.Connection, names: Collection[str], texts: Sequence[str]) -> None:
+@on_purge(receipt, registered)
+def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
     """Take what was purged out of receipts, in its transaction.
 
     A retrieval keeps its other hits and counts those that are gone; its query leaves with them when
     it could tell of them. A receipt of an association that names them leaves whole, as do the
     caches and compressed bytes that were made of such an answer.
-
-    Parameters
-    ----------
-    names : collection of str
-        Ids and keys that were purged.
-    texts : sequence of str
-        What was said of them.
     """
-    if not names:
-        return
-    purged = _Purged(frozenset(names), '\n'.join(texts).casefold())
     rows = sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body)
     for row in list(connection.execute(rows)):
         told = json.loads(row.body)
         if row.kind == 'retrieval':
-            if not purged.scrub(told):
+            if not _scrub(told, purged.ids, telling=purged.told_in(told_by(told['query']))):
                 continue
             body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
             values = {'body': body, 'size': len(body.encode('utf-8'))}
@@ -172,58 +163,28 @@ def scrub_receipts(connection: sa.Connection, names: Collection[str], texts: Seq
         connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
 
 
-def scrub_body(told: dict[str, Any], names: Collection[str], *, any_query: bool = False) -> bool:
-    """Take names out of a receipt of a retrieval; tell whether anything was.
+def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
+    """Take ids out of a receipt of a retrieval, and its query whatever it tells; tell whether there was any.
 
     Parameters
     ----------
     told : dict
         The receipt, changed in place.
-    names : collection of str
-        Ids and keys.
-    any_query : bool
-        Also drop a query of which it is not known whether it tells of what was purged.
+    ids : collection of str
+        Ids that the store no longer knows.
     """
-    if any_query and told['query'] is not None and any(name in told['query'] for name in _TELLING):
-        told['query'] = None
-        _Purged(frozenset(names), '').scrub(told)
-        return True
-    return _Purged(frozenset(names), '').scrub(told)
+    return _scrub(told, ids, telling=bool(told_by(told['query'])))
 
 
-# What of a query says more than when, where and how much was asked.
-_TELLING = ('text', 'key', 'keys', 'ids', 'labels', 'entities', 'object_ids', 'relation', 'embedding')
-
-
-class _Purged(NamedTuple):
-    names: frozenset[str]
-    text: str
-
-    def scrub(self, told: dict[str, Any]) -> bool:
-        """Take the names out of a receipt of a retrieval; tell whether there were any."""
-        hits = [hit for hit in told['hits'] if hit['id'] not in self.names]
-        gone = len(told['hits']) - len(hits)
-        query = told['query']
-        telling = query is not None and (
-            (gone and any(name in query for name in _TELLING)) or self._speaks_of(query)
-        )
-        if not gone and not telling:
-            return False
-        told['hits'], told['purged'] = hits, told.get('purged', 0) + gone
-        if telling:
-            told['query'] = None
-        if gone:
-            told['render'] = None
-        return True
-
-    def _speaks_of(self, query: Mapping[str, Any]) -> bool:
-        words = str(query.get('text') or '').casefold().split()
-        return self.named_in(query) or any(word in self.text for word in words)
-
-    def named_in(self, value: Any) -> bool:
-        """Whether any text in a JSON value is one of the names."""
-        if isinstance(value, str):
-            return value in self.names
-        if isinstance(value, Mapping):
-            return any(map(self.named_in, value)) or any(map(self.named_in, value.values()))
-        return isinstance(value, list) and any(map(self.named_in, value))
+def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
+    hits = [hit for hit in told['hits'] if hit['id'] not in ids]
+    gone = len(told['hits']) - len(hits)
+    telling = telling or (bool(gone) and bool(told_by(told['query'])))
+    if not gone and not telling:
+        return False
+    told['hits'], told['purged'] = hits, told.get('purged', 0) + gone
+    if telling:
+        told['query'], told['query_digest'] = None, None
+    if gone:
+        told['render'] = None
+    return True

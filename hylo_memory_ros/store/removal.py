@@ -1,4 +1,4 @@
-"""Taking away: a forget ends, a retract withdraws, a purge deletes for good."""
+"""Taking away: a forget ends, a retract withdraws; deleting for good is `purging`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.store.landmark import scrub
-from hylo_memory_ros.store.receipt import scrub_receipts
-from hylo_memory_ros.store.schema import (
-    assertion,
-    audit,
-    change,
-    corrected,
-    correction,
-    embedding,
-    forgetting,
-    identity,
-    request,
-    spatial,
-    tag,
-    version,
-)
+from hylo_memory_ros.store.schema import assertion, audit, corrected, forgetting, identity, version
 from hylo_memory_ros.store.timeline import Point
 from hylo_memory_ros.store.timelines import Held, Timelines, effective, says_now
 from hylo_memory_ros.store.transaction import Transaction, chunks
@@ -33,7 +18,6 @@ __all__ = [
     'forget_versions',
     'keep_audit',
     'matched_versions',
-    'purge_identities',
     'retract_versions',
 ]
 
@@ -140,97 +124,6 @@ def keep_audit(
     )
 
 
-def purge_identities(txn: Transaction, identity_ids: Sequence[int]) -> int:
-    """Delete identities with all that was ever said of them, and their ids from every record.
-
-    Returns
-    -------
-    int
-        How many assertions are gone.
-    """
-    gone = 0
-    names: set[str] = set()
-    keys: set[str] = set()
-    said: list[str] = []
-    for part in chunks(identity_ids):
-        rows = list(txn.connection.execute(_purged_assertions, {'ids': part}))
-        gone += len(rows)
-        txn.unsaid += [row.assertion_id for row in rows]
-        names |= {row.id for row in rows}
-        said += [text for row in rows for text in (row.content, row.label, row.detail or '')]
-        keys |= {row.key for row in rows if row.key is not None}
-        for row in txn.connection.execute(_purged_versions, {'ids': part}):
-            txn.removed.append(row.version_row)
-            if row.to_seq is None:
-                txn.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
-        scrub(txn.connection, {(row.map_id, row.key) for row in rows if row.key is not None})
-        # The landmark states before a correction name keys: what is to leave no trace is in them too.
-        txn.connection.execute(_drop_undo, {'maps': sorted({row.map_id for row in rows})})
-        _delete_text(txn.connection, rows)
-        _delete_rows(txn.connection, part, [row.assertion_id for row in rows])
-    _scrub(txn.connection, names)
-    scrub_receipts(txn.connection, names | keys, said)
-    return gone
-
-
-def _delete_text(connection: sa.Connection, rows: Sequence[Any]) -> None:
-    words = [
-        {
-            'rowid': row.assertion_id,
-            'content': row.content,
-            'key': row.key or '',
-            'label': row.label,
-            'entities': ' '.join(json.loads(row.detail or '{}').get('entities', ())),
-        }
-        for row in rows
-    ]
-    if words:
-        connection.execute(sa.text(_DELETE_TEXT), words)
-        # Deleted words stay in older segments until they are merged away.
-        connection.execute(sa.text("INSERT INTO item_text (item_text) VALUES ('optimize')"))
-
-
-def _delete_rows(connection: sa.Connection, identity_ids: list[int], assertion_ids: list[int]) -> None:
-    places: list[int] = []
-    for part in chunks(assertion_ids):
-        places += connection.execute(_places_of, {'ids': part}).scalars()
-    connection.execute(version.delete().where(version.c.identity_id.in_(identity_ids)))
-    for table in (tag, embedding, corrected, assertion):
-        for part in chunks(assertion_ids):
-            connection.execute(table.delete().where(table.c.assertion_id.in_(part)))
-    for part in chunks(places):
-        connection.execute(spatial.delete().where(spatial.c.spatial_id.in_(part)))
-    for table in (forgetting, identity):
-        connection.execute(table.delete().where(table.c.identity_id.in_(identity_ids)))
-
-
-def _scrub(connection: sa.Connection, names: set[str]) -> None:
-    """Take ids out of the feed, the audit and the kept answers."""
-    for row in list(connection.execute(sa.select(change))):
-        ids = json.loads(row.ids)
-        if names.isdisjoint(ids):
-            continue
-        kept = [
-            parts
-            for parts in zip(ids, json.loads(row.keys), json.loads(row.outcomes), strict=True)
-            if parts[0] not in names
-        ]
-        columns = list(zip(*kept, strict=True)) or [(), (), ('PURGED',)]
-        values = dict(zip(('ids', 'keys', 'outcomes'), map(json.dumps, columns), strict=True))
-        connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
-    for audited in list(connection.execute(sa.select(audit).where(audit.c.ids.is_not(None)))):
-        if not names.isdisjoint(json.loads(audited.ids)):
-            where = audit.c.sequence == audited.sequence
-            connection.execute(audit.update().where(where).values(ids=None, query=None))
-    for asked in list(connection.execute(sa.select(request))):
-        if not names.isdisjoint(event['id'] for event in json.loads(asked.answer)):
-            connection.execute(request.delete().where(request.c.request_id == asked.request_id))
-
-
-_DELETE_TEXT = (
-    'INSERT INTO item_text (item_text, rowid, content, key, label, entities) '
-    "VALUES ('delete', :rowid, :content, :key, :label, :entities)"
-)
 _ids: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
 _matched = (
     sa.select(
@@ -249,39 +142,4 @@ _matched = (
 )
 _withdraw_assertions = (
     assertion.update().where(assertion.c.assertion_id.in_(_ids)).values(withdrawn_seq=sa.bindparam('seq'))
-)
-_purged_assertions = (
-    sa.select(
-        assertion.c.assertion_id,
-        assertion.c.id,
-        assertion.c.map_id,
-        assertion.c.content,
-        assertion.c.label,
-        assertion.c.detail,
-        identity.c.key,
-    )
-    .join(identity, identity.c.identity_id == assertion.c.identity_id)
-    .where(assertion.c.identity_id.in_(_ids))
-)
-_purged_versions = (
-    sa.select(
-        version.c.version_row,
-        version.c.kind,
-        version.c.valid_to_ns,
-        version.c.forgotten,
-        version.c.to_seq,
-        effective('element'),
-    )
-    .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
-    .outerjoin(corrected, says_now)
-    .where(version.c.identity_id.in_(_ids))
-)
-_drop_undo = (
-    correction.update().where(correction.c.map_id.in_(sa.bindparam('maps', expanding=True))).values(undo=None)
-)
-_places_of = sa.union(
-    *(
-        sa.select(table.c.spatial_id).where(table.c.assertion_id.in_(_ids), table.c.spatial_id.is_not(None))
-        for table in (assertion, corrected)
-    )
 )

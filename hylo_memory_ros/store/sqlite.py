@@ -26,6 +26,14 @@ from hylo_memory_ros.skills import Thresholds
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
+from hylo_memory_ros.store.copies import (
+    KEPT,
+    copies_beside,
+    copies_since,
+    note_copies,
+    noted_copies,
+    remove_unfinished,
+)
 from hylo_memory_ros.store.correction import Edit, correct_assertions
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.database import Database, log_of, translated
@@ -44,12 +52,12 @@ from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
 from hylo_memory_ros.store.port import Within
 from hylo_memory_ros.store.reader import SqliteReader
+from hylo_memory_ros.store.purging import first_said, purge_identities
 from hylo_memory_ros.store.removal import (
     Matched,
     forget_versions,
     keep_audit,
     matched_versions,
-    purge_identities,
     retract_versions,
 )
 from hylo_memory_ros.store.reversal import Reversal, revert
@@ -69,7 +77,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar('T')
 
 _EXPIRE_EVERY = 256
-_KEPT = '.before-restore-'
 
 
 class SqliteStore(EpisodeStore, SqliteReader):
@@ -111,6 +118,8 @@ class SqliteStore(EpisodeStore, SqliteReader):
         self._clock = clock
         self._read_only = read_only
         self._file_lock = self._prepare(exclusive and not read_only)
+        # Somebody reads what was purged: its bytes stay in the log until a later commit can cut it.
+        self._log_tells = False
         self._db = Database(self.path, config, read_only=read_only)
         try:
             self._start()
@@ -209,8 +218,9 @@ class SqliteStore(EpisodeStore, SqliteReader):
         within: Within | None = None,
     ) -> tuple[T, Committed | None]:
         if self._file_lock is not None:
+        references: bool = True,
             self._file_lock.note_commits()
-        with self._db.writing(durable=durable) as connection:
+        with self._db.writing(durable=durable, references=references) as connection:
             txn = Transaction(connection, self.now_ns(), op, actor)
             result = act(txn)
             if within is not None:
@@ -228,6 +238,8 @@ class SqliteStore(EpisodeStore, SqliteReader):
         self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
         return result, committed
 
+        if self._log_tells:
+            self._log_tells = not self._db.checkpoint(wait_ms=0)
     def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
         """Change side tables in a transaction that takes no sequence."""
         if self._file_lock is not None:
@@ -355,35 +367,46 @@ class SqliteStore(EpisodeStore, SqliteReader):
 
         def act(txn: Transaction) -> Removal:
             matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
-            purge_identities(txn, sorted({one.identity_id for one in matched}))
+        copies: list[str] = []
+            identity_ids = sorted({one.identity_id for one in matched})
+            copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
+            if not dry_run:
+                purge_identities(txn, identity_ids)
             ids = list(dict.fromkeys(one.id for one in matched))
             keep_audit(txn, reason, None, None, len(ids))
             return Removal(len(ids), ids, txn.sequence)
 
-        removal, committed = self._transact('purge', actor, act, dry_run=dry_run)
+        removal, committed = self._transact('purge', actor, act, dry_run=dry_run, references=False)
         if not removal:
             return Removal(0, sequence=self.sequence), None
-        unreached = self._copies()
-        if committed is not None and self.path is not None and not self._db.checkpoint():
-            unreached.append(str(log_of(self.path)))
-        return Removal(removal, removal.ids, removal.sequence, unreached), committed
+        if self.path is not None:
+            copies += copies_beside(self.path)
+        if committed is not None and self.path is not None:
+            remove_unfinished(self.path)
+            self._log_tells = not self._db.checkpoint()
+            copies += [str(log_of(self.path))] if self._log_tells else []
+        return Removal(removal, removal.ids, removal.sequence, sorted(set(copies))), committed
 
-    def _copies(self) -> list[str]:
-        """Return the files beside this one that a restore kept."""
-        if self.path is None:
-            return []
-        return sorted(map(str, self.path.parent.glob(f'{self.path.name}{_KEPT}*')))
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file, and remember it for a purge to name."""
+        if not self._read_only:
+            noted = {str(target.absolute()): self.sequence}
+            try:
+                self.side_write(lambda connection: note_copies(connection, noted), durable=True)
+            except StoreError:  # what is left of a full disk can still be copied to another
+                logger.warning('copy %s is not on record: no purge will name it', target, exc_info=True)
+        super().copy(target)
 
     def _free_name(self, stamp_ns: int) -> Path:
         """Return a name that no file kept by a restore has, also not one of the same time."""
         assert self.path is not None
-        names = (self.path.with_name(f'{self.path.name}{_KEPT}{stamp}') for stamp in count(stamp_ns))
+        names = (self.path.with_name(f'{self.path.name}{KEPT}{stamp}') for stamp in count(stamp_ns))
         return next(name for name in names if not name.exists())
 
     def restore(self, source: Path) -> Committed:
         """Put a verified copy in the place of the whole memory, and begin a new epoch."""
         check_file(source, writable=False)
-        epoch = _new_epoch()
+        epoch, copies = _new_epoch(), self.side_read(noted_copies)
         candidate = Database(source, self._config, read_only=True)
         try:
             with candidate.reading() as connection:
@@ -397,7 +420,12 @@ class SqliteStore(EpisodeStore, SqliteReader):
                 self._replace(raw, epoch)
         finally:
             candidate.close()
-        _, committed = self._transact('restore', '', lambda txn: put_state(txn.connection, 'epoch', epoch))
+
+        def act(txn: Transaction) -> None:
+            put_state(txn.connection, 'epoch', epoch)
+            note_copies(txn.connection, copies)
+
+        _, committed = self._transact('restore', '', act)
         assert committed is not None
         self.epoch = epoch.decode()
         return committed

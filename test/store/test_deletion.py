@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store.sample import fact, url
+from store.sample import ITEMS, fact, url
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -68,12 +68,30 @@ class TestDeletion:
         assert self.remains(path.parent) == set()
 
     def test_copies_out_of_reach_are_named(self, memory: MemoryService, path: Path, tmp_path: Path) -> None:
-        memory.snapshot(str(tmp_path / 'copy.db'))
+        for name in ('copy.db', 'gone.db', 'other.db'):
+            memory.snapshot(str(tmp_path / name))
         memory.restore(str(tmp_path / 'copy.db'))
+        (tmp_path / 'gone.db').unlink()
         (kept,) = path.parent.glob('memory.db.before-restore-*')
-        assert memory.purge(MemoryQuery(key='zebra-key')).unreached == (str(kept),)
+        named = tuple(sorted(map(str, (kept, tmp_path / 'copy.db', tmp_path / 'other.db'))))
+        before = path.read_bytes()
+        trial = memory.purge(MemoryQuery(key='zebra-key'), dry_run=True)
+        assert (trial, trial.unreached, path.read_bytes()) == (3, named, before)
+        assert memory.purge(MemoryQuery(key='zebra-key')).unreached == named
         assert b'zebra' in kept.read_bytes()
         assert b'zebra' not in path.read_bytes()
+
+    def test_a_copy_from_before_is_not_named(self, memory: MemoryService, tmp_path: Path) -> None:
+        memory.snapshot(str(tmp_path / 'copy.db'))
+        memory.write([fact(ITEMS)])
+        assert memory.purge(MemoryQuery(key=f'k{ITEMS}')).unreached == ()
+        assert memory.purge(MemoryQuery(key='zebra-key')).unreached == (str(tmp_path / 'copy.db'),)
+
+    def test_a_copy_on_a_disk_that_is_away_is_named(self, memory: MemoryService, tmp_path: Path) -> None:
+        (tmp_path / 'disk').mkdir()
+        memory.snapshot(str(tmp_path / 'disk' / 'copy.db'))
+        (tmp_path / 'disk').rename(tmp_path / 'away')
+        assert memory.purge(MemoryQuery(key='zebra-key')).unreached == (str(tmp_path / 'disk' / 'copy.db'),)
 
     def test_a_log_that_somebody_still_reads_is_named(self, memory: MemoryService, path: Path) -> None:
         with closing(sqlite3.connect(path)) as reader:
@@ -81,9 +99,10 @@ class TestDeletion:
             reader.execute('SELECT count(*) FROM assertion').fetchone()
             removal = memory.purge(MemoryQuery(key='zebra-key'))
             assert removal.unreached == (f'{path}-wal',)
-        memory.write([fact(1)])
-        assert memory.purge(MemoryQuery(key='k1')).unreached == ()
-        assert self.remains(path.parent) == set()
+            memory.write([fact(1)])
+            assert self.remains(path.parent)
+        memory.write([fact(2)])
+        assert self.remains(path.parent) == set(), 'what comes next cuts the log'
 
     def test_what_was_taken_away_is_on_record(self, memory: MemoryService, path: Path) -> None:
         memory.forget(MemoryQuery(key='k7'), reason='asked for', actor='ann')

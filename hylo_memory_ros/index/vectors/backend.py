@@ -60,6 +60,7 @@ class Searched:
         self._why = 'no generation is built yet'
         self._trouble = ''
         self._lock = threading.RLock()
+        self._saving = threading.Lock()
         self._thread: threading.Thread | None = None
         self._idle = threading.Event()
         self._idle.set()
@@ -279,15 +280,15 @@ class Searched:
                 self._note(exc)
         if generation is None:
             generation, artifact = built(table, records, (epoch, sequence), before, check)
-            check()
-            try:
-                around.artifacts.save(table.name, artifact)
-            except OSError as exc:
-                logger.warning('a generation of %s is not saved: %s', table.name, exc)
+            # Who drops generations waits for a file that is being written, and drops it too.
+            with self._saving:
+                check()
+                try:
+                    around.artifacts.save(table.name, artifact)
+                except OSError as exc:
+                    logger.warning('a generation of %s is not saved: %s', table.name, exc)
         with self._lock:
-            if self._closing or self._round != current:
-                around.artifacts.drop(table.name)
-                raise AbandonedError
+            check()
             self._held, self._why, self._trouble = (table, generation), '', ''
             # A graph holds vectors nearly whole and saves time; codes are small and save memory.
             if not isinstance(generation.codes, GraphCodes):
@@ -301,7 +302,8 @@ class Searched:
     def _drop(self, table: SpaceTable, why: str, trouble: str = '') -> None:
         self._held, self._why, self._trouble = (table, None), why, trouble
         self._round += 1
-        self._around.artifacts.drop(self.table.name)
+        with self._saving:
+            self._around.artifacts.drop(self.table.name)
 
     def remove(self, assertions: Sequence[int]) -> None:
         """Delete vectors and their versions for good, and every generation that holds them."""

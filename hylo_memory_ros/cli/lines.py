@@ -28,6 +28,7 @@ def hit_line(hit: Hit) -> dict[str, Any]:
         'details': dict(hit.details),
         'distance_m': hit.distance_m,
         'stats': _stats(hit.stats),
+        'episode': hit.episode,
     }
 
 
@@ -69,6 +70,7 @@ def version_line(version: Version) -> dict[str, Any]:
         'superseded_at_ns': version.superseded_at_ns,
         'cause': version.cause,
         'superseded_cause': version.superseded_cause,
+        'episode': version.episode,
     }
 
 

@@ -150,6 +150,8 @@ class Hit:
     """Distance from the centre asked about, metres."""
     stats: Stats | None = None
     """What is counted beside it."""
+    episode: str = ''
+    """The episode in which it was said; empty: none."""
 
     @property
     def valid_to(self) -> float | None:
@@ -235,6 +237,8 @@ class Version:
     """The operation that ended this belief."""
     correction_id: str = ''
     """The correction that its pose comes from; empty: the pose is as it was asserted."""
+    episode: str = ''
+    """The episode in which it was said; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,8 @@ class Retriever:
         rows = [one.row for one in page if one.row is not None]
         vectors = self._store.vectors(rows) if any(row[_HAS_EMBEDDING] for row in rows) else {}
         judged = self._store.helpfulness(rows)
-        hits = tuple(_hit(one, asked.at_ns, vectors, judged) for one in page)
+        episodes = self._store.episodes_said(rows)
+        hits = tuple(_hit(one, asked.at_ns, vectors, judged, episodes) for one in page)
         return hits if asked.query.near is None else _with_chances(hits, asked.query)
 
 
@@ -255,6 +256,7 @@ def _hit(
     at_ns: int,
     vectors: Mapping[int, Mapping[str, tuple[float, ...]]],
     judged: Mapping[int, Helpfulness],
+    episodes: Mapping[int, str],
 ) -> Hit:
     if one.row is None:
         assert one.item is not None
@@ -272,6 +274,7 @@ def _hit(
         row[_FROM_SEQ],
         one.distance_m,
         stats,
+        episodes.get(row[_VERSION_ROW], ''),
     )
 
 

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import ClockError, InvalidRequestError, NotFoundError
 from hylo_memory_ros.identity import statement_of
-from hylo_memory_ros.model import Episode, MemoryItem, normal_key, ns_from_seconds, sound_text
+from hylo_memory_ros.model import Episode, MemoryItem, normal_key, sound_text
+from hylo_memory_ros.retrieval import MAX_SEQUENCE
 from hylo_memory_ros.service.episode_account import event_items, summary_item
 from hylo_memory_ros.service.parts import EndListener, Parts
 from hylo_memory_ros.service.sound import refuse_unsound, sound
@@ -161,8 +162,8 @@ class Episodes(Parts):
         outcome: str | None = None,
         *,
         scope: Mapping[str, str] | None = None,
-        time_range: tuple[float | None, float | None] = (None, None),
-        known_at: float | None = None,
+        time_range_ns: tuple[int | None, int | None] = (None, None),
+        known_at_ns: int | None = None,
         known_seq: int | None = None,
         limit: int = 1000,
     ) -> list[Episode]:
@@ -174,10 +175,10 @@ class Episodes(Parts):
             How they ended.
         scope : mapping, optional
             Scope values that they must all have.
-        time_range : (float or None, float or None)
-            Those that meet this closed stretch of world time, seconds.
-        known_at : float, optional
-            As they were known at this service time, seconds.
+        time_range_ns : (int or None, int or None)
+            Those that meet this closed stretch of time on the service clock, nanoseconds.
+        known_at_ns : int, optional
+            As they were known at this service time, nanoseconds.
         known_seq : int, optional
             As they were known after this sequence: one that had not ended yet is open.
         limit : int
@@ -186,22 +187,24 @@ class Episodes(Parts):
         Raises
         ------
         InvalidRequestError
-            A value is not sound, or `known_at` and `known_seq` are both given.
+            A value is not sound, or `known_at_ns` and `known_seq` are both given.
         """
         self._refuse_closed()
         if limit < 1:
             raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
-        if known_at is not None and known_seq is not None:
-            raise InvalidRequestError('known_at and known_seq: give one of them', field='known_seq')
+        if known_at_ns is not None and known_seq is not None:
+            raise InvalidRequestError('known_at_ns and known_seq: give one of them', field='known_seq')
         if known_seq is not None and known_seq < 0:
             raise InvalidRequestError(f'known_seq: {known_seq} is negative', field='known_seq')
-        start_ns, end_ns = (_stamp(end, 'time_range') for end in time_range)
+        start_ns, end_ns = time_range_ns
         if start_ns is not None and end_ns is not None and end_ns < start_ns:
             raise InvalidRequestError(
-                f'time_range: its end {time_range[1]} s lies before its start', field='time_range'
+                f'time_range_ns: its end {end_ns} ns lies before its start {start_ns} ns',
+                field='time_range_ns',
             )
-        known_ns = _stamp(known_at, 'known_at')
-        seq = known_seq if known_ns is None else self._store.sequence_at(known_ns)
+        seq = None if known_seq is None else min(known_seq, MAX_SEQUENCE)
+        if known_at_ns is not None:
+            seq = self._store.sequence_at(known_at_ns)
         ended_so = None if outcome is None else sound(normal_key, outcome, 'outcome')
         where = _sound_scope(scope or {})
         return self.side_read(
@@ -212,7 +215,7 @@ class Episodes(Parts):
                 start_ns=start_ns,
                 end_ns=end_ns,
                 seq=seq,
-                limit=limit,
+                limit=min(limit, MAX_SEQUENCE),
             )
         )
 
@@ -327,10 +330,3 @@ def _refuse_long(note: str, actor: str) -> None:
             raise InvalidRequestError(
                 f'{field}: {size} bytes, at most {_MOST_NOTE_BYTES}', field=field, limit=_MOST_NOTE_BYTES
             )
-
-
-def _stamp(seconds: float | None, field: str) -> int | None:
-    try:
-        return None if seconds is None else ns_from_seconds(seconds, field)
-    except ValueError as exc:
-        raise InvalidRequestError(str(exc), field=field) from exc

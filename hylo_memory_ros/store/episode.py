@@ -7,22 +7,25 @@ do not depend on which episode a commit fell into.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode
+from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.schema import episode, txn
 from hylo_memory_ros.store.transaction import Transaction
 
 __all__ = [
     'SUMMARY_SOURCE',
+    'any_episode',
     'begin_episode',
     'end_episode',
     'ended_as',
     'episodes_of',
+    'episodes_said',
     'load_episode',
     'open_episode',
     'summary_key',
@@ -135,6 +138,21 @@ def episodes_of(
     return [_known(_episode(row), seq) for row in connection.execute(statement)]
 
 
+def any_episode(connection: sa.Connection) -> bool:
+    """Return whether there ever was an episode."""
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute('SELECT 1 FROM episode LIMIT 1').fetchone() is not None
+
+
+def episodes_said(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[int, str]:
+    """Return the episode in which each of some rows of `ITEM_COLUMNS` was said, by version row."""
+    raw: Any = connection.connection.dbapi_connection
+    # Straight to the driver: the hits of every query come this way.
+    found = dict(raw.execute(_SAID, (json.dumps([row[_ASSERTION_ID] for row in rows]),)).fetchall())
+    said = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
+    return {version_row: name for version_row, name in said if name}
+
+
 def _known(one: Episode, seq: int | None) -> Episode:
     """Return an episode as it was known after a sequence."""
     if seq is None or one.end_seq is None or one.end_seq <= seq:
@@ -155,3 +173,11 @@ def _episode(row: Any) -> Episode:
         row.end_note,
         row.actor,
     )
+
+
+_VERSION_ROW, _ASSERTION_ID = 0, 20
+_SAID = """
+    SELECT a.assertion_id, t.episode
+    FROM json_each(?) AS asked JOIN assertion AS a ON a.assertion_id = asked.value
+    JOIN txn AS t ON t.sequence = a.sequence WHERE t.episode != ''
+"""

@@ -1,4 +1,7 @@
-"""The operations of the store that begin and end episodes, each in one transaction."""
+"""What a store does with episodes: it begins and ends them, and tells in which one something was said.
+
+Threads: any. Where there never was an episode, only the first answer looks for one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
-from hylo_memory_ros.store.episode import begin_episode, end_episode
+from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, episodes_said
+from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed, Transaction
 from hylo_memory_ros.store.writing import check_items, check_stamps, resolved, write_items
 
@@ -22,6 +27,10 @@ class EpisodeStore:
     """What a store over SQLite does with episodes; see `port.Store`."""
 
     _config: MemoryConfig
+    _db: Database
+    _is_only_writer: bool = False
+    _times_begun = 0
+    _none_at = -1
 
     def _transact(self, op: str, actor: str, act: Callable[[Transaction], T]) -> tuple[T, Committed | None]:
         raise NotImplementedError
@@ -30,6 +39,7 @@ class EpisodeStore:
         self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
     ) -> tuple[Episode, Committed | None]:
         """Begin an episode: every transaction from here on carries it."""
+        self._look_for_episodes()
         return self._transact(
             'begin_episode', actor, lambda txn: begin_episode(txn, episode_id, scope=scope, note=note)
         )
@@ -57,3 +67,19 @@ class EpisodeStore:
             return ended, written
 
         return self._transact('end_episode', actor, act)
+
+    def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return the episode in which each of some item rows was said, by version row; without one, none."""
+        times_begun = self._times_begun
+        if not rows or self._none_at == times_begun:
+            return {}
+        with self._db.reading() as connection:
+            if any_episode(connection):
+                return episodes_said(connection, rows)
+        if self._is_only_writer:
+            self._none_at = times_begun
+        return {}
+
+    def _look_for_episodes(self) -> None:
+        """Another episode begins, or another file is in the place of the one before."""
+        self._times_begun += 1

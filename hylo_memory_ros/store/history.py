@@ -17,6 +17,7 @@ __all__ = ['changes_after', 'expire_changes', 'last_transaction', 'sequence_at',
 
 _began = txn.alias('began')
 _ended = txn.alias('ended')
+_said = txn.alias('said')
 
 
 def versions_of(
@@ -48,9 +49,11 @@ def versions_of(
             _ended.c.recorded_at_ns.label('superseded_at_ns'),
             _ended.c.op.label('superseded_cause'),
             correction.c.correction_id,
+            _said.c.episode.label('episode'),
         )
         .select_from(
             item_source.join(_began, _began.c.sequence == version.c.from_seq)
+            .join(_said, _said.c.sequence == assertion.c.sequence)
             .outerjoin(_ended, _ended.c.sequence == version.c.to_seq)
             .outerjoin(corrected, said_then)
             .outerjoin(correction, correction.c.sequence == corrected.c.correction_seq)
@@ -76,6 +79,7 @@ def versions_of(
             cause=row.cause,
             superseded_cause=row.superseded_cause,
             correction_id=row.correction_id or '',
+            episode=row.episode,
         )
         for row in rows
     ]

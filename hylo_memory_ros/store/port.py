@@ -138,6 +138,9 @@ class Store(Protocol):
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
 
+    def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return the episode in which each of some item rows was said, by version row; without one, none."""
+
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return what is counted of item rows, by version row; of what nothing is, none."""
 

@@ -428,6 +428,7 @@ class SqliteStore(EpisodeStore, SqliteReader):
         _, committed = self._transact('restore', '', act)
         assert committed is not None
         self.epoch = epoch.decode()
+        self._look_for_episodes()
         return committed
 
     def _replace(self, source: Any, epoch: bytes) -> None:

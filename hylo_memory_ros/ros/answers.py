@@ -78,6 +78,8 @@ def _details_json(hit: Hit) -> str:
     details: dict[str, Any] = dict(hit.details)
     if hit.stats is not None and hit.stats.helpfulness is not None:
         details['stats'] = {'helpfulness': hit.stats.helpfulness.as_dict()}
+    if hit.episode:
+        details['episode'] = hit.episode
     return json.dumps(details)
 
 
@@ -91,6 +93,8 @@ def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> M
         status = 'scheduled' if version.valid_from_ns > now_ns else 'current'
     hit: MemoryHit = _make_hit(item_to_msg(version.item, include), status, version.from_seq, math.nan)
     hit.valid_to = stamp_msg(version.valid_to_ns)
+    if version.episode:
+        hit.details_json = json.dumps({'episode': version.episode})
     hit.item.valid_from = stamp_msg(version.valid_from_ns)
     return MemoryVersion(
         hit=hit,

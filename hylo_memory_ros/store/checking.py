@@ -13,6 +13,7 @@ from hylo_memory_ros.identity import EMPTY_STATE, statement_of, updated_state
 from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.store.asking import embeddings_of
 from hylo_memory_ros.store.embedding import digest_of_vector, vector_batches
+from hylo_memory_ros.store.episode import episode_problems
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.replaying import BelievedSpan, Known, Said, sequence_of_difference
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
@@ -54,6 +55,7 @@ def verify_database(connection: sa.Connection, identity_scope: tuple[str, ...]) 
         problems += check.totals(connection)
         problems += _damaged_vectors(connection)
         problems += miscounted(connection)
+        problems += episode_problems(connection)
     sequence, _ = last_transaction(connection)
     return VerifyReport(tuple(problems), check.identities, check.versions, sequence)
 

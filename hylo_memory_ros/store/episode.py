@@ -7,7 +7,7 @@ do not depend on which episode a commit fell into.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ __all__ = [
     'any_episode',
     'begin_episode',
     'end_episode',
+    'episode_problems',
     'ended_as',
     'episodes_of',
     'episodes_said',
@@ -153,6 +154,23 @@ def episodes_said(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[in
     return {version_row: name for version_row, name in said if name}
 
 
+def episode_problems(connection: sa.Connection) -> Iterator[str]:
+    """Yield what is wrong with episodes: each is all transactions from its begin to its end, one at a time."""
+    last, carrying = connection.execute(_CARRYING).one()
+    spans = connection.execute(_SPANS).all()
+    opened = [row.id for row in spans if row.end_seq is None]
+    if len(opened) > 1:
+        yield f'{len(opened)} episodes are open: {opened[:5]}'
+    for row in spans:
+        end = last if row.end_seq is None else row.end_seq
+        if (row.least, row.most, row.count) != (row.begin_seq, end, end - row.begin_seq + 1):
+            yield f'episode {row.id!r}: not all transactions from {row.begin_seq} to {end} carry it'
+        if row.end_seq is not None and not row.begun_ns <= row.ended_ns:
+            yield f'episode {row.id!r}: it ended before it began'
+    if carrying != sum(row.count for row in spans):
+        yield 'a transaction carries an episode that there is not'
+
+
 def _known(one: Episode, seq: int | None) -> Episode:
     """Return an episode as it was known after a sequence."""
     if seq is None or one.end_seq is None or one.end_seq <= seq:
@@ -181,3 +199,18 @@ _SAID = """
     FROM json_each(?) AS asked JOIN assertion AS a ON a.assertion_id = asked.value
     JOIN txn AS t ON t.sequence = a.sequence WHERE t.episode != ''
 """
+_CARRYING = sa.select(
+    sa.select(sa.func.coalesce(sa.func.max(txn.c.sequence), 0)).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(txn).where(txn.c.episode != '').scalar_subquery(),
+)
+_SPANS = (
+    sa.select(
+        episode,
+        sa.func.count(txn.c.sequence).label('count'),
+        sa.func.min(txn.c.sequence).label('least'),
+        sa.func.max(txn.c.sequence).label('most'),
+    )
+    .select_from(episode.outerjoin(txn, (txn.c.episode == episode.c.id) & (txn.c.episode != '')))
+    .group_by(episode.c.id)
+    .order_by(episode.c.begin_seq)
+)

@@ -22,6 +22,7 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.retrieval.receipt import Asked, query_facts, receipt_body
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.store.association_receipt import load_association_receipt
+from hylo_memory_ros.store.helpfulness import Retrieval, note_retrievals
 from hylo_memory_ros.store.receipt import (
     ReceiptRow,
     existing_ids,
@@ -160,6 +161,7 @@ class Receipts:
             stored.extend(asked.receipt_id for asked in batch)
             rows = [self._row(connection, asked) for asked in batch]
             save_receipts(connection, rows)
+            note_retrievals(connection, list(map(_retrieval, batch)))
             self._bound(connection, len(rows), sum(len(row.body) for row in rows))
 
         if not self._pending:
@@ -230,6 +232,11 @@ class Receipts:
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+
+def _retrieval(asked: Asked) -> Retrieval:
+    ids = tuple(hit.item.id or '' for hit in asked.result)
+    return Retrieval(asked.episode, asked.evaluated_at_ns, ids)
 
 
 def _change(asked: Asked) -> Change:

@@ -48,11 +48,12 @@ from hylo_memory_ros.store.files import (
     path_of,
     swap_file,
 )
+from hylo_memory_ros.store.judged import JudgedStore
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
 from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.reader import SqliteReader
 from hylo_memory_ros.store.purging import first_said, purge_identities
+from hylo_memory_ros.store.reader import SqliteReader
 from hylo_memory_ros.store.removal import (
     Matched,
     forget_versions,
@@ -79,7 +80,7 @@ T = TypeVar('T')
 _EXPIRE_EVERY = 256
 
 
-class SqliteStore(EpisodeStore, SqliteReader):
+class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters
@@ -117,9 +118,10 @@ class SqliteStore(EpisodeStore, SqliteReader):
         self._config = config
         self._clock = clock
         self._read_only = read_only
-        self._file_lock = self._prepare(exclusive and not read_only)
         # Somebody reads what was purged: its bytes stay in the log until a later commit can cut it.
         self._log_tells = False
+        self._file_lock = self._prepare(exclusive and not read_only)
+        self._is_only_writer = self.path is None or self._file_lock is not None
         self._db = Database(self.path, config, read_only=read_only)
         try:
             self._start()
@@ -216,9 +218,9 @@ class SqliteStore(EpisodeStore, SqliteReader):
         durable: bool = True,
         dry_run: bool = False,
         within: Within | None = None,
+        references: bool = True,
     ) -> tuple[T, Committed | None]:
         if self._file_lock is not None:
-        references: bool = True,
             self._file_lock.note_commits()
         with self._db.writing(durable=durable, references=references) as connection:
             txn = Transaction(connection, self.now_ns(), op, actor)
@@ -236,16 +238,17 @@ class SqliteStore(EpisodeStore, SqliteReader):
         if durable and self._file_lock is not None:
             self._file_lock.promise(txn.sequence)
         self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
-        return result, committed
-
         if self._log_tells:
             self._log_tells = not self._db.checkpoint(wait_ms=0)
+        return result, committed
+
     def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
         """Change side tables in a transaction that takes no sequence."""
         if self._file_lock is not None:
             self._file_lock.note_commits()
         with self._db.writing(durable=durable) as connection:
             within(connection)
+        self._side_writes += 1
 
     def write(
         self,
@@ -364,10 +367,10 @@ class SqliteStore(EpisodeStore, SqliteReader):
         self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
     ) -> tuple[Removal, Committed | None]:
         """Delete the identities of what matches, for good."""
+        copies: list[str] = []
 
         def act(txn: Transaction) -> Removal:
             matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
-        copies: list[str] = []
             identity_ids = sorted({one.identity_id for one in matched})
             copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
             if not dry_run:
@@ -429,6 +432,7 @@ class SqliteStore(EpisodeStore, SqliteReader):
         assert committed is not None
         self.epoch = epoch.decode()
         self._look_for_episodes()
+        self._side_writes += 1
         return committed
 
     def _replace(self, source: Any, epoch: bytes) -> None:

@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 
 from hylo_memory_ros import __version__
-from hylo_memory_ros.cli import asking, checking, drawing, proving, replaying, reporting
+from hylo_memory_ros.cli import asking, checking, drawing, episodes, proving, replaying, reporting
 from hylo_memory_ros.errors import HyloMemoryError
 
 __all__ = ['application', 'main']
@@ -32,6 +32,7 @@ for command in (
     asking.query,
     asking.history,
     asking.changes,
+    episodes.episodes,
     checking.verify,
     checking.snapshot,
     checking.observations,

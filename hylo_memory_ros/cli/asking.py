@@ -63,6 +63,10 @@ def query(
         int, typer.Option('--depth', help='Most links to follow from --relation or --entity.', **WHOLE)
     ] = 1,
     text: Annotated[str | None, typer.Option('--text', help='Words that must all appear.')] = None,
+    episode: Annotated[str | None, typer.Option('--episode', help='Said in this episode.')] = None,
+    outcome: Annotated[
+        str | None, typer.Option('--outcome', help='Said in an episode that ended so.')
+    ] = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
     known_seq: KnownSeq = None,
@@ -94,7 +98,7 @@ def query(
         known_seq=known_seq, include_invalidated=include_invalidated, min_confidence=min_confidence, k=k,
         cursor=cursor, explain=explain, object_ids=object_id, relation=relation, depth=depth,
         min_existence=min_existence, min_helpfulness=min_helpfulness, include_stale=stale,
-        weights=dict(weight) if weight else None,
+        weights=dict(weight) if weight else None, episode=episode, outcome=outcome,
     )  # fmt: skip
     with opened(file) as memory:
         result = memory.query(asked)

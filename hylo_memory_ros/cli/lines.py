@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hylo_memory_ros.model import Change, Hit, QueryResult, Stats, Version
+from hylo_memory_ros.model import Change, Episode, Hit, QueryResult, Stats, Version
 
-__all__ = ['change_line', 'hit_line', 'json_line', 'summary_line', 'version_line']
+__all__ = ['change_line', 'episode_line', 'hit_line', 'json_line', 'summary_line', 'version_line']
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
@@ -72,6 +72,11 @@ def version_line(version: Version) -> dict[str, Any]:
         'superseded_cause': version.superseded_cause,
         'episode': version.episode,
     }
+
+
+def episode_line(one: Episode) -> dict[str, Any]:
+    """Return an episode; what it has not yet is null."""
+    return asdict(one)
 
 
 def change_line(change: Change) -> dict[str, Any]:

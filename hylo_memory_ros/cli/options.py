@@ -12,13 +12,13 @@ from hylo_memory_ros.cli.instant import instant_ns
 from hylo_memory_ros.model import MemoryQuery, Pose
 
 __all__ = [
-    'NUMBER', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame', 'Invalidated', 'Keys',
-    'KnownAt', 'KnownSeq',
+    'INSTANT', 'NUMBER', 'PAIR', 'TIMES', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame',
+    'Invalidated', 'Keys', 'KnownAt', 'KnownSeq',
     'Labels', 'Limit', 'Linked', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'Weights',
     'centre_of', 'question',
 ]  # fmt: skip
 
-_TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
+TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
 
 
 def _option(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -62,9 +62,10 @@ def _weight(text: str) -> tuple[str, float]:
     return name, _number(value)
 
 
-_INSTANT: dict[str, Any] = {'parser': _option(instant_ns), 'metavar': 'TIME'}
+INSTANT: dict[str, Any] = {'parser': _option(instant_ns), 'metavar': 'TIME'}
 NUMBER: dict[str, Any] = {'parser': _option(_number)}
 WHOLE: dict[str, Any] = {'parser': _option(_whole), 'metavar': 'N'}
+PAIR: dict[str, Any] = {'parser': _option(_pair('='))}
 
 MemoryFile = Annotated[Path, typer.Argument(metavar='FILE', help='The memory file.', show_default=False)]
 AsJson = Annotated[bool, typer.Option('--json', help='Print one JSON object a line.')]
@@ -84,12 +85,12 @@ AsOf = Annotated[
     int | None,
     typer.Option(
         '--as-of',
-        help=f'What was true then: {_TIMES}. Otherwise at the newest record of the file.',
-        **_INSTANT,
+        help=f'What was true then: {TIMES}. Otherwise at the newest record of the file.',
+        **INSTANT,
     ),
 ]
 KnownAt = Annotated[
-    int | None, typer.Option('--known-at', help=f'What was believed then: {_TIMES}.', **_INSTANT)
+    int | None, typer.Option('--known-at', help=f'What was believed then: {TIMES}.', **INSTANT)
 ]
 KnownSeq = Annotated[
     int | None, typer.Option('--known-seq', help='What was believed after this sequence.', **WHOLE)

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hylo_memory_ros.cli.instant import instant_text
-from hylo_memory_ros.model import Change, Hit, Pose, QueryResult, Version
+from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, Version
 from hylo_memory_ros.model.helpfulness import VERDICTS
 from hylo_memory_ros.store.helpfulness import Told
 
 __all__ = [
-    'changes_table', 'console', 'facts_table', 'helpfulness_table', 'hits_table', 'summary_text',
-    'versions_table',
+    'changes_table', 'console', 'episodes_table', 'facts_table', 'helpfulness_table', 'hits_table',
+    'summary_text', 'versions_table',
 ]  # fmt: skip
 
 Columns = Mapping[str, Sequence[str | Text]]
@@ -118,8 +118,25 @@ def changes_table(changes: Sequence[Change]) -> Table:
         'outcomes': [_tally(change.outcomes) for change in changes],
         'keys': [shown(', '.join(filter(None, change.keys))) for change in changes],
         'actor': [shown(change.actor) for change in changes],
+        'episode': [shown(change.episode) for change in changes],
     }
     return _table(columns, right={'sequence', 'items'})
+
+
+def episodes_table(episodes: Sequence[Episode]) -> Table:
+    """Return episodes, one a line; columns that would be empty are left out."""
+    columns: Columns = {
+        'id': [shown(one.id) for one in episodes],
+        'outcome': [shown('open' if one.is_open else one.outcome) for one in episodes],
+        'begun': [instant_text(one.begun_ns) for one in episodes],
+        'ended': [instant_text(one.ended_ns) for one in episodes],
+        's': ['' if one.duration_s is None else f'{one.duration_s:.1f}' for one in episodes],
+        'sequences': [f'{one.begin_seq}..{one.end_seq or ""}' for one in episodes],
+        'scope': [shown(', '.join(map('='.join, one.scope.items()))) for one in episodes],
+        'note': [shown('; '.join(filter(None, (one.note, one.end_note)))) for one in episodes],
+        'actor': [shown(one.actor) for one in episodes],
+    }
+    return _table(columns, right={'s'})
 
 
 def helpfulness_table(rows: Sequence[Told], intervals: Sequence[tuple[float, float]]) -> Table:

@@ -23,8 +23,8 @@ __all__ = [
     'any_episode',
     'begin_episode',
     'end_episode',
-    'episode_problems',
     'ended_as',
+    'episode_problems',
     'episodes_of',
     'episodes_said',
     'load_episode',
@@ -155,7 +155,7 @@ def episodes_said(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[in
 
 
 def episode_problems(connection: sa.Connection) -> Iterator[str]:
-    """Yield what is wrong with episodes: each is all transactions from its begin to its end, one at a time."""
+    """Yield what is wrong: an episode is all transactions from its begin to its end, one at a time."""
     last, carrying = connection.execute(_CARRYING).one()
     spans = connection.execute(_SPANS).all()
     opened = [row.id for row in spans if row.end_seq is None]

@@ -348,6 +348,19 @@ def upgrade() -> None:
         comment='what the feed tells of a transaction; the oldest leave',
     )
     op.create_table(
+        'cooled',
+        sa.Column('identity_id', sa.Integer(), nullable=False),
+        sa.Column(
+            'before_ns',
+            sa.BigInteger(),
+            nullable=False,
+            comment='what speaks from before is in the cold file',
+        ),
+        sa.ForeignKeyConstraint(['identity_id'], ['identity.identity_id']),
+        sa.PrimaryKeyConstraint('identity_id'),
+        comment='identities whose past is in the cold file, and how far',
+    )
+    op.create_table(
         'forgetting',
         sa.Column('identity_id', sa.Integer(), nullable=False),
         sa.Column('sequence', sa.Integer(), nullable=False),
@@ -523,7 +536,9 @@ def upgrade() -> None:
     )
     op.create_table(
         'tag',
-        sa.Column('field', sa.Text(), nullable=False, comment='entity, object, link, scope, or status of a skill'),
+        sa.Column(
+            'field', sa.Text(), nullable=False, comment='entity, object, link, scope, or status of a skill'
+        ),
         sa.Column('value', sa.Text(), nullable=False),
         sa.Column('assertion_id', sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -636,50 +651,7 @@ def upgrade() -> None:
     )
     for trigger in _HELD:
         op.execute(trigger)
-    op.create_table(
-        'feedback',
-        sa.Column('number', sa.Integer(), nullable=False, comment='in the order of coming'),
-        sa.Column('item', sa.Text(), nullable=False, comment='id'),
-        sa.Column(
-            'receipt_id',
-            sa.Text(),
-            nullable=False,
-            comment='of the answer it was in; empty: named without one',
-        ),
-        sa.Column('episode', sa.Text(), nullable=False, comment='empty: none'),
-        sa.Column('actor', sa.Text(), nullable=False),
-        sa.Column('outcome', sa.Text(), nullable=False),
-        sa.Column('note', sa.Text(), nullable=False),
-        sa.Column('recorded_at_ns', sa.BigInteger(), nullable=False, comment='service clock'),
-        sa.PrimaryKeyConstraint('number'),
-        sa.UniqueConstraint('item', 'receipt_id', 'episode', 'actor'),
-        comment='verdicts on what was answered; the oldest leave',
-    )
-    op.create_table(
-        'helpfulness',
-        sa.Column('subject', sa.Text(), nullable=False, comment='id; of a landmark its map and key'),
-        sa.Column('useful', sa.Integer(), nullable=False),
-        sa.Column('misleading', sa.Integer(), nullable=False),
-        sa.Column('wrong', sa.Integer(), nullable=False),
-        sa.Column('not_applicable', sa.Integer(), nullable=False),
-        sa.Column('succeeded', sa.Integer(), nullable=False, comment='episodes that ended well'),
-        sa.Column('failed', sa.Integer(), nullable=False, comment='episodes that ended badly'),
-        sa.Column('retrieved', sa.Integer(), nullable=False, comment='receipts'),
-        sa.Column('last_ns', sa.BigInteger(), nullable=True, comment='service clock'),
-        sa.Column('score', sa.Float(), nullable=False, comment='follows from the counts'),
-        sa.PrimaryKeyConstraint('subject'),
-        comment='what is counted of what was looked up and judged',
-        sqlite_with_rowid=False,
-    )
-    op.create_table(
-        'episode_retrieval',
-        sa.Column('episode', sa.Text(), nullable=False),
-        sa.Column('subject', sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint('episode', 'subject'),
-        comment='what open episodes have looked up; gone when they have ended and are scored',
-        sqlite_with_rowid=False,
-    )
-    op.create_index('episode_retrieval_subject', 'episode_retrieval', ['subject'], unique=False)
+    _upgrade_helpfulness()
 
     op.create_table(
         'skill_transition',
@@ -755,3 +727,51 @@ CREATE TRIGGER held_embedding_delete AFTER DELETE ON embedding BEGIN
 END
 """,
 )
+
+
+def _upgrade_helpfulness() -> None:
+    """Make what is counted of what was looked up and judged."""
+    op.create_table(
+        'feedback',
+        sa.Column('number', sa.Integer(), nullable=False, comment='in the order of coming'),
+        sa.Column('item', sa.Text(), nullable=False, comment='id'),
+        sa.Column(
+            'receipt_id',
+            sa.Text(),
+            nullable=False,
+            comment='of the answer it was in; empty: named without one',
+        ),
+        sa.Column('episode', sa.Text(), nullable=False, comment='empty: none'),
+        sa.Column('actor', sa.Text(), nullable=False),
+        sa.Column('outcome', sa.Text(), nullable=False),
+        sa.Column('note', sa.Text(), nullable=False),
+        sa.Column('recorded_at_ns', sa.BigInteger(), nullable=False, comment='service clock'),
+        sa.PrimaryKeyConstraint('number'),
+        sa.UniqueConstraint('item', 'receipt_id', 'episode', 'actor'),
+        comment='verdicts on what was answered; the oldest leave',
+    )
+    op.create_table(
+        'helpfulness',
+        sa.Column('subject', sa.Text(), nullable=False, comment='id; of a landmark its map and key'),
+        sa.Column('useful', sa.Integer(), nullable=False),
+        sa.Column('misleading', sa.Integer(), nullable=False),
+        sa.Column('wrong', sa.Integer(), nullable=False),
+        sa.Column('not_applicable', sa.Integer(), nullable=False),
+        sa.Column('succeeded', sa.Integer(), nullable=False, comment='episodes that ended well'),
+        sa.Column('failed', sa.Integer(), nullable=False, comment='episodes that ended badly'),
+        sa.Column('retrieved', sa.Integer(), nullable=False, comment='receipts'),
+        sa.Column('last_ns', sa.BigInteger(), nullable=True, comment='service clock'),
+        sa.Column('score', sa.Float(), nullable=False, comment='follows from the counts'),
+        sa.PrimaryKeyConstraint('subject'),
+        comment='what is counted of what was looked up and judged',
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        'episode_retrieval',
+        sa.Column('episode', sa.Text(), nullable=False),
+        sa.Column('subject', sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint('episode', 'subject'),
+        comment='what open episodes have looked up; gone when they have ended and are scored',
+        sqlite_with_rowid=False,
+    )
+    op.create_index('episode_retrieval_subject', 'episode_retrieval', ['subject'], unique=False)

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._text import Name
+from hylo_memory_ros.model._text import Name, Text
 from hylo_memory_ros.model.space import Spaces
 from hylo_memory_ros.model.span import ClockName
 
-__all__ = ['KindLimits', 'MemoryConfig', 'Retention']
+__all__ = ['ConsolidationSettings', 'KindLimits', 'MemoryConfig', 'Retention']
 
 # As nanoseconds, and added to any stamp, it still is an integer of 64 bits.
 Seconds = Annotated[float, Field(ge=0.0, le=4e9)]
@@ -65,6 +65,25 @@ class Retention(Contract):
         return {kind: getattr(self, kind) for kind in ('episodic', 'semantic', 'spatial', 'skill')}
 
 
+class ConsolidationSettings(Contract):
+    """How happenings become fewer, when a memory is brought within a budget."""
+
+    summariser: Name = 'extractive@1'
+    """What makes one text of many, name@version: ours, or one of an installed entry point."""
+    summary_bytes: Annotated[int, Field(ge=64, le=65_536)] = 1024
+    """Most bytes of the text of a summary in UTF-8."""
+    group_items: Annotated[int, Field(ge=2, le=1000)] = 64
+    """Most statements that one summary stands for."""
+    slice_items: Annotated[int, Field(ge=2, le=1000)] = 64
+    """Most statements that one transaction ends or moves; writers wait for at most one."""
+    near_duplicate_distance_m: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
+    """Side of the cells in which near duplicates lie together, metres."""
+    near_duplicate_space: Text = ''
+    """Embedding space whose vectors also tell near duplicates; empty: only words do."""
+    near_duplicate_similarity: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    """Cosine of two vectors from which on they are near duplicates."""
+
+
 class MemoryConfig(Contract):
     """Settings of a `MemoryService`; those of identity are kept in the file and may not change."""
 
@@ -96,6 +115,8 @@ class MemoryConfig(Contract):
     """Most bytes of all items of working memory; the least recently used leaves first."""
     retention: Retention = Retention()
     """How much of each kind stays at hand."""
+    consolidation: ConsolidationSettings = ConsolidationSettings()
+    """How happenings become fewer."""
     weight_near: Weight = 1.0
     """How much the order by distance counts where orders are fused by reciprocal rank; 0: it only filters."""
     weight_text: Weight = 1.0
@@ -147,6 +168,8 @@ class MemoryConfig(Contract):
     """Counter of a prompt's tokens, name@version: ours, or one of an installed entry point."""
     wal_limit_bytes: Count = 16_777_216
     """Size to which the write-ahead log is cut back."""
+    cold_path: Text = ''
+    """File of cold storage, which holds what has ended; empty: the database's own name with .cold added."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,8 @@ from hylo_memory_ros.model import (
     WriteResult,
 )
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
+from hylo_memory_ros.store.cold.choosing import Coolable
+from hylo_memory_ros.store.cold.moving import Cooled
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.embedding import VectorTuple, VersionTuple
@@ -188,6 +190,25 @@ class Store(Protocol):
 
     def manifest(self) -> dict[str, Any]:
         """Return the snapshot hash and what it stands for."""
+
+    def coolable(
+        self,
+        kinds: Collection[str] | None = None,
+        scope: Mapping[str, str] | None = None,
+        ended_before_ns: int | None = None,
+        limit: int = 1000,
+        *,
+        after: int = 0,
+    ) -> list[Coolable]:
+        """Return identities of which something has ended and may become cold, in order of their number."""
+
+    def cool(
+        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 64
+    ) -> Cooled:
+        """Move one slice of what has ended of identities to cold storage; it changes no answer."""
+
+    def warm(self, identity_ids: Sequence[int], *, limit: int = 64) -> Cooled:
+        """Bring one slice of what is cold of identities back."""
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""

@@ -26,6 +26,8 @@ from hylo_memory_ros.skills import Thresholds
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
+from hylo_memory_ros.store.cold.cooling import CoolingStore
+from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.copies import (
     KEPT,
     copies_beside,
@@ -80,7 +82,7 @@ T = TypeVar('T')
 _EXPIRE_EVERY = 256
 
 
-class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
+class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters
@@ -123,6 +125,7 @@ class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
         self._file_lock = self._prepare(exclusive and not read_only)
         self._is_only_writer = self.path is None or self._file_lock is not None
         self._db = Database(self.path, config, read_only=read_only)
+        self._cold = ColdStorage(self._db, config, self._announce)
         try:
             self._start()
         except BaseException:
@@ -220,10 +223,10 @@ class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
         within: Within | None = None,
         references: bool = True,
     ) -> tuple[T, Committed | None]:
-        if self._file_lock is not None:
-            self._file_lock.note_commits()
+        self._announce()
         with self._db.writing(durable=durable, references=references) as connection:
-            txn = Transaction(connection, self.now_ns(), op, actor)
+            returning = self._cold.returning(connection)
+            txn = Transaction(connection, self.now_ns(), op, actor, returning)
             result = act(txn)
             if within is not None:
                 within(connection, txn.sequence)
@@ -238,14 +241,18 @@ class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
         if durable and self._file_lock is not None:
             self._file_lock.promise(txn.sequence)
         self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
+        self._cold.settle(returning)
         if self._log_tells:
             self._log_tells = not self._db.checkpoint(wait_ms=0)
         return result, committed
 
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
+    def _announce(self) -> None:
         if self._file_lock is not None:
             self._file_lock.note_commits()
+
+    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
+        """Change side tables in a transaction that takes no sequence."""
+        self._announce()
         with self._db.writing(durable=durable) as connection:
             within(connection)
         self._side_writes += 1
@@ -461,6 +468,8 @@ class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
     def close(self) -> None:
         """Close the store; safe to repeat."""
         try:
+            self._cold.checkpoint()
+            self._cold.close()
             self._db.close_readers()
             if self._db.checkpoint() and self._file_lock is not None:
                 self._file_lock.note_checkpoint()
@@ -469,6 +478,7 @@ class SqliteStore(EpisodeStore, JudgedStore, SqliteReader):
                 '%s keeps its write-ahead log: the next opening reads it', self.path, exc_info=True
             )
         finally:
+            self._cold.close()
             self._db.close()
             self._release()
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.identity import EMPTY_STATE, updated_state
 from hylo_memory_ros.model import Change
+from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.schema import assertion, change, episode, identity, spatial, state, txn, version
 
 __all__ = ['Committed', 'Transaction', 'VersionRow', 'chunks', 'get_state', 'put_state']
@@ -64,10 +65,15 @@ class Transaction:
         The service clock now; time never runs backwards in the file.
     op, actor : str
         What is done, and for whom.
+    cold : Returning
+        Brings back what is cold before it is changed.
     """
 
-    def __init__(self, connection: sa.Connection, clock_ns: int, op: str, actor: str = '') -> None:
+    def __init__(
+        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: Returning
+    ) -> None:
         self.connection = connection
+        self.cold = cold
         self.op = op
         self.actor = actor
         row = connection.execute(_select_counters).one()
@@ -77,6 +83,10 @@ class Transaction:
         self._last: dict[str, int] = dict(
             zip(('identity', 'spatial', 'assertion', 'version'), row[1:-1], strict=True)
         )
+        if cold.mark is not None:
+            # The numbers of what was moved away are not given again.
+            for table in ('spatial', 'assertion', 'version'):
+                self._last[table] = max(self._last[table], getattr(cold.mark, table))
         self.episode: str = row[-1] or ''
         self.added: list[VersionRow] = []
         self.ended: list[int] = []

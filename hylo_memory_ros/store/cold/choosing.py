@@ -1,0 +1,178 @@
+"""What may become cold: of each identity all that speaks from before a cut, behind which nothing holds any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.store.rows import paired
+from hylo_memory_ros.store.sizes import STATEMENT_BYTES
+
+__all__ = ['NEVER_NS', 'Coolable', 'coolable', 'cuts']
+
+NEVER_NS = 2**63 - 1
+"""Cut of an identity that is cold as a whole."""
+_BATCH = 500
+# The files of skills are held against the database whenever it is opened.
+_HOT_KINDS = ('skill',)
+
+
+class Coolable(NamedTuple):
+    """An identity of which something may become cold."""
+
+    identity_id: int
+    kind: str
+    assertions: int
+    """Accepted statements that would leave the main file."""
+    bytes: int
+    """What they take there, about."""
+    before_ns: int
+    """All that speaks from before this world time; `NEVER_NS`: all."""
+
+
+def coolable(
+    connection: sa.Connection,
+    ended_before_ns: int,
+    limit: int,
+    *,
+    kinds: Collection[str] | None,
+    scope: Mapping[str, str] | None,
+    after: int,
+) -> list[Coolable]:
+    """Return identities of which something may become cold, in order of their number.
+
+    Of one that still holds, the newest two versions stay, so that it goes on without its past.
+
+    Parameters
+    ----------
+    ended_before_ns : int
+        Only what had ended at this world time, nanoseconds.
+    limit : int
+        Most identities.
+    kinds, scope : optional
+        Only these kinds, and identities of which something was said in this scope.
+    after : int
+        Only identities with a greater number.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    found: list[Coolable] = []
+    values = {
+        'kinds': None if kinds is None else json.dumps(sorted(kinds)),
+        'batch': _BATCH,
+        'pairs': json.dumps([paired(*pair) for pair in sorted((scope or {}).items()) if pair[0] != 'map_id']),
+        'map_id': (scope or {}).get('map_id'),
+    }
+    while len(found) < limit:
+        numbers = [row[0] for row in raw.execute(_NUMBERS, {**values, 'after': after})]
+        if not numbers:
+            break
+        rows = raw.execute(
+            _COOLABLE.replace('{main}', 'main'),
+            {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns},
+        )
+        found += [Coolable(*row) for row in rows]
+        after = numbers[-1]
+    return found[:limit]
+
+
+def cuts(
+    connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int, schema: str = 'main'
+) -> list[tuple[int, int]]:
+    """Return (identity, cut) of a slice: as many statements as a limit allows, at least those of one instant.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        The driver's own.
+    limit : int
+        Most statements.
+    schema : str
+        Where the main file is attached.
+    """
+    statement = _COOLABLE.replace('{main}', schema)
+    values = {
+        'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns,
+        'pairs': '[]', 'map_id': None,
+    }  # fmt: skip
+    found: dict[int, Coolable] = {}
+    for row in connection.execute(statement, values):
+        one = Coolable(*row)
+        found[one.identity_id] = one
+    chosen: list[tuple[int, int]] = []
+    for identity_id in dict.fromkeys(identity_ids):
+        if limit <= 0:
+            break
+        whole = found.get(identity_id)
+        if whole is None:
+            continue
+        before_ns = whole.before_ns
+        if whole.assertions > limit:
+            before_ns = _partial(connection, schema, whole, limit)
+        chosen.append((identity_id, before_ns))
+        limit -= whole.assertions
+    return chosen
+
+
+def _partial(connection: Any, schema: str, whole: Coolable, limit: int) -> int:
+    """Return a cut behind which about so many statements are; a version is never divided."""
+    stamps = connection.execute(_STAMPS.format(main=schema), (whole.identity_id, whole.before_ns, limit + 1))
+    first, *_, last = [row[0] for row in stamps]
+    among = {'id': whole.identity_id, 'first': first, 'last': last, 'before': whole.before_ns}
+    (cut,) = connection.execute(_CUT.format(main=schema), among).fetchone()
+    return whole.before_ns if cut is None else int(cut)
+
+
+_NUMBERS = """
+    SELECT identity_id FROM identity
+    WHERE identity_id > :after AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+    ORDER BY identity_id LIMIT :batch
+"""
+_IN_SCOPE = """
+    AND EXISTS (
+        SELECT 1 FROM {main}.assertion AS s
+        WHERE s.identity_id = i.identity_id AND (:map_id IS NULL OR s.map_id = :map_id)
+        AND NOT EXISTS (
+            SELECT 1 FROM json_each(:pairs) AS pair
+            WHERE NOT EXISTS (
+                SELECT 1 FROM {main}.tag AS t
+                WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = s.assertion_id
+            )
+        )
+    )
+"""
+_COOLABLE = f"""
+    WITH lives AS (
+        SELECT i.identity_id, i.kind, (
+            SELECT min(v.valid_from_ns) FROM {{main}}.version AS v
+            WHERE v.identity_id = i.identity_id AND v.to_seq IS NULL
+            AND (v.valid_to_ns IS NULL OR v.valid_to_ns > :ended)
+        ) AS from_ns
+        FROM {{main}}.identity AS i
+        WHERE i.identity_id IN (SELECT value FROM json_each(:ids))
+        AND i.kind NOT IN ({', '.join(map(repr, _HOT_KINDS))}) {_IN_SCOPE}
+    ), cut AS (
+        SELECT identity_id, kind, CASE WHEN from_ns IS NULL THEN {NEVER_NS} ELSE coalesce((
+            SELECT max(v.valid_from_ns) FROM {{main}}.version AS v
+            WHERE v.identity_id = lives.identity_id AND v.to_seq IS NULL
+            AND v.valid_from_ns < lives.from_ns
+        ), from_ns) END AS before_ns FROM lives
+    )
+    SELECT cut.identity_id, cut.kind, count(*), sum({STATEMENT_BYTES.format(row='a')}), cut.before_ns
+    FROM cut JOIN {{main}}.assertion AS a
+    ON a.identity_id = cut.identity_id AND a.valid_from_ns < cut.before_ns
+    GROUP BY cut.identity_id ORDER BY cut.identity_id
+"""  # noqa: S608 - our own words
+_STAMPS = """
+    SELECT valid_from_ns FROM {main}.assertion WHERE identity_id = ? AND valid_from_ns < ?
+    ORDER BY valid_from_ns LIMIT ?
+"""
+_CUT = """
+    SELECT coalesce(
+        max(valid_from_ns) FILTER (WHERE valid_from_ns > :first AND valid_from_ns <= :last),
+        min(valid_from_ns) FILTER (WHERE valid_from_ns > :last)
+    )
+    FROM {main}.version WHERE identity_id = :id AND to_seq IS NULL AND valid_from_ns < :before
+"""

@@ -1,0 +1,283 @@
+"""The cold file: made whole and renamed, opened beside the main file, refused when it is not the one.
+
+Its connections have the main file attached as ``hot``. A name without a schema is then that of the cold file
+if it has such a table, else that of the main file, so that one statement asks either file.
+
+Threads: `reading` takes a connection of its own from a pool; `moving` serialises on one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
+from hylo_memory_ros.store.cold.mark import Mark
+from hylo_memory_ros.store.cold.schema import COLD_STATE, cold_metadata
+from hylo_memory_ros.store.database import index_of, inode_of, log_of, translated
+from hylo_memory_ros.store.files import check_outside, made_whole
+
+__all__ = ['COLD_APPLICATION_ID', 'ColdFile', 'ColdState', 'put_state_of', 'state_of']
+
+COLD_APPLICATION_ID = 0x48594C43
+"""``HYLC`` in the header of every cold file of this package."""
+_VERSION = 1
+_READERS = 2
+_STATE = f"SELECT value FROM {COLD_STATE} WHERE name = 'state'"  # noqa: S608
+_PUT_STATE = f"INSERT OR REPLACE INTO {COLD_STATE} VALUES ('state', ?)"  # noqa: S608
+# What else is there was left over by a move that was interrupted.
+_VALID = """
+    CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} AS said WHERE said.valid_from_ns < (
+        SELECT before_ns FROM hot.cooled AS c WHERE c.identity_id = said.identity_id
+    )
+"""
+
+
+class ColdState(NamedTuple):
+    """How far a cold file is; compare `Mark`."""
+
+    id: str
+    epoch: str
+    """History of the main file that it was made for."""
+    moves: int
+    returns: int
+
+
+def state_of(connection: Any) -> ColdState:
+    """Return how far a cold file is, from the driver's own connection."""
+    (value,) = connection.execute(_STATE).fetchone()
+    return ColdState(**json.loads(value))
+
+
+def put_state_of(connection: sqlite3.Connection, state: ColdState) -> None:
+    """Set how far a cold file is."""
+    value = json.dumps(state._asdict()).encode()
+    connection.execute(_PUT_STATE, (value,))
+
+
+class ColdFile:
+    """One cold file beside one main file.
+
+    Parameters
+    ----------
+    path, main : Path
+        The two files.
+    config : MemoryConfig
+        Limits and waiting times.
+    read_only : bool
+        Never write it.
+    """
+
+    def __init__(self, path: Path, main: Path, config: MemoryConfig, *, read_only: bool) -> None:
+        self.path = path
+        self._main = main
+        self._config = config
+        self._read_only = read_only
+        self._lock = threading.RLock()
+        self._mover: sqlite3.Connection | None = None
+        self._readers = sa.create_engine(
+            'sqlite://', creator=self._connect_reader, poolclass=QueuePool, pool_size=_READERS
+        )
+        sa.event.listen(self._readers, 'begin', _begin)
+
+    def make(self, mark: Mark, epoch: str) -> None:
+        """Make an empty cold file for a memory, whole, and rename it to its place.
+
+        Raises
+        ------
+        ReadOnlyError, StoreFullError
+            Its directory cannot be written, or the disk is full; nothing is left behind.
+        """
+        state = ColdState(mark.id, epoch, mark.moves, mark.returns)
+        with (
+            made_whole(self.path) as unfinished,
+            translated(self.path),
+            closing(sqlite3.connect(unfinished, isolation_level=None)) as connection,
+        ):
+            connection.execute(f'PRAGMA application_id = {COLD_APPLICATION_ID}')
+            connection.execute(f'PRAGMA user_version = {_VERSION}')
+            connection.execute('PRAGMA journal_mode = WAL')
+            for table in cold_metadata.sorted_tables:
+                connection.execute(str(CreateTable(table).compile(dialect=sqlite_dialect())))
+                for index in sorted(table.indexes, key=lambda one: str(one.name)):
+                    connection.execute(str(CreateIndex(index).compile(dialect=sqlite_dialect())))
+            put_state_of(connection, state)
+
+    def check(self, mark: Mark) -> ColdState:
+        """Refuse a file that does not hold what the main file has there, and return how far it is.
+
+        It is only read, and its pages are not: damage inside is found by whoever reads them, and by `verify`.
+
+        Raises
+        ------
+        DamagedFileError
+            It is missing, damaged, foreign, of another memory, or older than the main file, or the main file
+            is older than it.
+        NewerSchemaError
+            Written by a newer version.
+        ReadOnlyError
+            It cannot be read or, in order to be written, not be written.
+        """
+        rule = f'{self._main} has rows there: put it back'
+        if not self.path.exists():
+            raise DamagedFileError(f'cold file {self.path} is missing, and {rule}', path=str(self.path))
+        state = self.look()
+        if state.id != mark.id:
+            raise DamagedFileError(
+                f'cold file {self.path} belongs to another memory, and {rule}', path=str(self.path)
+            )
+        if state.moves < mark.moves:
+            raise DamagedFileError(
+                f'cold file {self.path} is older than {self._main}: it ends at move {state.moves}, but '
+                f'{mark.moves} were made; put the newer one back, with its {log_of(self.path).name}',
+                path=str(self.path),
+            )
+        if state.returns > mark.returns:
+            raise DamagedFileError(
+                f'cold file {self.path} is newer than {self._main}: what it gave back {state.returns} times '
+                f'is in no file of {mark.returns} returns; put the newer database back',
+                path=str(self.path),
+            )
+        return state
+
+    def look(self) -> ColdState:
+        """Return how far a cold file is, whoever it belongs to; it is only read.
+
+        Raises
+        ------
+        DamagedFileError, NewerSchemaError, ReadOnlyError
+            It is none, or cannot be used.
+        """
+        check_outside(self.path)
+        if not self._read_only and not (
+            os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        ):
+            raise ReadOnlyError(
+                f'cold file {self.path}: the file or its directory cannot be written', path=str(self.path)
+            )
+        mode = 'mode=ro' if log_of(self.path).exists() else 'immutable=1'
+        uri = f'{self.path.absolute().as_uri()}?{mode}'
+        with translated(self.path), closing(sqlite3.connect(uri, uri=True)) as connection:
+            if connection.execute('PRAGMA application_id').fetchone() != (COLD_APPLICATION_ID,):
+                raise DamagedFileError(
+                    f'cold file {self.path} is an SQLite file, but no cold file of this package',
+                    path=str(self.path),
+                )
+            (version,) = connection.execute('PRAGMA user_version').fetchone()
+            if version != _VERSION:
+                raise NewerSchemaError(
+                    f'cold file {self.path} has schema {version}, not {_VERSION}', path=str(self.path)
+                )
+            try:
+                return state_of(connection)
+            except (TypeError, ValueError) as exc:
+                raise DamagedFileError(
+                    f'cold file {self.path} does not say what it is of', path=str(self.path)
+                ) from exc
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            _uri(self.path, mode),
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
+        connection.execute('PRAGMA cache_size = -8000')
+        connection.execute('PRAGMA temp_store = MEMORY')
+        connection.execute('ATTACH ? AS hot', (_uri(self._main, 'ro'),))
+        return connection
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        connection = self._connect('ro')
+        for table in ('assertion', 'version'):
+            connection.execute(_VALID.format(table=table))
+        return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Read one state of both files: first the main file's is fixed, then that of the cold file.
+
+        So whatever the main file has there is there, unless it was brought back in between: `returns` of the
+        cold file tells.
+        """
+        with translated(self.path), self._readers.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def moving(self) -> Iterator[sqlite3.Connection]:
+        """Hold the right to write the cold file, with the driver's own connection, the main file attached.
+
+        Raises
+        ------
+        StoreError
+            It was moved or deleted while it was open.
+        """
+        with self._lock, translated(self.path):
+            if self._mover is None:
+                self._mover = self._connect('rw')
+                self._inode = inode_of(self.path)
+                for name, value in {
+                    'synchronous': 'FULL',
+                    'secure_delete': 'ON',
+                    'journal_size_limit': self._config.wal_limit_bytes,
+                }.items():
+                    self._mover.execute(f'PRAGMA main.{name} = {value}')
+            if inode_of(self.path) != self._inode:
+                raise StoreError(
+                    f'cold file {self.path} was moved or deleted while it was open', path=str(self.path)
+                )
+            try:
+                yield self._mover
+            finally:
+                if self._mover.in_transaction:
+                    self._mover.execute('ROLLBACK')
+
+    def checkpoint(self, wait_ms: int = 1000) -> bool:
+        """Move every commit from the write-ahead log into the file; False: somebody who reads kept it from that."""
+        if self._read_only or not self.path.exists():
+            return True
+        with self.moving() as raw:
+            raw.execute(f'PRAGMA busy_timeout = {wait_ms}')
+            try:
+                (busy, _, _) = raw.execute('PRAGMA main.wal_checkpoint(TRUNCATE)').fetchone()
+            finally:
+                raw.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
+        return not busy
+
+    def close(self) -> None:
+        """Close every connection; safe to repeat."""
+        self._readers.dispose()
+        with self._lock:
+            if self._mover is not None:
+                self._mover.close()
+                self._mover = None
+
+    @property
+    def names(self) -> tuple[Path, Path, Path]:
+        """The file, its write-ahead log, and the index of that."""
+        return self.path, log_of(self.path), index_of(self.path)
+
+
+def _uri(path: Path, mode: str) -> str:
+    if mode == 'ro' and not os.access(path.parent, os.W_OK) and not log_of(path).exists():
+        # SQLite reads a file with a log only beside the log's index, which it cannot make here.
+        mode = 'ro&immutable=1'
+    return f'{path.absolute().as_uri()}?mode={mode}'
+
+
+def _begin(connection: sa.Connection) -> None:
+    connection.exec_driver_sql('BEGIN')

@@ -1,0 +1,246 @@
+"""A move to the cold file: copied, committed, synced and compared there before it is deleted here.
+
+Two SQLite files have no common commit. So the cold file commits first, through to the disk, and what the main
+file then commits at once deletes the rows and says, in `cooled`, that they are cold. Killed in between, the main
+file still has everything, and what the cold file has more of counts for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.store.cold.file import put_state_of, state_of
+from hylo_memory_ros.store.cold.mark import Mark
+from hylo_memory_ros.store.cold.schema import moved_tables, said_tables, spatial
+from hylo_memory_ros.store.sizes import STATEMENT_BYTES
+
+__all__ = ['Cooled', 'Moving', 'clear_leftovers', 'copied', 'delete_copied', 'differs']
+
+
+class Cooled(NamedTuple):
+    """What one slice moved."""
+
+    versions: int = 0
+    assertions: int = 0
+    bytes: int = 0
+    """What left the main file, about; its pages are used again."""
+    identity_ids: tuple[int, ...] = ()
+
+
+class Moving(NamedTuple):
+    """A slice that is in the cold file, and not yet out of the main file."""
+
+    cuts: Sequence[tuple[int, int]]
+    """(identity, cut): what speaks from before is moved."""
+    assertions: Sequence[int]
+    spatial: Sequence[int]
+    """Places that nothing speaks of which stays."""
+    versions: int
+    bytes: int
+    until_ns: int
+    until_seq: int
+    highest: tuple[int, int, int]
+    """Of assertions, versions, places."""
+    seq: int
+    """The newest transaction that the copy is of."""
+
+    @property
+    def told(self) -> Cooled:
+        """What there is to tell of it."""
+        numbers = tuple(number for number, _ in self.cuts)
+        return Cooled(self.versions, len(self.assertions), self.bytes, numbers)
+
+
+def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark) -> Moving | None:
+    """Copy a slice into the cold file, commit it there, and read it back.
+
+    Parameters
+    ----------
+    raw : sqlite3.Connection
+        The cold file to be written, the main file attached.
+    cuts : sequence of (int, int)
+        Identities and their cuts.
+
+    Returns
+    -------
+    Moving or None
+        None: somebody wrote to it meanwhile.
+    """
+    _prepare(raw)
+    raw.execute('BEGIN')
+    raw.executemany('INSERT INTO temp.going VALUES (?, ?)', cuts)
+    raw.execute(_MOVING)
+    raw.execute(_PLACING)
+    for table in moved_tables:
+        name, columns = table.name, _COLUMNS[table.name]
+        if table in said_tables:
+            raw.execute(f'DELETE FROM main.{name} WHERE {_WHERE[name]}')
+        raw.execute(
+            f'INSERT OR REPLACE INTO main.{name} ({columns}) SELECT {columns} FROM hot.{name} WHERE {_WHERE[name]}'
+        )
+    state = state_of(raw)
+    put_state_of(raw, state._replace(moves=mark.moves + 1))
+    raw.execute('COMMIT')
+    raw.execute('BEGIN')
+    (seq,) = raw.execute('SELECT coalesce(max(sequence), 0) FROM hot.txn').fetchone()
+    same = not differs(raw)
+    assertions = [row[0] for row in raw.execute('SELECT assertion_id FROM temp.moving')]
+    places = [row[0] for row in raw.execute(_PLACES_TO_GO)]
+    versions, size, until_ns, until_seq, *highest = raw.execute(_TOLD).fetchone()
+    raw.execute('COMMIT')
+    if not same:
+        return None
+    return Moving(cuts, assertions, places, versions, size, until_ns, until_seq, tuple(highest), seq)
+
+
+def differs(raw: sqlite3.Connection) -> str:
+    """Return the table in which the copy of a slice is not what the main file has; empty: there is none."""
+    for table in moved_tables:
+        name = table.name
+        here, there = (
+            f'SELECT {_COLUMNS[name]} FROM {side}.{name} WHERE {_WHERE[name]}' for side in ('hot', 'main')
+        )
+        # Of endings the cold file may have more, from earlier slices.
+        ways = [(here, there)] if name == 'forgetting' else [(here, there), (there, here)]
+        if any(
+            raw.execute(f'SELECT 1 FROM ({one} EXCEPT {other}) LIMIT 1').fetchone() for one, other in ways
+        ):
+            return name
+    return ''
+
+
+def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark:
+    """Delete a slice here, and say that it is cold; return what the main file knows of the cold one then."""
+    raw: Any = connection.connection.dbapi_connection
+    # Those that refer to others go first: triggers read what a row belongs to.
+    for name in ('tag', 'embedding', 'corrected', 'version', 'assertion'):
+        raw.execute(
+            f'DELETE FROM {name} WHERE assertion_id IN (SELECT value FROM json_each(?))',
+            _json(moving.assertions),
+        )
+    raw.execute(
+        'DELETE FROM spatial WHERE spatial_id IN (SELECT value FROM json_each(?))', _json(moving.spatial)
+    )
+    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', moving.cuts)
+    raw.executemany('INSERT OR REPLACE INTO cooled (identity_id, before_ns) VALUES (?, ?)', moving.cuts)
+    assertion, version, spatial = map(max, moving.highest, (mark.assertion, mark.version, mark.spatial))
+    return mark._replace(
+        moves=mark.moves + 1,
+        until_ns=max(mark.until_ns, moving.until_ns),
+        until_seq=max(mark.until_seq, moving.until_seq),
+        assertion=assertion,
+        version=version,
+        spatial=spatial,
+    )
+
+
+def clear_leftovers(raw: sqlite3.Connection, mark: Mark, identity_ids: Sequence[int] | None = None) -> None:
+    """Delete from the cold file what is not cold: it came back, or never left.
+
+    Parameters
+    ----------
+    raw : sqlite3.Connection
+        The cold file to be written, the main file attached.
+    mark : Mark
+        As the main file has it, through to the disk.
+    identity_ids : sequence of int, optional
+        Those that may have left something; none: everybody.
+    """
+    _prepare(raw)
+    raw.execute('BEGIN')
+    if identity_ids is None:
+        raw.execute('INSERT INTO temp.going SELECT DISTINCT identity_id, 0 FROM main.assertion')
+        raw.execute('INSERT OR IGNORE INTO temp.going SELECT identity_id, 0 FROM main.forgetting')
+    else:
+        raw.executemany('INSERT OR IGNORE INTO temp.going VALUES (?, 0)', [(one,) for one in identity_ids])
+    raw.execute(_CUT_NOW)
+    raw.execute(_LEFT)
+    raw.execute(_LEFT_PLACES)
+    raw.execute(_LEFT_ENDINGS)
+    for table in (*said_tables, spatial):
+        raw.execute(f'DELETE FROM main.{table.name} WHERE {_WHERE[table.name]}')
+    put_state_of(raw, state_of(raw)._replace(moves=mark.moves, returns=mark.returns))
+    raw.execute('COMMIT')
+
+
+def _prepare(raw: sqlite3.Connection) -> None:
+    for name, columns in _TEMPORARY.items():
+        raw.execute(f'CREATE TEMP TABLE IF NOT EXISTS {name} ({columns})')
+        raw.execute(f'DELETE FROM temp.{name}')
+
+
+def _json(numbers: Sequence[int]) -> tuple[str]:
+    return (json.dumps(list(numbers)),)
+
+
+def _places(schema: str, assertions: str) -> str:
+    """Return SQL for the places that rows of assertions name."""
+    return ' UNION '.join(
+        f'SELECT spatial_id FROM {schema}.{name} WHERE assertion_id IN ({assertions}) AND spatial_id NOT NULL'
+        for name in ('assertion', 'version', 'corrected')
+    )
+
+
+def _staying(schema: str) -> str:
+    """Return SQL for the assertions of the identities that go, but for what goes of them."""
+    return f"""
+        SELECT assertion_id FROM {schema}.assertion WHERE identity_id IN (SELECT identity_id FROM temp.going)
+        AND assertion_id NOT IN (SELECT assertion_id FROM temp.moving)
+    """
+
+
+_TEMPORARY = {
+    'going': 'identity_id INTEGER PRIMARY KEY, before_ns INTEGER',
+    'moving': 'assertion_id INTEGER PRIMARY KEY',
+    'placing': 'spatial_id INTEGER PRIMARY KEY',
+}
+_GONE = 'SELECT assertion_id FROM temp.moving'
+_COLUMNS = {table.name: ', '.join(table.columns.keys()) for table in moved_tables}
+_WHERE = dict.fromkeys((table.name for table in said_tables), f'assertion_id IN ({_GONE})') | {
+    'spatial': 'spatial_id IN (SELECT spatial_id FROM temp.placing)',
+    'forgetting': """
+        identity_id IN (SELECT identity_id FROM temp.going) AND forgotten_at_ns < (
+            SELECT before_ns FROM temp.going AS g WHERE g.identity_id = forgetting.identity_id
+        )
+    """,
+}
+_MOVING = """
+    INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
+    JOIN hot.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns < g.before_ns
+"""
+_PLACING = f'INSERT INTO temp.placing {_places("hot", _GONE)}'
+_PLACES_TO_GO = (
+    f'SELECT spatial_id FROM temp.placing EXCEPT SELECT * FROM ({_places("hot", _staying("hot"))})'
+)
+_TOLD = f"""
+    SELECT
+        (SELECT count(*) FROM main.version WHERE assertion_id IN ({_GONE})),
+        (SELECT sum({STATEMENT_BYTES.format(row='a')}) FROM main.assertion AS a WHERE assertion_id IN ({_GONE}))
+        + (SELECT coalesce(sum(length(vector)), 0) FROM main.embedding WHERE assertion_id IN ({_GONE})),
+        (SELECT coalesce(max(valid_to_ns), 0) FROM main.version
+            WHERE assertion_id IN ({_GONE}) AND to_seq IS NULL),
+        (SELECT coalesce(max(to_seq), 0) FROM main.version WHERE assertion_id IN ({_GONE})),
+        (SELECT max(assertion_id) FROM temp.moving),
+        (SELECT coalesce(max(version_row), 0) FROM main.version WHERE assertion_id IN ({_GONE})),
+        (SELECT coalesce(max(spatial_id), 0) FROM temp.placing)
+"""
+_CUT_NOW = """
+    UPDATE temp.going SET before_ns = coalesce(
+        (SELECT c.before_ns FROM hot.cooled AS c WHERE c.identity_id = going.identity_id), -1
+    )
+"""
+_LEFT = """
+    INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
+    JOIN main.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns >= g.before_ns
+"""
+_LEFT_PLACES = f'INSERT INTO temp.placing {_places("main", _GONE)} EXCEPT SELECT * FROM ({_places("main", _staying("main"))})'
+_LEFT_ENDINGS = """
+    DELETE FROM main.forgetting WHERE identity_id IN (SELECT identity_id FROM temp.going) AND forgotten_at_ns >= (
+        SELECT before_ns FROM temp.going AS g WHERE g.identity_id = forgetting.identity_id
+    )
+"""

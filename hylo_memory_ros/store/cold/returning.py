@@ -1,0 +1,144 @@
+"""Bringing back: before a transaction changes a past that is cold, it takes that into the main file again.
+
+The rows come back in the transaction itself, so it is all of it or nothing; they leave the cold file after the
+commit. Until then they are in both, and count in the main file alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.store.cold.file import ColdFile
+from hylo_memory_ros.store.cold.mark import Mark, mark_of, put_mark
+from hylo_memory_ros.store.cold.schema import moved_tables
+
+__all__ = ['Returning']
+
+
+class Returning:
+    """What one transaction brings back.
+
+    Parameters
+    ----------
+    connection : Connection
+        The main file, in the transaction.
+    file : ColdFile or None
+        The cold file; None: there can be none.
+    """
+
+    def __init__(self, connection: sa.Connection, file: ColdFile | None) -> None:
+        self._raw: Any = connection.connection.dbapi_connection
+        self._connection = connection
+        self._file = file
+        self.mark: Mark | None = None if file is None else mark_of(connection)
+        """What the main file knows of the cold one; None: nothing is cold."""
+        self.identity_ids: set[int] = set()
+        """Whose rows came back."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is cold."""
+        return (
+            self.mark is not None and self._raw.execute('SELECT 1 FROM cooled LIMIT 1').fetchone() is not None
+        )
+
+    def reached(self, earliest_ns: Mapping[int, int]) -> None:
+        """Bring back the identities whose cold past a change from a world time on can touch.
+
+        A change at the cut itself can: it may join what is on both sides.
+        """
+        if self and earliest_ns:
+            pairs = json.dumps(list(earliest_ns.items()))
+            self.bring(row[0] for row in self._raw.execute(_REACHED, (pairs,)))
+
+    def named(self, item_ids: Collection[str]) -> None:
+        """Bring back the identities of which something cold has one of these ids."""
+        self._bring_found(_NAMED, json.dumps(sorted(item_ids)))
+
+    def corrected(self, sequence: int) -> None:
+        """Bring back the identities of which a correction moved or began something that is cold."""
+        self._bring_found(_CORRECTED, sequence)
+
+    def in_map(self, map_id: str) -> None:
+        """Bring back the identities of which something cold was said in a map."""
+        self._bring_found(_IN_MAP, map_id)
+
+    def held(self, key: str, kind: str, at_ns: int) -> None:
+        """Bring back the identities of a key whose past at a world time is cold."""
+        if self:
+            self.bring(row[0] for row in self._raw.execute(_HELD, (key, kind, at_ns)))
+
+    def _bring_found(self, statement: str, value: Any) -> None:
+        if self:
+            with self._cold() as raw:
+                found = [row[0] for row in raw.execute(statement, {'value': value})]
+            self.bring(found)
+
+    @contextmanager
+    def _cold(self) -> Any:
+        assert self._file is not None
+        with self._file.reading() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            yield raw
+
+    def bring(self, identity_ids: Iterable[int]) -> None:
+        """Bring back the cold past of identities, of those that have one."""
+        wanted = json.dumps(sorted(set(identity_ids)))
+        cold = [row[0] for row in self._raw.execute(_ARE_COLD, (wanted,))]
+        if not cold:
+            return
+        assert self.mark is not None
+        if not self.identity_ids:
+            self.mark = self.mark._replace(returns=self.mark.returns + 1)
+            put_mark(self._connection, self.mark)
+        self.identity_ids.update(cold)
+        self._take(cold)
+
+    def _take(self, identity_ids: Sequence[int]) -> None:
+        numbers = json.dumps(list(identity_ids))
+        with self._cold() as raw:
+            assertions = [row[0] for row in raw.execute(_ASSERTIONS, (numbers,))]
+            said = json.dumps(assertions)
+            places = json.dumps([row[0] for row in raw.execute(_PLACES, {'said': said})])
+            of = {'spatial': places, 'forgetting': numbers}
+            # What others refer to comes first.
+            for table in sorted(moved_tables, key=lambda one: _ORDER.index(one.name)):
+                name, columns = table.name, table.columns.keys()
+                selected = f'SELECT {", ".join(columns)} FROM {name} WHERE {_KEYS.get(name, "assertion_id")}'  # noqa: S608
+                rows = raw.execute(f'{selected} IN (SELECT value FROM json_each(?))', (of.get(name, said),))
+                inserted = f'INSERT OR IGNORE INTO {name} ({", ".join(columns)})'
+                self._raw.executemany(f'{inserted} VALUES ({", ".join("?" * len(columns))})', rows)
+        self._raw.execute(
+            'DELETE FROM cooled WHERE identity_id IN (SELECT value FROM json_each(?))', (numbers,)
+        )
+
+
+_ORDER = ('spatial', 'assertion', 'version', 'tag', 'embedding', 'corrected', 'forgetting')
+_KEYS = {'spatial': 'spatial_id', 'forgetting': 'identity_id'}
+_REACHED = """
+    SELECT c.identity_id FROM json_each(?) AS pair
+    JOIN cooled AS c ON c.identity_id = json_extract(pair.value, '$[0]')
+    WHERE json_extract(pair.value, '$[1]') <= c.before_ns
+"""
+_HELD = """
+    SELECT c.identity_id FROM identity AS i JOIN cooled AS c ON c.identity_id = i.identity_id
+    WHERE i.key = ? AND i.kind = ? AND c.before_ns > ?
+"""
+_ARE_COLD = 'SELECT identity_id FROM cooled WHERE identity_id IN (SELECT value FROM json_each(?))'
+_NAMED = 'SELECT DISTINCT identity_id FROM assertion WHERE id IN (SELECT value FROM json_each(:value))'
+_IN_MAP = 'SELECT DISTINCT identity_id FROM assertion WHERE map_id = :value'
+_CORRECTED = """
+    SELECT a.identity_id FROM corrected AS c JOIN assertion AS a ON a.assertion_id = c.assertion_id
+    WHERE c.correction_seq = :value
+    UNION SELECT identity_id FROM assertion WHERE sequence = :value
+"""
+_ASSERTIONS = 'SELECT assertion_id FROM assertion WHERE identity_id IN (SELECT value FROM json_each(?))'
+_SAID = 'assertion_id IN (SELECT value FROM json_each(:said)) AND spatial_id NOT NULL'
+_PLACES = ' UNION '.join(
+    f'SELECT spatial_id FROM {name} WHERE {_SAID}'  # noqa: S608
+    for name in ('assertion', 'version', 'corrected')
+)

@@ -1,0 +1,226 @@
+"""The cold half of a store: what may be moved there, the moves there and back, one slice a call.
+
+Threads: every method may be called from any thread. Moves serialise on the cold file's lock, taken before that
+of the database; whoever holds that of the database only reads the cold file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import (
+    DamagedFileError,
+    InvalidRequestError,
+    ReadOnlyError,
+    StoreError,
+    UnsupportedError,
+)
+from hylo_memory_ros.store.cold.choosing import Coolable, coolable, cuts
+from hylo_memory_ros.store.cold.file import ColdFile, state_of
+from hylo_memory_ros.store.cold.mark import Mark, mark_of, put_mark
+from hylo_memory_ros.store.cold.moving import Cooled, clear_leftovers, copied, delete_copied, differs
+from hylo_memory_ros.store.cold.returning import Returning
+from hylo_memory_ros.store.database import Database, log_of
+from hylo_memory_ros.store.files import sync
+from hylo_memory_ros.store.history import last_transaction
+from hylo_memory_ros.store.sizes import STATEMENT_BYTES
+from hylo_memory_ros.store.transaction import get_state
+
+__all__ = ['ColdStorage', 'cold_path_of']
+
+logger = logging.getLogger(__name__)
+
+
+def cold_path_of(path: Path, config: MemoryConfig) -> Path:
+    """Return where the cold file of a database stands."""
+    if config.cold_path:
+        return Path(config.cold_path).expanduser().absolute()
+    return path.with_name(f'{path.name}.cold')
+
+
+class ColdStorage:
+    """The cold file of one database.
+
+    Parameters
+    ----------
+    database : Database
+        The main file; in memory there is nothing to be gained, and every move is refused.
+    config : MemoryConfig
+        Limits and waiting times.
+    announce : callable
+        Notes, before a commit, that there may be one.
+    """
+
+    def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
+        self._db = database
+        self._announce = announce
+        self.file: ColdFile | None = None
+        if database.path is not None:
+            path = cold_path_of(database.path, config)
+            self.file = ColdFile(path, database.path, config, read_only=database.read_only)
+
+    def choose(
+        self,
+        ended_before_ns: int,
+        limit: int,
+        *,
+        kinds: Collection[str] | None = None,
+        scope: Mapping[str, str] | None = None,
+        after: int = 0,
+    ) -> list[Coolable]:
+        """Return identities of which something may become cold; see `choosing.coolable`."""
+        with self._db.reading() as connection:
+            return coolable(connection, ended_before_ns, limit, kinds=kinds, scope=scope, after=after)
+
+    def cool(self, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> Cooled:
+        """Move one slice to the cold file.
+
+        Parameters
+        ----------
+        identity_ids : sequence of int
+            In this order; those of which nothing may be moved are passed over.
+        ended_before_ns : int
+            Only what had ended at this world time, nanoseconds.
+        limit : int
+            Most statements; those of one version stay together.
+
+        Returns
+        -------
+        Cooled
+            Nothing, when somebody wrote to what was being moved: the next call may move it.
+        """
+        file = self._movable(limit)
+        with self._db.reading() as connection:
+            raw = connection.connection.dbapi_connection
+            slices = cuts(raw, identity_ids, ended_before_ns, limit)
+            before, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
+        if not slices:
+            return Cooled()
+        mark = before or self._begun(file, epoch)
+        with file.moving() as cold:
+            self._settle(cold, mark)
+            moving = copied(cold, slices, mark)
+            self._announce()
+            with self._db.writing(durable=False, references=False) as connection:
+                # Written to since it was compared? Whoever brought something back left a mark.
+                same = moving is not None and mark_of(connection) == before
+                if same and last_transaction(connection)[0] != moving.seq:
+                    same = not differs(cold)
+                if same:
+                    put_mark(connection, delete_copied(connection, moving, mark))
+            if not same:
+                clear_leftovers(cold, mark, [number for number, _ in slices])
+                return Cooled()
+        return moving.told
+
+    def warm(self, identity_ids: Sequence[int], limit: int) -> Cooled:
+        """Bring one slice back: as many whole identities as have about so many statements, at least one."""
+        file = self._movable(limit)
+        with self._db.reading() as connection:
+            if mark_of(connection) is None:
+                return Cooled()
+        with file.reading() as cold:
+            raw: Any = cold.connection.dbapi_connection
+            sizes = raw.execute(_SIZES, (json.dumps(list(identity_ids)),)).fetchall()
+        chosen: list[Any] = []
+        for size in sizes:
+            if chosen and sum(one[1] for one in chosen) + size[1] > limit:
+                break
+            chosen.append(size)
+        if not chosen:
+            return Cooled()
+        numbers = [size[0] for size in chosen]
+        self._announce()
+        with self._db.writing() as connection:
+            returning = self.returning(connection)
+            returning.bring(numbers)
+        self.settle(returning)
+        return Cooled(
+            sum(size[2] for size in chosen),
+            sum(size[1] for size in chosen),
+            sum(size[3] for size in chosen),
+            tuple(numbers),
+        )
+
+    def checkpoint(self) -> bool:
+        """Cut the write-ahead log of the cold file to nothing; False: somebody who reads kept it from that."""
+        return self.file is None or self.file.checkpoint()
+
+    def close(self) -> None:
+        """Close every connection; safe to repeat."""
+        if self.file is not None:
+            self.file.close()
+
+    def returning(self, connection: sa.Connection) -> Returning:
+        """Return what brings cold rows back into a transaction of the main file."""
+        return Returning(connection, self.file)
+
+    def settle(self, returning: Returning) -> None:
+        """Take what a transaction brought back out of the cold file, once it is committed.
+
+        What goes wrong is told and done again later: until then it is in both files, and counts in one.
+        """
+        if self.file is None or returning.mark is None or not returning.identity_ids:
+            return
+        try:
+            with self.file.moving() as cold:
+                self._settle(cold, returning.mark, sorted(returning.identity_ids))
+        except StoreError:
+            logger.warning(
+                '%s keeps what came back from it until the next move', self.file.path, exc_info=True
+            )
+
+    def _movable(self, limit: int) -> ColdFile:
+        if self.file is None:
+            raise UnsupportedError(
+                'cold storage: a memory in memory has no file that could be spared anything'
+            )
+        if self._db.read_only:
+            raise ReadOnlyError(f'database {self._db.path} was opened for reading', path=str(self._db.path))
+        if limit < 1:
+            raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
+        return self.file
+
+    @staticmethod
+    def _begun(file: ColdFile, epoch: str) -> Mark:
+        """Make the cold file of a memory that never had one; one that was made and not used is taken."""
+        if not file.path.exists():
+            mark = Mark(uuid.uuid4().hex)
+            file.make(mark, epoch)
+            return mark
+        state = file.look()
+        if state.epoch != epoch:
+            raise DamagedFileError(
+                f'cold file {file.path} belongs to another memory; move it away', path=str(file.path)
+            )
+        return Mark(state.id)
+
+    def _settle(self, cold: sqlite3.Connection, mark: Mark, returned: Sequence[int] = ()) -> None:
+        """Delete from the cold file what a move or a return left there, when it has not been deleted yet."""
+        state = state_of(cold)
+        if (state.moves, state.returns) == (mark.moves, mark.returns):
+            return
+        assert self._db.path is not None
+        # What came back must be on the disk before it leaves the cold file.
+        sync(self._db.path)
+        if log_of(self._db.path).exists():
+            sync(log_of(self._db.path))
+        known = bool(returned) and (state.moves, state.returns) == (mark.moves, mark.returns - 1)
+        clear_leftovers(cold, mark, returned if known else None)
+
+
+_SIZES = f"""
+    SELECT a.identity_id, count(*), sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
+           sum({STATEMENT_BYTES.format(row='a')})
+    FROM json_each(?) AS wanted CROSS JOIN assertion AS a ON a.identity_id = wanted.value
+    GROUP BY a.identity_id ORDER BY min(wanted.key)
+"""  # noqa: S608 - our own words

@@ -178,13 +178,19 @@ class Removing(Parts):
             if not dry_run:
                 self._proving.receipts.flush()
             removal, committed = self._store.purge(
-                question.among(), among, reason=reason, actor=actor, dry_run=dry_run
+                question.among(),
+                among,
+                self._from_working(question, dry_run=True),
+                reason=reason,
+                actor=actor,
+                dry_run=dry_run,
             )
             if committed is not None:
                 self._proving.receipts.purged_at = committed.change.sequence
                 self._spaces.forget_texts()
             self._follow(committed)
-            return self._with_working(removal, question, dry_run)
+            self._from_working(question, dry_run=dry_run)
+            return removal
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
@@ -206,8 +212,11 @@ class Removing(Parts):
         self, removal: Removal, question: Question, dry_run: bool, at_ns: int | None = None
     ) -> Removal:
         """Take from working memory what a removal took from the store, and count it."""
+        gone = self._from_working(question, at_ns, dry_run=dry_run)
+        return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
+
+    def _from_working(self, question: Question, at_ns: int | None = None, *, dry_run: bool) -> list[str]:
         kinds = question.query.kinds
         if kinds is not None and MemoryKind.WORKING not in kinds:
-            return removal
-        gone = self._working.forget(question.query, question.map_id, at_ns, dry_run=dry_run)
-        return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
+            return []
+        return self._working.forget(question.query, question.map_id, at_ns, dry_run=dry_run)

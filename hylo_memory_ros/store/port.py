@@ -103,9 +103,19 @@ class Store(Protocol):
         """Move what was asserted in a map, or take that back, in one recorded event."""
 
     def purge(
-        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+        self,
+        asked: Asked,
+        among: Sequence[int] | None,
+        unstored: Sequence[str] = (),
+        *,
+        reason: str,
+        actor: str,
+        dry_run: bool,
     ) -> tuple[Removal, Committed | None]:
-        """Delete the identities of what matches, for good."""
+        """Delete the identities of what matches, for good, and from every record what is named beside.
+
+        Those are the ids of what goes too, but was in no file; they are counted.
+        """
 
     def begin_episode(
         self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str

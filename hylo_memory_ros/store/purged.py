@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from struct import pack
@@ -53,6 +53,8 @@ class Purged:
     """Words of all that was said, folded as `words_of` does."""
     vectors: frozenset[bytes]
     """SHA-256 of its vectors."""
+    places: frozenset[tuple[float, ...]]
+    """Where it ever was."""
     _kept: dict[str, bool] = field(default_factory=dict)
 
     def named_in(self, value: Any) -> bool:
@@ -66,7 +68,7 @@ class Purged:
     def told_in(self, value: Any) -> bool:
         """Whether a text or JSON value names it, or has a word that was said of it and of nothing that stays.
 
-        Also whether it holds one of its vectors. Names of JSON members tell nothing.
+        Also whether it holds one of its vectors, or a place where it was. Names of JSON members tell nothing.
         """
         if isinstance(value, str):
             return value in self.names or any(map(self._only_here, words_of(value)))
@@ -75,7 +77,7 @@ class Purged:
         if not isinstance(value, list | tuple):
             return False
         if value and all(isinstance(one, int | float) for one in value):
-            return bool(self.vectors) and _digest_of_numbers(value) in self.vectors
+            return tuple(value) in self.places or _digest_of_numbers(value) in self.vectors
         return any(map(self.told_in, value))
 
     def _only_here(self, word: str) -> bool:
@@ -117,22 +119,29 @@ def scrub_tables(connection: sa.Connection, purged: Purged) -> None:
 # What of a query says no more than when, where and how much was asked.
 _PLAIN = frozenset(
     {
-        'kinds', 'depth', 'near', 'horizontal', 'any_map', 'time_range_ns', 'as_of_ns', 'known_at_ns',
+        'kinds', 'depth', 'horizontal', 'any_map', 'time_range_ns', 'as_of_ns', 'known_at_ns',
         'known_seq', 'include_invalidated', 'include_stale', 'min_confidence', 'min_score', 'min_existence',
         'weights', 'k', 'cursor', 'explain', 'text_space',
     }
 )  # fmt: skip
 
 
-def told_by(query: Mapping[str, Any] | None) -> list[Any]:
-    """Return what of a query, as a JSON object, may tell of an item."""
+def told_by(query: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:
+    """Return what of a query, as a JSON object, may tell of an item.
+
+    Parameters
+    ----------
+    place : bool
+        Whether a place can: only one where the item was, not one that it was near to.
+    """
     asked = {name: value for name, value in (query or {}).items() if name not in _PLAIN}
-    relation, scope = asked.pop('relation', None), asked.pop('scope', {})
-    told = [*asked.values(), *(value for name, value in scope.items() if name != 'map_id')]
-    return told if relation is None else [*told, relation[1]]
+    relation, scope, near = (asked.pop(name, None) or () for name in ('relation', 'scope', 'near'))
+    told = [*asked.values(), *relation[1:]]
+    told += [value for name, value in dict(scope).items() if name != 'map_id']
+    return [*told, near[0]['position']] if near and place else told
 
 
-def words_of(*texts: str) -> Iterable[str]:
+def words_of(*texts: str) -> set[str]:
     """Return the words of texts, folded: in lower case and without diacritics, as the full text has them.
 
     Examples

@@ -31,7 +31,7 @@ from hylo_memory_ros.store.schema import (
 from hylo_memory_ros.store.timelines import effective, says_now
 from hylo_memory_ros.store.transaction import Transaction, chunks
 
-__all__ = ['first_said', 'purge_identities']
+__all__ = ['first_said', 'purge_identities', 'purged_of']
 
 
 def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
@@ -40,11 +40,25 @@ def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
     return min((first for first in firsts if first is not None), default=0)
 
 
-def purge_identities(transaction: Transaction, identity_ids: Sequence[int]) -> int:
+def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> Purged:
+    """Return what a purge of identities would delete."""
+    said = [row for part in chunks(identity_ids) for row in connection.execute(_said, {'ids': part})]
+    return _purged(connection, identity_ids, said)
+
+
+def purge_identities(
+    transaction: Transaction, identity_ids: Sequence[int], unstored: Sequence[str] = ()
+) -> int:
     """Delete identities with all that was ever said of them, and what tells of them from every record.
 
     References between tables must not be enforced row by row (`Database.writing`): they are held
     against each other here, once and whole.
+
+    Parameters
+    ----------
+    identity_ids : sequence of int
+    unstored : sequence of str
+        Ids of what goes too, and is in no table: records may name it.
 
     Returns
     -------
@@ -59,7 +73,7 @@ def purge_identities(transaction: Transaction, identity_ids: Sequence[int]) -> i
     said = [
         row for part in chunks(identity_ids) for row in transaction.connection.execute(_said, {'ids': part})
     ]
-    purged = _purged(transaction.connection, identity_ids, said)
+    purged = _purged(transaction.connection, identity_ids, said, unstored)
     transaction.unsaid += purged.assertion_ids
     for part in chunks(purged.assertion_ids):
         for row in transaction.connection.execute(_versions, {'ids': part}):
@@ -73,14 +87,17 @@ def purge_identities(transaction: Transaction, identity_ids: Sequence[int]) -> i
     return len(said)
 
 
-def _purged(connection: sa.Connection, identity_ids: Sequence[int], said: Sequence[Any]) -> Purged:
+def _purged(
+    connection: sa.Connection, identity_ids: Sequence[int], said: Sequence[Any], unstored: Sequence[str] = ()
+) -> Purged:
     assertion_ids = [row.assertion_id for row in said]
     spatial_ids: list[int] = []
     vectors: list[bytes] = []
     for part in chunks(assertion_ids):
         spatial_ids += connection.execute(_places, {'ids': part}).scalars()
         vectors += connection.execute(_vectors, {'ids': part}).scalars()
-    ids = frozenset(row.id for row in said)
+    places = (row for part in chunks(spatial_ids) for row in connection.execute(_positions, {'ids': part}))
+    ids = frozenset((*(row.id for row in said), *unstored))
     keys = frozenset(row.key for row in said if row.key is not None)
     return Purged(
         connection,
@@ -94,11 +111,12 @@ def _purged(connection: sa.Connection, identity_ids: Sequence[int], said: Sequen
         names=ids | keys,
         words=frozenset(words_of(*(text for row in said for text in _texts(row)))),
         vectors=frozenset(vectors),
+        places=frozenset(tuple(row) for row in places),
     )
 
 
 def _texts(row: Any) -> Iterator[str]:
-    yield from (row.id, row.key or '', row.label, row.content, row.source, row.event_clock or '')
+    yield from (row.id, row.key or '', row.label, row.content, row.source)
     detail = json.loads(row.detail or '{}')
     # Neither how things are related nor the map they are in is said of them alone.
     detail['links'] = [target for _, target in detail.get('links', ())]
@@ -214,7 +232,6 @@ _said = (
         assertion.c.content,
         assertion.c.label,
         assertion.c.source,
-        assertion.c.event_clock,
         assertion.c.detail,
         identity.c.kind,
         identity.c.key,
@@ -243,4 +260,5 @@ _places = sa.union(
         for table in (assertion, corrected)
     )
 )
+_positions = sa.select(spatial.c.x, spatial.c.y, spatial.c.z).where(spatial.c.spatial_id.in_(_ids))
 _vectors = sa.select(embedding.c.digest).where(embedding.c.assertion_id.in_(_ids))

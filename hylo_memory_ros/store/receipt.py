@@ -173,13 +173,13 @@ def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
     ids : collection of str
         Ids that the store no longer knows.
     """
-    return _scrub(told, ids, telling=bool(told_by(told['query'])))
+    return _scrub(told, ids, telling=bool(told_by(told['query'], place=False)))
 
 
 def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
     hits = [hit for hit in told['hits'] if hit['id'] not in ids]
     gone = len(told['hits']) - len(hits)
-    telling = telling or (bool(gone) and bool(told_by(told['query'])))
+    telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
     if not gone and not telling:
         return False
     told['hits'], told['purged'] = hits, told.get('purged', 0) + gone

@@ -371,9 +371,16 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
         return removal or Removal(0, sequence=self.sequence), committed
 
     def purge(
-        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+        self,
+        asked: Asked,
+        among: Sequence[int] | None,
+        unstored: Sequence[str] = (),
+        *,
+        reason: str,
+        actor: str,
+        dry_run: bool,
     ) -> tuple[Removal, Committed | None]:
-        """Delete the identities of what matches, for good."""
+        """Delete the identities of what matches, for good, and from every record what is named beside."""
         copies: list[str] = []
 
         def act(txn: Transaction) -> Removal:
@@ -381,8 +388,8 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
             identity_ids = sorted({one.identity_id for one in matched})
             copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
             if not dry_run:
-                purge_identities(txn, identity_ids)
-            ids = list(dict.fromkeys(one.id for one in matched))
+                purge_identities(txn, identity_ids, unstored)
+            ids = list(dict.fromkeys((*(one.id for one in matched), *unstored)))
             keep_audit(txn, reason, None, None, len(ids))
             return Removal(len(ids), ids, txn.sequence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -155,12 +156,21 @@ def sound_state(value: object) -> dict[str, Any]:
         It is no JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds an
         integer of more than 64 bits.
     """
-    state = sound_object(value)
+    state: dict[str, Any] = _composed(sound_object(value))
     if (depth := depth_of(state)) > MAX_STATE_DEPTH:
         raise ValueError(f'$: nested {depth} deep, at most {MAX_STATE_DEPTH}')
     if (size := _size(state, '$')) > MAX_STATE_BYTES:
         raise ValueError(f'$: {size} bytes, at most {MAX_STATE_BYTES}')
     return state
+
+
+def _composed(value: Any) -> Any:
+    """Return a value with its texts in NFC, as those of predicates are."""
+    if isinstance(value, str):
+        return unicodedata.normalize('NFC', value)
+    if isinstance(value, dict):
+        return {unicodedata.normalize('NFC', name): _composed(part) for name, part in value.items()}
+    return [_composed(part) for part in value] if isinstance(value, list) else value
 
 
 def _size(value: Any, path: str) -> int:

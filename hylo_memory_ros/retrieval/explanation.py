@@ -21,7 +21,10 @@ class Explanation:
 
     Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
     ``outside_radius``, ``below_score``, ``below_existence``, ``below_helpfulness``, ``stale``,
-    ``without_vector``, ``other_clock``, ``no_search_words``.
+    ``without_vector``, ``other_clock``, ``no_search_words``; of skills ``not_verified`` (or
+    ``other_skill_status``, when others were asked for), and for the caller's state ``trigger_failed``,
+    ``precondition_failed``, ``precondition_unknown`` (it lacks what is needed) and ``precondition_unfit`` (it
+    has it of another type).
 
     Of what lies around a place, all that passes the filters is looked at where that is little; else so many
     rows at most that the counts are lower bounds: 10 000 of a part of the mirror within the radius, and the
@@ -47,6 +50,7 @@ class Explanation:
             counts |= self._store.excluded_by_time(self._asked.sql())
             counts |= self._store.excluded_by_statistics(self._asked.sql())
             counts['other_map'] = self._other_map()
+            counts |= self._skills()
         if query.embedding is not None and query.near is None:
             asked = self._asked.sql()
             counts['without_vector'] = self._store.count(replace(asked, space='')) - self._store.count(asked)
@@ -138,6 +142,14 @@ class Explanation:
             seen += len(rows)
             radius_m = reach_m
         return 0
+
+    def _skills(self) -> dict[str, int]:
+        asked = self._asked
+        if not asked.hides_skills:
+            return {}
+        refused, unfit = self._store.left_at_gate(asked.sql())
+        status = 'not_verified' if asked.query.skill_status == ('verified',) else 'other_skill_status'
+        return {status: refused, **({} if asked.fit is None else asked.fit.reasons(unfit))}
 
     def _other_map(self) -> int:
         scope = self._asked.query.scope

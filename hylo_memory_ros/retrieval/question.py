@@ -33,7 +33,7 @@ class Question:
     weighs_helpfulness: bool = False
     """Whether the order by helpfulness counts."""
     hides_skills: bool = False
-    """Whether a skill that could be among the hits may be left out for its status or its predicates."""
+    """Whether a skill that matches otherwise may be left out for its status or its predicates."""
     fit: Fit | None = None
     """What the caller's state makes of skills; None: no state is given."""
 
@@ -78,5 +78,6 @@ class Question:
             or query.min_existence is not None
             or query.min_helpfulness is not None
             or self.hides_stale
-            or self.hides_skills
+            # No skill has a place.
+            or (self.hides_skills and query.embedding is not None)
         )

@@ -21,6 +21,7 @@ from hylo_memory_ros.model import (
     QueryResult,
     Stats,
 )
+from hylo_memory_ros.model.skill import SKILL_STATUSES
 from hylo_memory_ros.retrieval.beside import NO_HISTORY, with_working, working_ranked
 from hylo_memory_ros.retrieval.cursor import MAX_SEQUENCE, Cursor, digest_of_question
 from hylo_memory_ros.retrieval.explanation import Explanation
@@ -31,6 +32,7 @@ from hylo_memory_ros.retrieval.order import Ranked, Ranking, order_of
 from hylo_memory_ros.retrieval.probability import probabilities_within
 from hylo_memory_ros.retrieval.question import Question
 from hylo_memory_ros.retrieval.sources import VectorSearch
+from hylo_memory_ros.skills import SkillIndex
 from hylo_memory_ros.store import TOTAL_LIMIT, Store, WorkingMemory
 from hylo_memory_ros.store.rows import item_of, stats_of, status_of
 from hylo_memory_ros.store.working import NOTHING, Left
@@ -71,6 +73,8 @@ class Retriever:
         Where vectors are compared.
     embed : callable, optional
         The vector of a text in a space; it refuses a space that has no embedder.
+    skills : SkillIndex, optional
+        What makes of a caller's state which skills fit; None: none were ever stated.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Retriever:
         current_map: Callable[[], str],
         vectors: VectorSearch | None = None,
         embed: Callable[[str, str], tuple[float, ...]] | None = None,
+        skills: SkillIndex | None = None,
     ) -> None:
         self._store = store
         self._mirror = mirror
@@ -89,6 +94,7 @@ class Retriever:
         self._config = config
         self._current_map = current_map
         self._embed = embed
+        self._skills = skills or SkillIndex()
         self._gathering = Gathering(store, mirror, vectors)
         self._kept = Kept()
 
@@ -115,7 +121,16 @@ class Retriever:
         hides_stale = not query.include_stale and self._store.any_stale()
         weighs = query.weights.get('helpfulness', self._config.weight_helpfulness) > 0.0
         return Question(
-            self._by_meaning(query), at_ns, seq, map_id, self._config.clock, offset, hides_stale, weighs
+            self._by_meaning(query),
+            at_ns,
+            seq,
+            map_id,
+            self._config.clock,
+            offset,
+            hides_stale,
+            weighs,
+            hides_skills=len(self._skills) > 0 and _refuses_skills(query),
+            fit=None if query.state is None else self._skills.fit(query.state),
         )
 
     def _by_meaning(self, query: MemoryQuery) -> MemoryQuery:
@@ -289,6 +304,13 @@ def _with_chances(hits: tuple[Hit, ...], query: MemoryQuery) -> tuple[Hit, ...]:
         hit if chance is None else replace(hit, details={**hit.details, 'p_within': chance})
         for hit, chance in zip(hits, chances, strict=True)
     )
+
+
+def _refuses_skills(query: MemoryQuery) -> bool:
+    """Whether a skill that matches otherwise may be refused for its status or its predicates."""
+    if query.kinds is not None and MemoryKind.SKILL not in query.kinds:
+        return False
+    return query.state is not None or set(query.skill_status) != set(SKILL_STATUSES)
 
 
 def _digest(query: MemoryQuery) -> str:

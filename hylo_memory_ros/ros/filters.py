@@ -6,18 +6,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
+from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery, parse_object
 from hylo_memory_ros.ros.codes import told
 from hylo_memory_ros.ros.fields import checked_sequence, checked_text, pairs_of, scope_of, stamp_ns, texts
 
 __all__ = ['OPTIONS', 'query_from_msg']
 
-OPTIONS = ('state', 'min_helpfulness', 'episode', 'outcome', 'depth', 'weights')
-"""Keys of ``options_json``."""
-ANSWERED = frozenset({'depth', 'episode', 'min_helpfulness', 'outcome', 'weights'})
-"""Those that are fields of the query; nothing in this version acts on the others."""
-ALWAYS = ANSWERED | {'k', 'include_stale'}
+OPTIONS = ('state', 'skill_status', 'min_helpfulness', 'episode', 'outcome', 'depth', 'weights')
+"""Keys of ``options_json``, each a field of the query."""
+ALWAYS = frozenset({*OPTIONS, 'k', 'include_stale'})
 
 
 def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
@@ -34,8 +32,6 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
     ------
     InvalidRequestError
         With every field that breaks a rule, its value and the rule.
-    UnsupportedError
-        If an option is asked for that nothing acts on yet.
     """
     fields: dict[str, Any] = {
         **_options(msg.options_json),
@@ -72,7 +68,7 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
     try:
         return MemoryQuery(**given)
     except ValidationError as exc:
-        in_options = {str(error['loc'][0]) for error in exc.errors() if error['loc']} <= ANSWERED
+        in_options = {str(error['loc'][0]) for error in exc.errors() if error['loc']} <= set(OPTIONS)
         place = 'filter.options_json' if in_options else 'filter'
         raise InvalidRequestError(told(exc, place), field=place) from exc
 
@@ -120,8 +116,6 @@ def _options(text: str) -> dict[str, Any]:
         if name not in OPTIONS:
             known = ', '.join(OPTIONS)
             raise InvalidRequestError(f'{field}: unknown key {name!r}; known are {known}', field=field)
-        if name not in ANSWERED:
-            raise UnsupportedError(f'{field}: {name!r}: nothing in this version acts on it', field=field)
         if options[name] is None:
             raise InvalidRequestError(f'{field}.{name}: null says nothing; leave it out', field=field)
     return options

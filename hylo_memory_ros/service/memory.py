@@ -36,6 +36,7 @@ from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.relocating import Relocating
 from hylo_memory_ros.service.removing import Removing
 from hylo_memory_ros.service.retention import Retaining
+from hylo_memory_ros.service.skills import FOUND
 from hylo_memory_ros.service.sound import refuse_unsound
 from hylo_memory_ros.store import SqliteStore
 from hylo_memory_ros.store.port import Within
@@ -98,12 +99,16 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         """
         config = config or MemoryConfig()
         store = SqliteStore(url, config, clock or time.time_ns, read_only=read_only)
+        memory: MemoryService | None = None
         try:
             memory = cls(store, config, map_id, background=background, read_only=read_only)
             if not read_only:
                 memory.set_map(map_id)
+                memory._skills.reconcile(lambda item: memory.write([item], actor=FOUND))
             memory._begin_anew()
         except BaseException:
+            if memory is not None:
+                memory.close()
             store.close()
             raise
         return memory
@@ -127,6 +132,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
             self._closed = True
         self._mirroring.close()
         self._working.clear()
+        self._skills.close()
         self._store.close()
 
     @property
@@ -216,14 +222,17 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
             events: Sequence[WriteEvent] = ()
             sequence = self._store.sequence
             if durables or within is not None:
-                result, committed = self._store.write(
-                    durables,
-                    request_id=request_id,
-                    actor=actor,
-                    dry_run=dry_run,
-                    durable=durable,
-                    within=within,
-                )
+                with self._skills.staged(durables, dry_run=dry_run) as publish_files:
+                    result, committed = self._store.write(
+                        durables,
+                        request_id=request_id,
+                        actor=actor,
+                        dry_run=dry_run,
+                        durable=durable,
+                        within=within,
+                    )
+                    if committed is not None:
+                        publish_files()
                 self._follow(committed)
                 events, sequence = result.events, result.sequence
             if len(events) != len(durables):
@@ -326,22 +335,27 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
                     f'restore: the episode {self._episode!r} is open: end it first', field='path'
                 )
             self._proving.receipts.flush()
-            committed = self._store.restore(Path(path))
+            try:
+                committed = self._store.restore(Path(path), self._skills.match_copy)
+            except BaseException:
+                self._skills.mend()
+                raise
             self._proving.receipts.recount()
             self._working.clear()
             self._maps = Maps(self._store, self._maps.current)
             self._mirroring.reload()
+            self._skills.restored()
             self._listeners.tell(committed.change)
             self._begin_anew()
 
     def verify(self) -> VerifyReport:
-        """Recompute every timeline and hash, and hold the mirror against the store.
+        """Recompute every timeline and hash, and hold the mirror and the skill files against the store.
 
         Writes and questions go on meanwhile.
         """
         self._refuse_closed()
         report = self._store.verify()
-        return replace(report, problems=report.problems + self.verify_mirror())
+        return replace(report, problems=report.problems + self.verify_mirror() + self._skills.problems())
 
     def verify_mirror(self) -> tuple[str, ...]:
         """Hold the mirror against the store, row by row; a difference is logged and mended.

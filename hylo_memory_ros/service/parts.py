@@ -18,6 +18,7 @@ from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.service.proving import Proving
+from hylo_memory_ros.service.skills import Skills
 from hylo_memory_ros.service.spaces import SpacesInUse
 from hylo_memory_ros.store import Committed, Store, WorkingMemory
 
@@ -48,6 +49,7 @@ class Parts:
         self._mirroring = Mirroring(
             store, background=background, spaces=self._spaces.spaces, read_only=read_only
         )
+        self._skills = Skills(store, config, read_only=read_only)
         self._closed = False
         self._retriever = self._retriever_in(None)
         self._proving = Proving(
@@ -72,6 +74,7 @@ class Parts:
             lambda: self._maps.current if map_id is None else map_id,
             self._mirroring.vectors,
             lambda space, text: self._spaces.vectors_of(space, [text])[0],
+            self._skills.index,
         )
 
     @property
@@ -117,6 +120,7 @@ class Parts:
     def _follow(self, committed: Committed | None) -> None:
         if committed is not None:
             self._mirroring.follow(committed)
+            self._skills.follow(committed)
             self._listeners.tell(committed.change)
 
     def _tell_evicted(self, items: Sequence[MemoryItem], at_ns: int) -> None:

@@ -17,6 +17,7 @@ from hylo_memory_ros.service.parts import Parts
 from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_stamp
 from hylo_memory_ros.store.asking import World
 from hylo_memory_ros.store.ending import Ending
+from hylo_memory_ros.store.skill_filter import ANY_SKILL
 
 __all__ = ['Removing']
 
@@ -177,20 +178,30 @@ class Removing(Parts):
             question, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
                 self._proving.receipts.flush()
-            removal, committed = self._store.purge(
-                question.among(),
-                among,
-                self._from_working(question, dry_run=True),
-                reason=reason,
-                actor=actor,
-                dry_run=dry_run,
-            )
+                self._remove_skill_files(question, among)
+            try:
+                removal, committed = self._store.purge(
+                    question.among(),
+                    among,
+                    self._from_working(question, dry_run=True),
+                    reason=reason,
+                    actor=actor,
+                    dry_run=dry_run,
+                )
+            except BaseException:
+                self._skills.mend()
+                raise
             if committed is not None:
                 self._proving.receipts.purged_at = committed.change.sequence
                 self._spaces.forget_texts()
             self._follow(committed)
             self._from_working(question, dry_run=dry_run)
             return removal
+
+    def _remove_skill_files(self, question: Question, among: Sequence[int] | None) -> None:
+        """Delete the files of skills before their commit: left behind, they would be taken for new skills."""
+        if len(self._skills.index):
+            self._skills.remove_files(list(self._store.matching(question.among(), among)))
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
@@ -205,7 +216,9 @@ class Removing(Parts):
                 )
         if query.embedding is not None or query.text_space is not None:
             raise InvalidRequestError(f'{op}: embedding: similarity never decides what is taken away')
-        question = self._retriever.question(query)
+        if query.state is not None:
+            raise InvalidRequestError(f'{op}: state: the state of a caller never decides what is taken away')
+        question = self._retriever.question(query.model_copy(update=ANY_SKILL))
         return question, self._retriever.version_rows(question)
 
     def _with_working(

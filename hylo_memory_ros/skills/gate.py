@@ -10,7 +10,14 @@ from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.skill import SkillPayload, problems_of_skill
 from hylo_memory_ros.skills.predicate import parse_predicate
 
-__all__ = ['TRANSITIONS', 'Thresholds', 'problems_at_gate', 'problems_of_payload', 'problems_of_skill_item', 'skill_of']
+__all__ = [
+    'TRANSITIONS',
+    'Thresholds',
+    'problems_at_gate',
+    'problems_of_payload',
+    'problems_of_skill_item',
+    'skill_of',
+]
 
 TRANSITIONS: Mapping[str | None, tuple[str, ...]] = {
     None: ('proposed',),

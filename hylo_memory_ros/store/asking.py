@@ -41,6 +41,7 @@ from hylo_memory_ros.store.schema import (
     tag,
     version,
 )
+from hylo_memory_ros.store.skill_filter import ANY_SKILL, admitted, has_status, is_skill
 
 __all__ = [
     'TOTAL_LIMIT',
@@ -55,6 +56,7 @@ __all__ = [
     'excluded_by_statistics',
     'excluded_by_time',
     'fetch',
+    'left_at_gate',
     'match_page',
     'matching_rows',
     'names_reached',
@@ -274,6 +276,18 @@ def excluded_by_statistics(
     found = _select(uncounted, reason, among=among).where(~left_out).limit(TOTAL_LIMIT).subquery()
     counted = sa.select(found.c.reason, sa.func.count()).group_by(found.c.reason)
     return {str(row[0]): row[1] for row in connection.execute(counted)}
+
+
+def left_at_gate(connection: sa.Connection, asked: Asked) -> tuple[int, list[int]]:
+    """Return what of the matching skills has another status, counted, and the assertions that do not fit.
+
+    Of many matches the first `TOTAL_LIMIT` are looked at.
+    """
+    ungated = replace(asked, query=asked.query.model_copy(update=ANY_SKILL), fitting=None)
+    refused = ~sa.and_(*admitted(asked.query, asked.fitting))
+    found = _select(ungated, assertion.c.assertion_id, has_status(asked.query)).where(is_skill, refused)
+    rows = connection.execute(found.limit(TOTAL_LIMIT)).all()
+    return sum(not row[1] for row in rows), [row[0] for row in rows if row[1]]
 
 
 def any_stale(connection: sa.Connection) -> bool:

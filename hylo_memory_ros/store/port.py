@@ -168,6 +168,9 @@ class Store(Protocol):
     def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
 
+    def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
+        """Return how many matching skills have another status, and the assertions that do not fit."""
+
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""
 
@@ -223,8 +226,14 @@ class Store(Protocol):
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
 
-    def restore(self, source: Path) -> Committed:
-        """Put a verified copy in the place of the whole memory, and begin a new epoch."""
+    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> Committed:
+        """Put a verified copy in the place of the whole memory, and begin a new epoch.
+
+        Parameters
+        ----------
+        ready : callable, optional
+            Given the verified copy, before anything is replaced.
+        """
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""

@@ -99,6 +99,11 @@ class SqliteReader:
         with self._db.reading() as connection:
             return asking.excluded_by_statistics(connection, asked, among)
 
+    def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
+        """Return how many matching skills have another status, and the assertions that do not fit."""
+        with self._db.reading() as connection:
+            return asking.left_at_gate(connection, asked)
+
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""
         with self._db.reading() as connection:

@@ -6,7 +6,7 @@ The payload of a skill stands in its statement like any other; its status is als
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,12 +16,20 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SkillPayload, SkillTransition
 from hylo_memory_ros.skills import Thresholds, problems_at_gate, skill_of
 from hylo_memory_ros.store.purged import Purged, on_purge
-from hylo_memory_ros.store.schema import assertion, identity, metadata, tag, txn
+from hylo_memory_ros.store.schema import assertion, identity, metadata, tag, txn, version
 from hylo_memory_ros.store.skill_filter import STATUS
 from hylo_memory_ros.store.timeline import Span, span_at
 from hylo_memory_ros.store.transaction import Transaction, chunks
 
-__all__ = ['Gate', 'payloads_of_skills', 'skill_items', 'skill_transition', 'transitions_of']
+__all__ = [
+    'Gate',
+    'digests_of_skills',
+    'digests_of_skills_by_key',
+    'payloads_of_skills',
+    'skill_items',
+    'skill_transition',
+    'transitions_of',
+]
 
 skill_transition = sa.Table(
     'skill_transition',
@@ -139,7 +147,8 @@ def _forget_who(connection: sa.Connection, purged: Purged) -> None:
 
 def transitions_of(connection: sa.Connection, key: str | None, limit: int) -> list[SkillTransition]:
     """Return the latest transitions of one skill, or of all, oldest first."""
-    rows = connection.execute(_transitions if key is None else _transitions_of_key, {'key': key, 'most': limit})
+    asked = _transitions if key is None else _transitions_of_key
+    rows = connection.execute(asked, {'key': key, 'most': limit})
     return [
         SkillTransition(
             row.sequence,
@@ -161,11 +170,27 @@ def payloads_of_skills(connection: sa.Connection) -> Iterator[tuple[int, Mapping
         yield number, json.loads(detail)['payload']
 
 
-def skill_items(connection: sa.Connection) -> Iterator[tuple[int, bytes, MemoryItem]]:
-    """Yield identity, content digest and item of every skill that was ever stated; an item has what its
-    digest is of, and no more.
-    """  # noqa: D205
+def digests_of_skills_by_key(connection: sa.Connection) -> set[tuple[str, bytes]]:
+    """Return key and content digest of every skill that was ever stated."""
+    return {(row[0], row[1]) for row in connection.execute(_digests)}
+
+
+def digests_of_skills(connection: sa.Connection, version_rows: Iterable[int]) -> set[bytes]:
+    """Return the content digests of all that was ever stated of the skills of some versions."""
+    return {
+        digest
+        for part in chunks(version_rows)
+        for digest in connection.execute(_digests_of, {'rows': part}).scalars()
+    }
+
+
+def skill_items(connection: sa.Connection, digests: Container[bytes]) -> Iterator[tuple[bytes, MemoryItem]]:
+    """Yield content digest and item of skills, each once; an item has what its digest is of, and no more."""
+    seen: set[bytes] = set()
     for row in connection.execute(_stated):
+        if row.content_digest in seen or row.content_digest not in digests:
+            continue
+        seen.add(row.content_digest)
         detail = json.loads(row.detail)
         scope = detail.get('scope', {'map_id': row.map_id} if row.map_id else {})
         said = {name: detail[name] for name in ('entities', 'object_ids', 'links') if name in detail}
@@ -178,7 +203,7 @@ def skill_items(connection: sa.Connection) -> Iterator[tuple[int, bytes, MemoryI
             scope=scope,
             **said,
         )
-        yield row.identity_id, row.content_digest, item
+        yield row.content_digest, item
 
 
 _stated_skills = sa.select(tag.c.assertion_id).where(tag.c.field == STATUS)
@@ -190,7 +215,6 @@ _payloads = (
 )
 _stated = (
     sa.select(
-        assertion.c.identity_id,
         assertion.c.content_digest,
         assertion.c.map_id,
         assertion.c.label,
@@ -201,6 +225,19 @@ _stated = (
     .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .where(assertion.c.assertion_id.in_(_stated_skills))
     .order_by(assertion.c.assertion_id)
+)
+_digests = (
+    sa.select(identity.c.key, assertion.c.content_digest)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .where(assertion.c.assertion_id.in_(_stated_skills))
+)
+_digests_of = (
+    sa.select(assertion.c.content_digest)
+    .join(version, version.c.identity_id == assertion.c.identity_id)
+    .where(
+        version.c.version_row.in_(sa.bindparam('rows', expanding=True)),
+        version.c.kind == MemoryKind.SKILL.value,
+    )
 )
 _transitions = (
     sa.select(skill_transition, txn.c.recorded_at_ns, txn.c.actor)

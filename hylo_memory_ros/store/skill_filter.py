@@ -1,4 +1,4 @@
-"""Which skills answer, as conditions over versions: those of the status asked for that fit the caller's state.
+"""Which skills answer, as conditions over versions: of the status asked for, and fitting the caller's state.
 
 What is no skill passes. A version has the status and the predicates of the statement that it is, so both are
 those that were believed at the time asked about.

@@ -420,7 +420,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
         names = (self.path.with_name(f'{self.path.name}{KEPT}{stamp}') for stamp in count(stamp_ns))
         return next(name for name in names if not name.exists())
 
-    def restore(self, source: Path) -> Committed:
+    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> Committed:
         """Put a verified copy in the place of the whole memory, and begin a new epoch."""
         check_file(source, writable=False)
         epoch, copies = _new_epoch(), self.side_read(noted_copies)
@@ -433,6 +433,8 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
                     raise DamagedFileError(
                         f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
                     )
+                if ready is not None:
+                    ready(connection)
                 raw: Any = connection.connection.dbapi_connection
                 self._replace(raw, epoch)
         finally:

@@ -1,0 +1,313 @@
+"""The directory of skill files: one canonical JSON file for each version, its digest in the name.
+
+A file is written beside its place and synced before the commit of what it says, and renamed after it: what
+the database knows and the directory lacks is written again when the memory is opened. What does not belong
+is renamed aside, never deleted.
+
+Threads: under the service's lock of writes; `problems` may run beside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hylo_memory_ros.errors import FileInUseError, ReadOnlyError, StoreError, StoreFullError
+from hylo_memory_ros.identity import content_bytes
+from hylo_memory_ros.model import MemoryItem, MemoryKind, parse_object
+from hylo_memory_ros.skills import problems_of_skill_item
+from hylo_memory_ros.store.lock import FileLock
+
+__all__ = ['MAX_FILE_BYTES', 'SET_ASIDE', 'SkillDirectory', 'file_name', 'item_of_file']
+
+logger = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 16_777_216
+"""A larger file is not read."""
+SET_ASIDE = '.set-aside'
+
+_NAME = re.compile(r'(?P<slug>[A-Za-z0-9_-][A-Za-z0-9._-]{0,63})-(?P<digest>[0-9a-f]{64})\.json')
+_NEW = '.new'
+_KINDS: Mapping[int, type[StoreError]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), StoreFullError),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST), ReadOnlyError),
+}
+# Of a name that is set aside, so that what is added fits too.
+_KEPT_BYTES = 200
+
+
+def file_name(key: str, digest: bytes) -> str:
+    """Return the name of the file of a version.
+
+    Examples
+    --------
+    >>> file_name('open door/2', bytes(32))[:20]
+    'open_door_2-00000000'
+    """
+    slug = re.sub(r'[^A-Za-z0-9._-]+', '_', key)[:64]
+    return f'{"_" + slug[1:] if slug.startswith(".") else slug}-{digest.hex()}.json'
+
+
+def item_of_file(name: str, data: bytes) -> MemoryItem:
+    """Return the skill that a file holds.
+
+    Raises
+    ------
+    ValueError
+        With what is wrong with it.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError('its name is not that of a skill file: key, 64 hex digits, .json')
+    if (digest := sha256(data).hexdigest()) != match['digest']:
+        raise ValueError(f'its SHA-256 is {digest[:12]}…, not the one in its name')
+    try:
+        fields = parse_object(data.decode('utf-8'), 'file')
+    except UnicodeDecodeError as exc:
+        raise ValueError(f'it is no UTF-8 at byte {exc.start}') from exc
+    if fields.get('kind') != MemoryKind.SKILL.value:
+        raise ValueError(f'$.kind: {fields.get("kind")!r:.50} is not {MemoryKind.SKILL.value!r}')
+    try:
+        item = MemoryItem(**fields)
+    except (ValidationError, TypeError) as exc:
+        raise ValueError(f'it is no item: {_told(exc)}') from exc
+    if problems := problems_of_skill_item(item):
+        raise ValueError('; '.join(problems))
+    if content_bytes(item) != data:
+        raise ValueError('it is not in canonical form, or says more than a skill does')
+    if name != file_name(item.key or '', bytes.fromhex(digest)):
+        raise ValueError(f'its name is not that of the key {item.key!r:.100}')
+    return item
+
+
+def _told(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    return f'{".".join(map(str, first["loc"]))}: {first["msg"]}'
+
+
+class SkillDirectory:
+    """The files of one memory.
+
+    Parameters
+    ----------
+    path : Path
+        The directory; made when the first file is.
+    read_only : bool
+        Look at it only.
+
+    Raises
+    ------
+    FileInUseError
+        Another memory writes it; the message names its host and pid.
+    ReadOnlyError
+        It is there, and cannot be written.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.path = path
+        self._read_only = read_only
+        self._lock: FileLock | None = None
+        if not read_only and path.exists():
+            self._hold()
+
+    def _hold(self) -> None:
+        """Make the directory, and the right to write it ours."""
+        if self._lock is not None:
+            return
+        with _translated(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.path, os.W_OK | os.X_OK | os.R_OK):
+            raise ReadOnlyError(f'skill_directory {self.path} cannot be written', path=str(self.path))
+        try:
+            self._lock = FileLock(self.path / '.skills')
+        except FileInUseError as exc:
+            host, pid = exc.details['host'], exc.details['pid']
+            raise FileInUseError(
+                f'skill_directory {self.path} is in use by pid {pid} on host {host}',
+                path=str(self.path),
+                host=host,
+                pid=pid,
+            ) from exc
+
+    def entries(self) -> list[str]:
+        """Return the names of what is there, hidden names and what was set aside left out, sorted."""
+        try:
+            names = [entry.name for entry in self.path.iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise ReadOnlyError(
+                f'skill_directory {self.path} cannot be read: {exc.strerror}', path=str(self.path)
+            ) from exc
+        return sorted(name for name in names if not name.startswith('.') and SET_ASIDE not in name)
+
+    def set_aside(self) -> list[str]:
+        """Return the names of what was set aside, sorted."""
+        entries = self.path.iterdir() if self.path.exists() else ()
+        return sorted(entry.name for entry in entries if SET_ASIDE in entry.name)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file.
+
+        Raises
+        ------
+        ValueError
+            It is no plain file, cannot be read, or is too large.
+        """
+        try:
+            # A link is not followed, and nobody waits for the other end of a pipe.
+            handle = os.open(self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as exc:
+            if exc.errno == errno.ELOOP:
+                raise ValueError('it is a symbolic link') from exc
+            raise ValueError(f'it cannot be read: {exc.strerror}') from exc
+        with os.fdopen(handle, 'rb') as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError('it is no plain file')
+            if status.st_size > MAX_FILE_BYTES:
+                raise ValueError(f'it has {status.st_size} bytes, at most {MAX_FILE_BYTES} are read')
+            try:
+                return file.read()
+            except OSError as exc:
+                raise ValueError(f'it cannot be read: {exc.strerror}') from exc
+
+    def is_sound(self, name: str) -> bool:
+        """Whether a file is there and its bytes are what its name says."""
+        try:
+            digest = sha256(self.read(name)).hexdigest()
+        except ValueError:
+            return False
+        return name.endswith(f'-{digest}.json')
+
+    @contextmanager
+    def staged(self, files: Mapping[str, bytes]) -> Iterator[Callable[[], None]]:
+        """Write files beside their places; the result puts them there, and what it does not is deleted.
+
+        Raises
+        ------
+        StoreFullError, ReadOnlyError, FileInUseError
+            Nothing is left behind.
+        """
+        missing = {name: data for name, data in files.items() if not self.is_sound(name)}
+        made: list[str] = []
+        try:
+            for name, data in missing.items():
+                self._write(name, data)
+                made.append(name)
+            yield lambda: self._publish(made)
+        finally:
+            for name in made:
+                self._beside(name).unlink(missing_ok=True)
+
+    def _beside(self, name: str) -> Path:
+        return self.path / f'.{name}{_NEW}'
+
+    def _write(self, name: str, data: bytes) -> None:
+        self._hold()
+        beside = self._beside(name)
+        try:
+            with _translated(beside), beside.open('wb') as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def _publish(self, made: list[str]) -> None:
+        try:
+            for name in made:
+                self._beside(name).rename(self.path / name)
+            if made:
+                self._sync()
+        except OSError as exc:
+            # What it says is committed; the next opening writes it again.
+            logger.error(  # noqa: TRY400
+                'skill_directory %s: %s is not there yet: %s', self.path, made[0], exc.strerror
+            )
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write one file.
+
+        Raises
+        ------
+        StoreFullError, ReadOnlyError
+            It cannot be written; what was there stays.
+        """
+        with self.staged({name: data}) as publish:
+            publish()
+
+    def move_aside(self, name: str, reason: str) -> None:
+        """Rename what does not belong, and log why."""
+        self._hold()
+        kept = os.fsdecode(os.fsencode(name)[:_KEPT_BYTES])
+        names = (f'{kept}{SET_ASIDE}{number or ""}' for number in range(1_000_000))
+        aside = next(aside for aside in names if not os.path.lexists(self.path / aside))
+        with _translated(self.path / name):
+            (self.path / name).rename(self.path / aside)
+            self._sync()
+        logger.warning('skill_directory %s: %s is set aside as %s: %s', self.path, name, aside, reason)
+
+    def sweep(self) -> None:
+        """Delete what a killed process left half written."""
+        for entry in self.path.iterdir() if self.path.exists() else ():
+            if entry.name.startswith('.') and entry.name.endswith(f'.json{_NEW}'):
+                entry.unlink(missing_ok=True)
+
+    def remove(self, digests: Iterable[bytes]) -> None:
+        """Delete every file of versions for good, whatever stands before or behind the digest in its name."""
+        gone = {digest.hex() for digest in digests}
+        if not gone or not self.path.exists():
+            return
+        self._hold()
+        with _translated(self.path):
+            for entry in list(self.path.iterdir()):
+                if any(found in gone for found in re.findall(r'[0-9a-f]{64}', entry.name)):
+                    entry.unlink()
+            self._sync()
+
+    def _sync(self) -> None:
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def problems(self, known: Iterable[str]) -> Iterator[str]:
+        """Yield how the directory differs from the files that the database knows, each in one sentence."""
+        left = set(self.entries())
+        for name in known:
+            if name not in left:
+                yield f'skill directory {self.path}: {name} is missing'
+            elif not self.is_sound(name):
+                yield f'skill directory {self.path}: {name} does not hold what its name says'
+            left.discard(name)
+        for name in sorted(left):
+            yield f'skill directory {self.path}: {name} is not known to the database'
+
+    def close(self) -> None:
+        """Give the right to write up; safe to repeat."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        kind = _KINDS.get(exc.errno or 0, StoreError)
+        raise kind(f'skill_directory: {path} cannot be written: {exc.strerror}', path=str(path)) from exc

@@ -94,7 +94,7 @@ class Retriever:
         self._config = config
         self._current_map = current_map
         self._embed = embed
-        self._skills = skills or SkillIndex()
+        self._skills = SkillIndex() if skills is None else skills
         self._gathering = Gathering(store, mirror, vectors)
         self._kept = Kept()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, TimeSpan
 from hylo_memory_ros.model.span import ClockName
-from hylo_memory_ros.store.episode import SUMMARY_SOURCE, summary_key
 from hylo_memory_ros.store.episode_facts import EpisodeFacts, KeyEvent
+from hylo_memory_ros.store.episode_summary import SUMMARY_SOURCE, summary_key, summary_text
 
-__all__ = ['event_items', 'summary_item', 'summary_text']
+__all__ = ['event_items', 'summary_item']
 
 # Of what an item says, so much is repeated.
 _MOST_CHARACTERS = 280
@@ -25,14 +25,6 @@ _VERBS = {
     'useful': 'judged useful',
     'misleading': 'judged misleading',
     'wrong': 'judged wrong',
-}
-_COUNTED = {
-    'ADD': 'added',
-    'INVALIDATE': 'changed',
-    'MERGE': 'merged',
-    'END': 'ended',
-    'FORGET': 'forgotten',
-    'RETRACT': 'retracted',
 }
 
 
@@ -104,24 +96,6 @@ def summary_item(
         evidence=tuple(evidence),
         source=SUMMARY_SOURCE,
     )
-
-
-def summary_text(payload: Mapping[str, Any], notes: Sequence[str]) -> str:
-    """Return a summary in words, from its payload and the notes of begin and end."""
-    seconds = (payload['ended_ns'] - payload['begun_ns']) / 1e9
-    said = f'Episode {payload["episode"]} ended after {seconds:.1f} s: {payload["outcome"]}.'
-    happened = '; '.join(_happened(payload))
-    return ' '.join(part for part in (said, f'{happened}.' if happened else '', *notes) if part)
-
-
-def _happened(payload: Mapping[str, Any]) -> Iterator[str]:
-    counts, verdicts, retrievals = payload['counts'], payload['verdicts'], payload['retrievals']
-    if changes := [f'{counts[name]} {verb}' for name, verb in _COUNTED.items() if counts.get(name)]:
-        yield ', '.join(changes)
-    if retrievals:
-        yield f'{retrievals} retrieval{"s" * (retrievals != 1)} with a receipt'
-    if verdicts:
-        yield 'judged ' + ', '.join(f'{count} {name}' for name, count in verdicts.items())
 
 
 def _scope(one: Episode) -> dict[str, str]:

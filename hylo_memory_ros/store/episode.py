@@ -19,7 +19,7 @@ from hylo_memory_ros.store.schema import episode, txn
 from hylo_memory_ros.store.transaction import Transaction
 
 __all__ = [
-    'SUMMARY_SOURCE',
+    'all_episodes',
     'any_episode',
     'begin_episode',
     'end_episode',
@@ -29,16 +29,7 @@ __all__ = [
     'episodes_said',
     'load_episode',
     'open_episode',
-    'summary_key',
 ]
-
-SUMMARY_SOURCE = 'hylo_memory_ros.episodes@1'
-"""Producer of what the end of an episode writes."""
-
-
-def summary_key(episode_id: str) -> str:
-    """Return the key of the item that tells how an episode ended."""
-    return f'episode/{episode_id}'
 
 
 def open_episode(connection: sa.Connection) -> Episode | None:
@@ -51,6 +42,11 @@ def load_episode(connection: sa.Connection, episode_id: str) -> Episode | None:
     """Return an episode by its name, or None."""
     row = connection.execute(sa.select(episode).where(episode.c.id == episode_id)).one_or_none()
     return None if row is None else _episode(row)
+
+
+def all_episodes(connection: sa.Connection) -> Iterator[Episode]:
+    """Yield every episode, the oldest first."""
+    yield from map(_episode, connection.execute(sa.select(episode).order_by(episode.c.begin_seq)).all())
 
 
 def begin_episode(

@@ -40,6 +40,7 @@ from hylo_memory_ros.store.correction import Edit, correct_assertions
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.database import Database, log_of, translated
 from hylo_memory_ros.store.ending import Ending, end_versions
+from hylo_memory_ros.store.episode_purge import PurgedEpisodes
 from hylo_memory_ros.store.episodes import EpisodeStore
 from hylo_memory_ros.store.files import (
     APPLICATION_ID,
@@ -54,7 +55,7 @@ from hylo_memory_ros.store.judged import JudgedStore
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
 from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.purging import first_said, purge_identities
+from hylo_memory_ros.store.purging import first_said, purge_identities, purged_of
 from hylo_memory_ros.store.reader import SqliteReader
 from hylo_memory_ros.store.removal import (
     Matched,
@@ -387,8 +388,12 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
             matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
             identity_ids = sorted({one.identity_id for one in matched})
             copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
+            episodes = PurgedEpisodes(txn.connection, purged_of(txn.connection, identity_ids))
+            matched += matched_versions(txn.connection, episodes.event_rows())
             if not dry_run:
-                purge_identities(txn, identity_ids, unstored)
+                gone = [*identity_ids, *episodes.event_ids, *episodes.summary_ids]
+                purge_identities(txn, gone, unstored)
+                episodes.clean(txn, self._config.identity_scope)
             ids = list(dict.fromkeys((*(one.id for one in matched), *unstored)))
             keep_audit(txn, reason, None, None, len(ids))
             return Removal(len(ids), ids, txn.sequence)

@@ -12,7 +12,7 @@ from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import AsJson, Limit, MemoryFile
 from hylo_memory_ros.cli.tables import console, helpfulness_table
 from hylo_memory_ros.model import Helpfulness
-from hylo_memory_ros.store.helpfulness import Order, Told, helpfulness_report
+from hylo_memory_ros.store.helpfulness_report import Order, Told, helpfulness_report
 
 __all__ = ['report']
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from hylo_memory_ros.cli.instant import instant_text
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, Version
 from hylo_memory_ros.model.helpfulness import VERDICTS
-from hylo_memory_ros.store.helpfulness import Told
+from hylo_memory_ros.store.helpfulness_report import Told
 
 __all__ = [
     'changes_table', 'console', 'episodes_table', 'facts_table', 'helpfulness_table', 'hits_table',

@@ -14,6 +14,7 @@ from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.store.asking import embeddings_of
 from hylo_memory_ros.store.embedding import digest_of_vector, vector_batches
 from hylo_memory_ros.store.episode import episode_problems
+from hylo_memory_ros.store.helpfulness import misjudged
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.replaying import BelievedSpan, Known, Said, sequence_of_difference
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
@@ -38,23 +39,34 @@ _BATCH = 1000
 _MOST_PROBLEMS = 100
 
 
-def verify_database(connection: sa.Connection, identity_scope: tuple[str, ...]) -> VerifyReport:
-    """Return what is wrong with a database, from one consistent state."""
+def verify_database(
+    connection: sa.Connection, identity_scope: tuple[str, ...], *beside: sa.Connection
+) -> VerifyReport:
+    """Return what is wrong with a database, from one consistent state.
+
+    Parameters
+    ----------
+    beside : Connection
+        To its cold file, with the main file attached; none: nothing is cold.
+    """
+    files = (connection, *beside)
     problems: list[str] = []
     check = _Check(identity_scope)
-    for pragma, sound in (('integrity_check', 'ok'), ('foreign_key_check', None)):
-        rows = connection.exec_driver_sql(f'PRAGMA {pragma}').all()
-        problems += [f'{pragma}: {tuple(row)}' for row in rows if row[0] != sound]
+    for file, name in zip(files, ('', 'cold file: '), strict=False):
+        for pragma, sound in (('main.integrity_check', 'ok'), ('main.foreign_key_check', None)):
+            rows = file.exec_driver_sql(f'PRAGMA {pragma}').all()
+            problems += [f'{name}{pragma[5:]}: {tuple(row)}' for row in rows if row[0] != sound]
     last_id = connection.execute(sa.select(sa.func.max(identity.c.identity_id))).scalar() or 0
     for first in range(0, last_id + 1, _BATCH):
-        problems += check.batch(connection, first, first + _BATCH)
+        problems += check.batch(files, first, first + _BATCH)
         if len(problems) > _MOST_PROBLEMS:
             problems = [*problems[:_MOST_PROBLEMS], 'and more']
             break
     else:
-        problems += check.totals(connection)
-        problems += _damaged_vectors(connection)
+        problems += check.totals(files)
+        problems += [problem for file in files for problem in _damaged_vectors(file)]
         problems += miscounted(connection)
+        problems += misjudged(connection)
         problems += episode_problems(connection)
     sequence, _ = last_transaction(connection)
     return VerifyReport(tuple(problems), check.identities, check.versions, sequence)
@@ -79,31 +91,34 @@ class _Check:
         self.identities = 0
         self.versions = 0
 
-    def batch(self, connection: sa.Connection, first: int, end: int) -> Iterator[str]:
-        """Check the identities with numbers in [first, end)."""
+    def batch(self, files: Sequence[sa.Connection], first: int, end: int) -> Iterator[str]:
+        """Check the identities with numbers in [first, end), all of whose files together have them."""
         known: dict[int, list[Known]] = {}
         believed: dict[int, list[BelievedSpan]] = {}
         part = {'first': first, 'end': end}
         said: dict[int, list[Said]] = {}
-        for assertion_id, *rest in connection.execute(_corrected, part):
+
+        def rows_of(statement: sa.Select[Any]) -> Iterator[Any]:
+            return (row for file in files for row in file.execute(statement, part))
+
+        for assertion_id, *rest in rows_of(_corrected):
             said.setdefault(assertion_id, []).append(Said(*rest))
-        for identity_id, withdrawn_seq, spatial_id, *rest in connection.execute(_points, part):
+        for identity_id, withdrawn_seq, spatial_id, *rest in rows_of(_points):
             point = Point(*rest)
             one = Known(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
             known.setdefault(identity_id, []).append(one)
-        for identity_id, at_ns, sequence, consolidation, withdrawn_seq in connection.execute(
-            _forgettings, part
-        ):
+        for identity_id, at_ns, sequence, consolidation, withdrawn_seq in rows_of(_forgettings):
             point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
             known.setdefault(identity_id, []).append(Known(point, withdrawn_seq))
-        for identity_id, from_seq, to_seq, spatial_id, *span in connection.execute(_spans, part):
+        for identity_id, from_seq, to_seq, spatial_id, *span in rows_of(_spans):
             believed.setdefault(identity_id, []).append(
                 BelievedSpan(Span(*span), from_seq, to_seq, spatial_id)
             )
-        rows = connection.execute(_versions, part).all()
-        yield from self._digests(connection, rows)
+        for file in files:
+            rows = file.execute(_versions, part).all()
+            yield from self._digests(file, rows)
+            self.versions += len(rows)
         self.identities += len(known)
-        self.versions += len(rows)
         for identity_id in sorted(known.keys() | believed.keys()):
             seq = sequence_of_difference(known.get(identity_id, ()), believed.get(identity_id, ()))
             if seq is not None:
@@ -146,8 +161,9 @@ class _Check:
         statement = statement_of(item, self._scope)
         return statement.content, statement.element, statement.identity
 
-    def totals(self, connection: sa.Connection) -> Iterator[str]:
+    def totals(self, files: Sequence[sa.Connection]) -> Iterator[str]:
         """Compare the hashes and counters that are kept up to date with those recomputed."""
+        connection = files[0]
         if get_state(connection, 'set_hash', EMPTY_STATE) != self._open_hash:
             yield 'the snapshot hash is not that of the open versions'
         if get_state(connection, 'timeline_hash', EMPTY_STATE) != self._line_hash:
@@ -157,7 +173,8 @@ class _Check:
         }
         if kept != dict(self._counts):
             yield f'the counters {kept} are not those of the open versions {dict(self._counts)}'
-        texts, assertions = connection.execute(_texts).one()
+        texts = connection.execute(_texts).scalar_one()
+        assertions = sum(file.execute(_assertions).scalar_one() for file in files)
         if texts != assertions:
             yield f'the full text has {texts} of {assertions} assertions'
 
@@ -214,9 +231,9 @@ _spans = (
 )
 _texts = sa.select(
     sa.select(sa.func.count()).select_from(sa.table(f'{FULL_TEXT}_docsize')).scalar_subquery()
-    + sa.select(sa.func.count()).select_from(sa.table(f'{SUMMARY_TEXT}_docsize')).scalar_subquery(),
-    sa.select(sa.func.count()).select_from(assertion).scalar_subquery(),
+    + sa.select(sa.func.count()).select_from(sa.table(f'{SUMMARY_TEXT}_docsize')).scalar_subquery()
 )
+_assertions = sa.select(sa.func.count()).select_from(assertion)
 _stated = spatial.alias('stated')
 _POSE = [_stated.c[name] for name in POSE_NAMES]
 _POSE_WIDTH = len(_POSE)

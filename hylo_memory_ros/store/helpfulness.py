@@ -26,14 +26,15 @@ from hylo_memory_ros.store.transaction import chunks
 
 __all__ = [
     'Retrieval',
-    'Told',
     'add_counts',
     'any_helpfulness',
+    'counts_of',
     'episode_retrieval',
     'helpfulness',
     'helpfulness_of',
-    'helpfulness_report',
+    'landmark_of',
     'landmark_subject',
+    'misjudged',
     'note_retrievals',
     'score_ended',
     'score_or_never',
@@ -98,6 +99,12 @@ class Retrieval(NamedTuple):
     """What was answered."""
 
 
+def landmark_of(subject: str) -> tuple[str, str] | None:
+    """Return the map and the key of the landmark that counts belong to; None: of an item."""
+    map_id, found, key = subject.partition(_SEPARATOR)
+    return (map_id, key) if found else None
+
+
 def landmark_subject(map_id: str, key: str) -> str:
     """Return what the counts of a landmark belong to."""
     return f'{map_id}{_SEPARATOR}{key}'
@@ -147,6 +154,11 @@ _LOOK_UP = (
 )
 
 
+def counts_of(row: sa.Row[Any]) -> Helpfulness:
+    """Return the counts of a row of `helpfulness`."""
+    return Helpfulness(*(getattr(row, name) for name in _OF_HELPFULNESS))
+
+
 def add_counts(
     connection: sa.Connection, deltas: Mapping[str, Mapping[str, int]], at_ns: int | None = None
 ) -> None:
@@ -161,10 +173,7 @@ def add_counts(
     """
     for part in chunks(sorted(deltas)):
         known = sa.select(helpfulness).where(helpfulness.c.subject.in_(part))
-        before = {
-            row.subject: Helpfulness(*(getattr(row, name) for name in _OF_HELPFULNESS))
-            for row in connection.execute(known)
-        }
+        before = {row.subject: counts_of(row) for row in connection.execute(known)}
         rows = [_row(subject, before.get(subject, Helpfulness()), deltas[subject], at_ns) for subject in part]
         connection.execute(_put, rows)
 
@@ -243,54 +252,12 @@ def _scrub(connection: sa.Connection, purged: Purged) -> None:
             connection.execute(table.delete().where(table.c.subject.in_(part)))
 
 
-class Told(NamedTuple):
-    """What is counted of one item or landmark, with what it says now."""
-
-    subject: str
-    id: str
-    """Newest id; empty: the item is not in this file."""
-    kind: str
-    key: str
-    content: str
-    counts: Helpfulness
-
-
-Order = Literal['score', 'retrieved', 'last', 'useful', 'misleading', 'wrong']
-
-
-def helpfulness_report(
-    connection: sa.Connection, limit: int, order: Order = 'score', *, ascending: bool = False
-) -> tuple[list[Told], int]:
-    """Return what is counted, in order, and of how many things anything is."""
-    columns = {'last': helpfulness.c.last_ns}
-    column: sa.ColumnElement[Any] = columns.get(order, helpfulness.c[order] if order != 'last' else None)
-    judged: sa.ColumnElement[int] = sum((helpfulness.c[name] for name in _COUNTS[:-1]), sa.literal(0))
-    ordered = sa.select(helpfulness).order_by(
-        column.asc() if ascending else column.desc(), judged.desc(), helpfulness.c.subject
-    )
-    rows = list(connection.execute(ordered.limit(limit)))
-    said: dict[str, Any] = {}
-    for part in chunks(row.subject for row in rows):
-        pairs = [tuple(subject.split(_SEPARATOR)) for subject in part if _SEPARATOR in subject]
-        for told in connection.execute(_said_by_id, {'ids': part}):
-            said[told.id] = told
-        for told in connection.execute(_said_by_key, {'keys': [key for _, key in pairs]}):
-            said[landmark_subject(told.map_id, told.key)] = told
-    total = connection.scalar(sa.select(sa.func.count()).select_from(helpfulness)) or 0
-    return [_told(row, said.get(row.subject)) for row in rows], total
-
-
-def _told(row: Any, said: Any) -> Told:
-    counts = Helpfulness(*(getattr(row, name) for name in _OF_HELPFULNESS))
-    if said is None:
-        return Told(row.subject, '', '', '', '', counts)
-    return Told(row.subject, said.id, said.kind, said.key or '', said.content, counts)
-
-
-_said = (
-    sa.select(assertion.c.id, assertion.c.map_id, assertion.c.content, identity.c.kind, identity.c.key)
-    .join(identity, identity.c.identity_id == assertion.c.identity_id)
-    .order_by(assertion.c.assertion_id)
-)
-_said_by_id = _said.where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
-_said_by_key = _said.where(identity.c.key.in_(sa.bindparam('keys', expanding=True)))
+def misjudged(connection: sa.Connection) -> list[str]:
+    """Return what is wrong with the statistics: a score that does not follow from its counts."""
+    problems = []
+    for row in connection.execute(sa.select(helpfulness)):
+        counts = counts_of(row)
+        if row.score != counts.score or min(getattr(counts, name) for name in _COUNTS) < 0:
+            subject = row.subject.replace(_SEPARATOR, '/')
+            problems.append(f'{subject}: its score of helpfulness is not that of its counts')
+    return problems

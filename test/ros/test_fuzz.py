@@ -42,6 +42,7 @@ payload
 ../../etc/passwd
 at:AAAA
 sha256:00
+useful
 """.splitlines()
 TEXTS = st.sampled_from(
     [*WORDS, ' ', 'a ', '\t', '{' * 200, 'x' * 600, '\ufffd', '\u00e9', 'e\u0301', '\u202e']

@@ -280,7 +280,16 @@ def test_a_purge_takes_counts_verdicts_and_notes(memory: MemoryService) -> None:
     assert len(memory.feedback('useful', receipt_id=both.receipt_id)) == 1
 
 
-def test_the_oldest_verdicts_leave_and_what_they_counted_stays(tmp_path: Path) -> None:
+def test_a_score_that_was_tampered_with_is_found_out(memory: MemoryService) -> None:
+    memory.feedback('useful', receipt_id=asked(memory).receipt_id)
+    assert memory.verify().ok
+    memory.side_write(lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None)
+    assert [
+        'its score of helpfulness is not that of its counts' in one for one in memory.verify().problems
+    ] == [True] * 3
+
+
+def test_the_oldest_verdicts_leave_and_what_they_counted_stays() -> None:
     with MemoryService.open(config=MemoryConfig(feedback_retention=5)) as memory:
         memory.write([fact('dock')])
         (hit,) = memory.query(FACTS)

@@ -164,7 +164,9 @@ class _Parser:
 
     def _condition(self, read: Callable[[], _Part]) -> Condition:
         at = self._next.at
-        part = read()
+        return self._as_condition(read(), at)
+
+    def _as_condition(self, part: _Part, at: int) -> Condition:
         if isinstance(part, (Compare, Holds, Not, All, AnyOf)):
             return part
         if isinstance(part, Path) or (isinstance(part, Constant) and part.type == 'bool'):
@@ -175,50 +177,47 @@ class _Parser:
 
     def _term(self, read: Callable[[], _Part]) -> Term:
         at = self._next.at
-        part = read()
-        if isinstance(part, (Compare, Holds, Not, All, AnyOf)):
-            raise ValueError(f'at {at}: {_what(part)} has no value to compare or to reckon with')
-        return part
+        return _as_term(read(), at)
 
     def _or(self) -> _Part:
-        part = self._and()
-        if self._next.text != '||' or self._next.kind != 'mark':
-            return part
-        parts = {self._condition(lambda: part)}
-        while self._taken('||'):
-            parts.add(self._condition(self._and))
-        return self._counted(AnyOf(frozenset(parts)))
+        return self._several(self._and, '||', AnyOf)
 
     def _and(self) -> _Part:
-        part = self._comparison()
-        if self._next.text != '&&' or self._next.kind != 'mark':
+        return self._several(self._comparison, '&&', All)
+
+    def _several(self, read: Callable[[], _Part], mark: str, joined: type[All | AnyOf]) -> _Part:
+        at = self._next.at
+        part = read()
+        if not self._taken(mark):
             return part
-        parts = {self._condition(lambda: part)}
-        while self._taken('&&'):
-            parts.add(self._condition(self._comparison))
-        return self._counted(All(frozenset(parts)))
+        parts = {self._as_condition(part, at), self._condition(read)}
+        while self._taken(mark):
+            parts.add(self._condition(read))
+        return self._counted(joined(frozenset(parts)))
 
     def _comparison(self) -> _Part:
-        left = self._sum()
+        at = self._next.at
+        part = self._sum()
         operator = self._taken(*_COMPARISONS)
         if not operator:
-            return left
-        left, right = self._term(lambda: left), self._term(self._sum)
-        if self._next.text in _COMPARISONS and self._next.kind != 'string':
-            raise ValueError(f'at {self._next.at}: one comparison after another: join them with &&')
+            return part
+        left, right = _as_term(part, at), self._term(self._sum)
+        at = self._next.at
+        if self._taken(*_COMPARISONS):
+            raise ValueError(f'at {at}: one comparison after another: join them with &&')
         return self._counted(_compared(operator, left, right))
 
     def _sum(self) -> _Part:
-        return self._joined(self._product, '+', '-')
+        return self._reckoned(self._product, '+', '-')
 
     def _product(self) -> _Part:
-        return self._joined(self._factor, '*', '/')
+        return self._reckoned(self._factor, '*', '/')
 
-    def _joined(self, read: Callable[[], _Part], *operators: str) -> _Part:
+    def _reckoned(self, read: Callable[[], _Part], *operators: str) -> _Part:
+        at = self._next.at
         part = read()
         while operator := self._taken(*operators):
-            left = part
-            part = self._counted(Arithmetic(operator, self._term(lambda: left), self._term(read)))  # noqa: B023
+            part = self._counted(Arithmetic(operator, _as_term(part, at), self._term(read)))
         return part
 
     def _factor(self) -> _Part:
@@ -291,6 +290,12 @@ class _Parser:
         self._at += 1
         self._needed(']')
         return index
+
+
+def _as_term(part: _Part, at: int) -> Term:
+    if isinstance(part, (Compare, Holds, Not, All, AnyOf)):
+        raise ValueError(f'at {at}: {_what(part)} has no value to compare or to reckon with')
+    return part
 
 
 def _compared(operator: str, left: Term, right: Term) -> Condition:

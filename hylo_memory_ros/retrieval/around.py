@@ -35,7 +35,7 @@ def around_of_few(store: Store, asked: Question) -> Around | None:
     """Return what passes the filters of a question, whenever and wherever; None: that may be many."""
     if not asked.filters_rows:
         return None
-    counts = store.estimates(asked.sql(), FEW + 1)
+    counts = store.estimates(asked.sql(world='any'), FEW + 1)
     if min(counts.values(), default=FEW + 1) > FEW:
         return None
     query = asked.query

@@ -21,6 +21,7 @@ from hylo_memory_ros.store.filtering import (
     Asked,
     World,
     chain_of,
+    chains_of,
     conditions,
     is_doubted,
     is_helpful,
@@ -29,6 +30,7 @@ from hylo_memory_ros.store.filtering import (
     tags_asked,
 )
 from hylo_memory_ros.store.helpfulness import helpfulness, score_or_never, subject_expression
+from hylo_memory_ros.store.home import homes
 from hylo_memory_ros.store.prepared import prepared_rows
 from hylo_memory_ros.store.relation import names_of
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow, item_source, select_items, vector_of
@@ -60,6 +62,7 @@ __all__ = [
     'match_page',
     'matching_rows',
     'names_reached',
+    'rows_reached',
     'search_words',
 ]
 
@@ -146,10 +149,8 @@ def match_page(connection: sa.Connection, asked: Asked, limit: int, offset: int 
 def matching_rows(
     connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
 ) -> dict[int, float | None]:
-    """Return the matching version rows, perhaps out of given ones, each with its text rank, best first."""
+    """Return the matching version rows, perhaps out of given ones, each with its text rank."""
     statement = _select(asked, version.c.version_row, among=among, ranked=True)
-    if asked.query.text is not None:
-        statement = statement.order_by(sa.text('rank'), version.c.valid_from_ns.desc(), assertion.c.id)
     return {row[0]: None if row[1] is None else -row[1] for row in connection.execute(statement)}
 
 
@@ -200,23 +201,31 @@ class Candidates(NamedTuple):
     confidence: tuple[float, ...] = ()
     helpfulness: tuple[float, ...] = ()
     """Scores, where they were asked for."""
+    ids: tuple[str, ...] = ()
+    """Where they were asked for."""
 
 
-def candidates(connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
+def candidates(
+    connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None, *, ids: bool = False
+) -> Candidates:
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
     def build() -> sa.Select[Any]:
-        told = (score_or_never.label('helpfulness'),) if asked.helpfulness else ()
+        told = (assertion.c.id,) if ids else ()
+        told += (score_or_never.label('helpfulness'),) if asked.helpfulness else ()
         columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence, *told)
         statement = _select(asked, *columns, among=among, ranked=True)
         return statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)
 
     name, values = ('all', {}) if among is None else ('among', {'rows': json.dumps(among)})
-    rows = prepared_rows(connection, name, asked, build, values)
+    rows = prepared_rows(connection, f'{name} named' if ids else name, asked, build, values)
     if not rows:
         return Candidates()
-    numbers, stamps, confidence, *scores, ranks = zip(*rows, strict=True)
-    return Candidates(numbers, tuple(None if b is None else -b for b in ranks), stamps, confidence, *scores)
+    numbers, stamps, confidence, *told, ranks = zip(*rows, strict=True)
+    names = told.pop(0) if ids else ()
+    scores = told[0] if told else ()
+    ranks = tuple(None if b is None else -b for b in ranks)
+    return Candidates(numbers, ranks, stamps, confidence, scores, names)
 
 
 def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, int]:
@@ -301,7 +310,14 @@ def names_reached(connection: sa.Connection, asked: Asked) -> set[tuple[str, str
     chain = chain_of(asked)
     if chain is None:
         return set()
-    return {(row[0], row[1]) for row in connection.execute(names_of(chain, asked.query.depth))}
+    found = connection.execute(names_of(chain, asked.query.depth, homes(asked.cold)))
+    return {(row[0], row[1]) for row in found}
+
+
+def rows_reached(connection: sa.Connection, asked: Asked) -> tuple[str, ...]:
+    """Return the version rows in each chain of links that a question follows, as JSON arrays."""
+    found = (connection.execute(sa.select(chain.c.version_row).distinct()) for chain in chains_of(asked))
+    return tuple(json.dumps([row[0] for row in rows]) for rows in found)
 
 
 _rows = sa.func.json_each(sa.bindparam('rows', type_=sa.Text)).table_valued('value')

@@ -40,6 +40,7 @@ def end_versions(txn: Transaction, endings: Sequence[Ending], kind: str) -> list
     found: dict[int, tuple[Matched, Ending]] = {}
     for ending in endings:
         at = {'key': ending.key, 'map_id': ending.map_id, 'at_ns': ending.at_ns}
+        txn.cold.held(ending.key, kind, ending.at_ns)
         rows = txn.connection.scalars(_held, {**at, 'kind': kind})
         for matched in matched_versions(txn.connection, rows):
             found[matched.identity_id] = matched, ending

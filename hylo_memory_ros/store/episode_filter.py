@@ -6,12 +6,14 @@ again; or by the scope ``episode_id`` that its producer gave it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.store.home import HERE, Home
 from hylo_memory_ros.store.rows import paired
 from hylo_memory_ros.store.schema import assertion, corrected, episode, tag, txn, version
 
@@ -20,7 +22,9 @@ __all__ = ['asserted_in', 'in_episode', 'said_inside']
 _SCOPE = paired('episode_id', '')
 
 
-def in_episode(query: MemoryQuery, seq: int | None, *, ever: bool) -> sa.ColumnElement[bool]:
+def in_episode(
+    query: MemoryQuery, seq: int | None, *, ever: bool, among: Sequence[Home] = (HERE,)
+) -> sa.ColumnElement[bool]:
     """Return whether a version belongs to the episode that a query asks for, or to one that ended so.
 
     Parameters
@@ -31,8 +35,11 @@ def in_episode(query: MemoryQuery, seq: int | None, *, ever: bool) -> sa.ColumnE
         What was said, and which episodes had ended, as of this sequence; None: now.
     ever : bool
         Also by what has been withdrawn.
+    among : sequence of Home
+        Where else it may have been said again.
     """
-    return version.c.version_row.in_(sa.union(_said_again(query, seq, ever), _scoped(query, seq)))
+    again = [_said_again(query, seq, ever, home) for home in among]
+    return version.c.version_row.in_(sa.union(*again, _scoped(query, seq)))
 
 
 def asserted_in(query: MemoryQuery) -> sa.Select[Any]:
@@ -69,10 +76,10 @@ def _scoped(query: MemoryQuery, seq: int | None) -> sa.Select[Any]:
     )
 
 
-def _said_again(query: MemoryQuery, seq: int | None, ever: bool) -> sa.Select[Any]:
+def _said_again(query: MemoryQuery, seq: int | None, ever: bool, home: Home) -> sa.Select[Any]:
     """Select the versions in whose stretch something of their content was said in the episode."""
-    said, spoken, found = assertion.alias(), assertion.alias(), version.alias()
-    said_as, spoken_as = corrected.alias(), corrected.alias()
+    said, spoken, found = home.assertion.alias(), assertion.alias(), version.alias()
+    said_as, spoken_as = home.corrected.alias(), corrected.alias()
     known_at = sa.case((said.c.sequence > found.c.from_seq, said.c.sequence), else_=found.c.from_seq)
     where = [
         said_inside(said, _named(query, seq)),

@@ -13,17 +13,19 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.store.episode_filter import in_episode
 from hylo_memory_ros.store.helpfulness import score_or_never
+from hylo_memory_ros.store.home import homes
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.relation import Versions, reached_by_entity, reached_by_relation
 from hylo_memory_ros.store.rows import paired
-from hylo_memory_ros.store.skill_filter import admitted
 from hylo_memory_ros.store.schema import assertion, embedding, identity, tag, version
+from hylo_memory_ros.store.skill_filter import admitted
 
 __all__ = [
     'ANY_STATISTICS',
     'Asked',
     'World',
     'chain_of',
+    'chains_of',
     'conditions',
     'is_doubted',
     'is_helpful',
@@ -60,6 +62,10 @@ class Asked:
     """Whether the score of helpfulness is to be told of each candidate."""
     fitting: str | None = None
     """JSON array of the assertions of skills that fit the caller's state; None: whichever do."""
+    cold: bool = False
+    """Asked of a cold file, with the main file beside it."""
+    reached: tuple[str, ...] | None = None
+    """JSON arrays of the version rows in each of its chains of links, in whichever file; None: not followed yet."""
 
     @property
     def reads_helpfulness(self) -> bool:
@@ -103,12 +109,23 @@ def tags_asked(query: MemoryQuery) -> Iterator[tuple[str, str]]:
 
 
 def chain_of(asked: Asked) -> sa.CTE | None:
-    """Return what is reached by the links of a question; None: it follows none."""
+    """Return what is reached by the links of a question; None: it follows none of one relation."""
     query = asked.query
 
     if query.relation is None or query.depth == 1:
         return None
-    return reached_by_relation(*query.relation, query.depth, partial(_stands, asked))
+    return reached_by_relation(*query.relation, query.depth, partial(_stands, asked), homes(asked.cold))
+
+
+def chains_of(asked: Asked) -> list[sa.CTE]:
+    """Return every chain of links that a match must be in."""
+    query = asked.query
+    if query.depth == 1:
+        return []
+    if (chain := chain_of(asked)) is not None:
+        return [chain]
+    stands, among = partial(_stands, asked), homes(asked.cold)
+    return [reached_by_entity(name, query.depth, stands, among) for name in query.entities]
 
 
 def statistics_of(query: MemoryQuery) -> Iterable[sa.ColumnElement[bool]]:
@@ -171,17 +188,16 @@ def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
 def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     query = asked.query
 
-    if (chain := chain_of(asked)) is not None:
-        yield version.c.version_row.in_(sa.select(chain.c.version_row))
-    elif query.relation is not None:
+    if asked.reached is not None:
+        for rows in asked.reached:
+            listed = sa.func.json_each(sa.literal(rows, sa.Text)).table_valued('value')
+            yield version.c.version_row.in_(sa.select(listed.c.value))
+    else:
+        yield from (version.c.version_row.in_(sa.select(chain.c.version_row)) for chain in chains_of(asked))
+    if query.relation is not None and query.depth == 1:
         yield _tagged('link', paired(*query.relation))
     if query.depth == 1 or query.relation is not None:
         yield from (_tagged('entity', name) for name in query.entities)
-        return
-    for name in query.entities:
-        yield version.c.version_row.in_(
-            sa.select(reached_by_entity(name, query.depth, partial(_stands, asked)).c.version_row)
-        )
 
 
 def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
@@ -201,7 +217,7 @@ def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     for name, value in (query.scope or {}).items():
         yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', paired(name, value))
     if query.episode is not None or query.outcome is not None:
-        yield in_episode(query, asked.seq, ever=asked.ever_believed)
+        yield in_episode(query, asked.seq, ever=asked.ever_believed, among=homes(asked.cold))
     if query.min_confidence is not None:
         yield assertion.c.confidence >= query.min_confidence
     if query.time_range_ns is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,6 +15,9 @@ from hylo_memory_ros.store.schema import assertion, change, corrected, correctio
 from hylo_memory_ros.store.timelines import said_then
 
 __all__ = ['changes_after', 'expire_changes', 'last_transaction', 'sequence_at', 'versions_of']
+
+Place = tuple[int, int, int]
+"""From which sequence, from which world time, and the version row."""
 
 _began = txn.alias('began')
 _ended = txn.alias('ended')
@@ -29,8 +33,8 @@ def versions_of(
     map_id: str | None = None,
     limit: int,
     offset: int = 0,
-) -> list[Version]:
-    """Return versions of an id or an identity, believed or not, in the order of belief."""
+) -> list[tuple[Place, Version]]:
+    """Return versions of an id or an identity, believed or not, each with its place in the order of belief."""
     where: Sequence[sa.ColumnElement[bool]] = [
         condition
         for value, condition in (
@@ -66,23 +70,28 @@ def versions_of(
     rows = connection.execute(statement).all()
     width = len(ITEM_COLUMNS)
     vectors = embeddings_of(connection, [row[:width] for row in rows])
-    return [
-        Version(
-            item=item_of(row[:width], vectors.get(row.version_row)),
-            valid_from_ns=row.valid_from_ns,
-            valid_to_ns=row.valid_to_ns,
-            forgotten=row.forgotten,
-            from_seq=row.from_seq,
-            to_seq=row.to_seq,
-            recorded_at_ns=row.recorded_at_ns,
-            superseded_at_ns=row.superseded_at_ns,
-            cause=row.cause,
-            superseded_cause=row.superseded_cause,
-            correction_id=row.correction_id or '',
-            episode=row.episode,
-        )
-        for row in rows
-    ]
+    return [(_place_of(row), _version_of(row, vectors)) for row in rows]
+
+
+def _place_of(row: Any) -> Place:
+    return row.from_seq, row.valid_from_ns, row.version_row
+
+
+def _version_of(row: Any, vectors: Mapping[int, dict[str, tuple[float, ...]]]) -> Version:
+    return Version(
+        item=item_of(row[: len(ITEM_COLUMNS)], vectors.get(row.version_row)),
+        valid_from_ns=row.valid_from_ns,
+        valid_to_ns=row.valid_to_ns,
+        forgotten=row.forgotten,
+        from_seq=row.from_seq,
+        to_seq=row.to_seq,
+        recorded_at_ns=row.recorded_at_ns,
+        superseded_at_ns=row.superseded_at_ns,
+        cause=row.cause,
+        superseded_cause=row.superseded_cause,
+        correction_id=row.correction_id or '',
+        episode=row.episode,
+    )
 
 
 def last_transaction(connection: sa.Connection) -> tuple[int, int]:

@@ -90,6 +90,7 @@ def _shape(asked: Asked) -> tuple[Any, ...] | None:
         asked.world,
         asked.seq is None,
         asked.ever_believed,
+        asked.cold,
         asked.clock,
         asked.space,
         None if query.text is None else search_words(query.text) is None,

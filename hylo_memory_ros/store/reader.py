@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +19,11 @@ from hylo_memory_ros.model import Changes, VerifyReport, Version
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.checking import verify_database
+from hylo_memory_ros.store.cold.storage import ColdStorage, asked_of, everything, past_of
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.embedding import (
     VectorTuple,
     VersionTuple,
-    vector_batches,
-    vector_records,
-    vector_version_batches,
     vectors_of_assertions,
 )
 from hylo_memory_ros.store.files import copy_database
@@ -45,6 +44,7 @@ class SqliteReader:
 
     epoch: str
     _db: Database
+    _cold: ColdStorage
     _config: MemoryConfig
 
     def side_read(self, within: Callable[[sa.Connection], T]) -> T:
@@ -54,50 +54,58 @@ class SqliteReader:
 
     def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
-        with self._db.reading() as connection:
-            found = asking.match_page(connection, asked, limit, offset)
-            seq = asked.seq if asked.seq is not None else history.last_transaction(connection)[0]
+        with self._cold.reading(asked_of(asked)) as halves:
+            found = halves.page(asked, limit, offset)
+            seq = asked.seq if asked.seq is not None else history.last_transaction(halves.hot)[0]
         return found, seq
 
     def count(self, asked: Asked) -> int:
         """Return how many match; one more than the limit of exact totals stands for "more"."""
-        with self._db.reading() as connection:
-            return asking.count_matches(connection, asked)
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.count(asked)
 
     def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
-        with self._db.reading() as connection:
-            return asking.matching_rows(connection, asked, among)
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.matching(asked, among)
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
         """Return item rows by version row."""
         with self._db.reading() as connection:
-            return asking.fetch(connection, version_rows)
+            found = asking.fetch(connection, version_rows)
+        if len(found) == len(version_rows):
+            return found
+        with self._cold.reading(everything) as halves:
+            return halves.fetch(version_rows)
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
         with self._db.reading() as connection:
-            return asking.embeddings_of(connection, rows)
+            found = asking.embeddings_of(connection, rows)
+        if len(found) == len(rows):
+            return found
+        with self._cold.reading(everything) as halves:
+            return halves.vectors(rows)
 
     def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
-        with self._db.reading() as connection:
-            return dict(asking.excluded_by_time(connection, asked, among))
+        with self._cold.reading(asked_of(replace(asked, world='any'))) as halves:
+            return halves.excluded_by_time(asked, among)
 
     def candidates(self, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
-        with self._db.reading() as connection:
-            return asking.candidates(connection, asked, among)
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.candidates(asked, among)
 
     def estimates(self, asked: Asked, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
-        with self._db.reading() as connection:
-            return asking.estimates(connection, asked, most)
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.estimates(asked, most)
 
     def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
-        with self._db.reading() as connection:
-            return asking.excluded_by_statistics(connection, asked, among)
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.excluded_by_statistics(asked, among)
 
     def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
         """Return how many matching skills have another status, and the assertions that do not fit."""
@@ -111,8 +119,8 @@ class SqliteReader:
 
     def names_reached(self, asked: Asked) -> set[tuple[str, str]]:
         """Return (name, map) of what the links of a question reach with at least one to spare."""
-        with self._db.reading() as connection:
-            return asking.names_reached(connection, asked)
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.names_reached(asked)
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""
@@ -137,10 +145,8 @@ class SqliteReader:
         offset: int,
     ) -> list[Version]:
         """Return versions of an id or an identity in the order of belief."""
-        with self._db.reading() as connection:
-            return history.versions_of(
-                connection, item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit, offset=offset
-            )
+        with self._cold.reading(past_of(key)) as halves:
+            return halves.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
 
     def changes(self, after: int, limit: int) -> Changes:
         """Return the feed after a sequence."""
@@ -178,37 +184,42 @@ class SqliteReader:
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
-        with self._db.reading() as connection:
-            return verify_database(connection, self._config.identity_scope)
+        with self._cold.reading(everything) as halves:
+            return verify_database(halves.hot, self._config.identity_scope, *halves.all[1:])
 
     def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""
-        with self._db.reading() as connection:
-            raw: Any = connection.connection.dbapi_connection
-            # The rows go straight into arrays: a Row object for each of a million would double the time.
-            cursor = raw.execute(_SPATIAL)
-            while rows := cursor.fetchmany(size):
-                yield rows
+        with self._cold.reading(everything) as halves:
+            for connection in halves.all:
+                raw: Any = connection.connection.dbapi_connection
+                # The rows go straight into arrays: a Row object for each of a million would double the time.
+                cursor = raw.execute(_SPATIAL)
+                while rows := cursor.fetchmany(size):
+                    yield rows
 
     def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
         """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
         with self._db.reading() as connection:
-            return vectors_of_assertions(connection, space, assertions)
+            found = vectors_of_assertions(connection, space, assertions)
+        if len(found) == len(assertions):
+            return found
+        with self._cold.reading(everything) as halves:
+            return halves.vectors_of(space, assertions)
 
     def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
         """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-        with self._db.reading() as connection:
-            return vector_records(connection, space)
+        with self._cold.reading(everything) as halves:
+            return halves.vector_records(space)
 
     def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""
-        with self._db.reading() as connection:
-            yield from vector_batches(connection, size)
+        with self._cold.reading(everything) as halves:
+            yield from halves.vector_batches(size)
 
     def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
         """Yield every version that has a vector, believed or not, in order of its row."""
-        with self._db.reading() as connection:
-            yield from vector_version_batches(connection, size)
+        with self._cold.reading(everything) as halves:
+            yield from halves.vector_version_batches(size)
 
     def maps(self) -> list[str]:
         """Return the maps that were current or written to."""

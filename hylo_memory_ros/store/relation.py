@@ -7,14 +7,15 @@ and among those of no map. The depth is limited, so that cycles end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql.selectable import NamedFromClause
 
+from hylo_memory_ros.store.home import HERE, Home
 from hylo_memory_ros.store.rows import paired
-from hylo_memory_ros.store.schema import assertion, identity, tag, version
+from hylo_memory_ros.store.schema import identity
 
 __all__ = ['Axes', 'Versions', 'names_of', 'reached_by_entity', 'reached_by_relation']
 
@@ -29,31 +30,34 @@ _SEPARATOR = paired('', '')
 _BEHIND = chr(ord(_SEPARATOR) + 1)
 
 
-def reached_by_relation(relation: str, target: str, depth: int, axes: Axes) -> sa.CTE:
+def reached_by_relation(
+    relation: str, target: str, depth: int, axes: Axes, among: Sequence[Home] = (HERE,)
+) -> sa.CTE:
     """Return the versions that a chain of at most `depth` links of one relation leads from, to the target."""
     link = sa.literal(paired(relation, ''), sa.Text)
-    return _chain(_tagged('link', paired(relation, target), axes), depth, axes, lambda name: link + name)
+    first = [_tagged('link', paired(relation, target), axes, home) for home in among]
+    return _chain(first, depth, axes, lambda name: link + name, among)
 
 
-def reached_by_entity(entity: str, depth: int, axes: Axes) -> sa.CTE:
+def reached_by_entity(entity: str, depth: int, axes: Axes, among: Sequence[Home] = (HERE,)) -> sa.CTE:
     """Return the versions that name an entity, or lead by less than `depth` links of any relation to one."""
-    relations = _relations()
-    return _chain(
-        _tagged('entity', entity, axes), depth, axes, lambda name: relations.c.value + name, relations
-    )
+    relations = _relations(among)
+    first = [_tagged('entity', entity, axes, home) for home in among]
+    return _chain(first, depth, axes, lambda name: relations.c.value + name, among, relations)
 
 
-def names_of(chain: sa.CTE, depth: int) -> sa.Select[Any]:
+def names_of(chain: sa.CTE, depth: int, among: Sequence[Home] = (HERE,)) -> sa.Select[Any]:
     """Return (name, map) of what is reached with links to spare."""
     ways = [
         sa.select(name.label('name'), said.c.map_id).select_from(source).where(chain.c.depth < depth)
-        for name, said, source in _names(chain)
+        for home in among
+        for name, said, source in _names(chain, home)
     ]
     return sa.select(*(union := sa.union(*ways).subquery()).c).where(union.c.name.is_not(None))
 
 
-def _tagged(field: str, value: str, axes: Axes) -> sa.Select[Any]:
-    found, named = version.alias(), tag.alias()
+def _tagged(field: str, value: str, axes: Axes, home: Home) -> sa.Select[Any]:
+    found, named = home.version.alias(), home.tag.alias()
     return (
         sa.select(found.c.version_row, found.c.assertion_id, sa.literal(1).label('depth'))
         .join(named, named.c.assertion_id == found.c.assertion_id)
@@ -62,18 +66,21 @@ def _tagged(field: str, value: str, axes: Axes) -> sa.Select[Any]:
 
 
 def _chain(
-    first: sa.Select[Any],
+    first: Sequence[sa.Select[Any]],
     depth: int,
     axes: Axes,
     link_to: Callable[[sa.ColumnElement[str]], sa.ColumnElement[str]],
+    among: Sequence[Home],
     *beside: sa.FromClause,
 ) -> sa.CTE:
-    chain = first.cte(recursive=True)
-    steps = []
-    for name, said, source in _names(chain):
+    chain = first[0].cte(recursive=True)
+    steps = list(first[1:])
+    for (name, said, source), home in (
+        (named, home) for saying_home in among for named in _names(chain, saying_home) for home in among
+    ):
         for other in beside:
             source = source.join(other, sa.true())
-        linking, link, saying = version.alias(), tag.alias(), assertion.alias()
+        linking, link, saying = home.version.alias(), home.tag.alias(), home.assertion.alias()
         source = (
             source.join(link, (link.c.field == 'link') & (link.c.value == link_to(name)))
             .join(linking, linking.c.assertion_id == link.c.assertion_id)
@@ -88,14 +95,16 @@ def _chain(
     return chain.union(*steps)
 
 
-def _names(chain: sa.CTE) -> Iterator[tuple[sa.ColumnElement[Any], NamedFromClause, sa.FromClause]]:
+def _names(
+    chain: sa.CTE, home: Home
+) -> Iterator[tuple[sa.ColumnElement[Any], NamedFromClause, sa.FromClause]]:
     """Yield each way in which what is in a chain is named: the name, its statement, where both are."""
-    said = assertion.alias()
+    said = home.assertion.alias()
     source: sa.FromClause = chain.join(said, said.c.assertion_id == chain.c.assertion_id)
     yield said.c.id, said, source
     about = identity.alias()
     yield about.c.key, said, source.join(about, about.c.identity_id == said.c.identity_id)
-    one, other = tag.alias(), tag.alias()
+    one, other = home.tag.alias(), home.tag.alias()
     others = sa.exists().where(
         other.c.assertion_id == one.c.assertion_id, other.c.field == 'object', other.c.value != one.c.value
     )
@@ -103,11 +112,17 @@ def _names(chain: sa.CTE) -> Iterator[tuple[sa.ColumnElement[Any], NamedFromClau
     yield one.c.value, said, source.join(one, alone)
 
 
-def _relations() -> sa.CTE:
-    """Return every relation that there is, each with the separator, by leaps over the index."""
+def _relations(among: Sequence[Home]) -> sa.CTE:
+    """Return every relation that there is, each with the separator."""
+    first, *others = [sa.select(_relations_in(home).c.value) for home in among]
+    return first.union(*others).cte() if others else _relations_in(among[0])
+
+
+def _relations_in(home: Home) -> sa.CTE:
+    """Return the relations of one file, by leaps over the index."""
 
     def leap(behind: sa.ColumnElement[Any] | None) -> sa.ColumnElement[Any]:
-        link = tag.alias()
+        link = home.tag.alias()
         least = sa.select(sa.func.min(link.c.value)).where(link.c.field == 'link')
         if behind is not None:
             least = least.where(link.c.value >= sa.func.replace(behind, _SEPARATOR, _BEHIND))

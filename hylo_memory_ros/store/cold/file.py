@@ -37,9 +37,10 @@ _VERSION = 1
 _READERS = 2
 _STATE = f"SELECT value FROM {COLD_STATE} WHERE name = 'state'"  # noqa: S608
 _PUT_STATE = f"INSERT OR REPLACE INTO {COLD_STATE} VALUES ('state', ?)"  # noqa: S608
+_STAMPED = {'assertion': 'valid_from_ns', 'version': 'valid_from_ns', 'forgetting': 'forgotten_at_ns'}
 # What else is there was left over by a move that was interrupted.
 _VALID = """
-    CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} AS said WHERE said.valid_from_ns < (
+    CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} AS said WHERE said.{stamp} < (
         SELECT before_ns FROM hot.cooled AS c WHERE c.identity_id = said.identity_id
     )
 """
@@ -203,8 +204,8 @@ class ColdFile:
 
     def _connect_reader(self) -> sqlite3.Connection:
         connection = self._connect('ro')
-        for table in ('assertion', 'version'):
-            connection.execute(_VALID.format(table=table))
+        for table, stamp in _STAMPED.items():
+            connection.execute(_VALID.format(table=table, stamp=stamp))
         return connection
 
     @contextmanager

@@ -10,7 +10,8 @@ import json
 import logging
 import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,62 @@ from hylo_memory_ros.errors import (
     DamagedFileError,
     InvalidRequestError,
     ReadOnlyError,
+    StoreBusyError,
     StoreError,
     UnsupportedError,
 )
 from hylo_memory_ros.store.cold.choosing import Coolable, coolable, cuts
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
-from hylo_memory_ros.store.cold.mark import Mark, mark_of, put_mark
+from hylo_memory_ros.store.cold.mark import Mark, mark_in, mark_of, put_mark
 from hylo_memory_ros.store.cold.moving import Cooled, clear_leftovers, copied, delete_copied, differs
+from hylo_memory_ros.store.cold.reading import Halves
 from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.database import Database, log_of
 from hylo_memory_ros.store.files import sync
+from hylo_memory_ros.store.filtering import Asked
 from hylo_memory_ros.store.history import last_transaction
+from hylo_memory_ros.store.home import HOT
 from hylo_memory_ros.store.sizes import STATEMENT_BYTES
 from hylo_memory_ros.store.transaction import get_state
 
-__all__ = ['ColdStorage', 'cold_path_of']
+__all__ = ['ColdStorage', 'asked_of', 'cold_path_of', 'everything', 'past_of']
 
 logger = logging.getLogger(__name__)
+
+
+Reached = Callable[[sa.Connection, Mark], bool]
+"""Whether something needs the cold file, given the main file and what that knows of the cold one."""
+
+# Moves that go on all the time commit some 100 times a second, and two files are opened within 0.2 ms.
+_TRIES = 50
+
+
+def everything(hot: sa.Connection, mark: Mark) -> bool:
+    """Reach for whatever there is."""
+    return True
+
+
+def asked_of(asked: Asked) -> Reached:
+    """Reach for the cold file where a question can have a match there."""
+
+    def reached(hot: sa.Connection, mark: Mark) -> bool:
+        if not mark.reaches(asked):
+            return False
+        keys = asked.query.all_keys
+        return not keys or asked.query.depth > 1 or any_cooled(hot, keys)
+
+    return reached
+
+
+def past_of(key: str | None) -> Reached:
+    """Reach for the cold file where the history of a key, or of an id, goes back to it."""
+    return lambda hot, mark: key is None or any_cooled(hot, [key])
+
+
+def any_cooled(hot: sa.Connection, keys: Sequence[str]) -> bool:
+    """Return whether anything of these keys is cold."""
+    raw: Any = hot.connection.dbapi_connection
+    return raw.execute(_ANY_COOLED, (json.dumps(list(keys)),)).fetchone() is not None
 
 
 def cold_path_of(path: Path, config: MemoryConfig) -> Path:
@@ -67,6 +107,41 @@ class ColdStorage:
         if database.path is not None:
             path = cold_path_of(database.path, config)
             self.file = ColdFile(path, database.path, config, read_only=database.read_only)
+
+    @contextmanager
+    def reading(self, reached: Reached) -> Iterator[Halves]:
+        """Read one consistent state of the main file, and of the cold file where a question reaches it.
+
+        Parameters
+        ----------
+        reached : Reached
+            Decides from the state of the main file.
+
+        Raises
+        ------
+        StoreBusyError
+            Moves went on whenever the two files were opened.
+        """
+        with ExitStack() as opened:
+            yield self._halves(opened, reached)
+
+    def _halves(self, opened: ExitStack, reached: Reached) -> Halves:
+        for _ in range(_TRIES):
+            with ExitStack() as attempt:
+                hot = attempt.enter_context(self._db.reading())
+                mark = None if self.file is None else mark_of(hot)
+                if mark is None or not reached(hot, mark):
+                    opened.push(attempt.pop_all())
+                    return Halves(hot)
+                assert self.file is not None
+                cold = attempt.enter_context(self.file.reading())
+                raw: Any = cold.connection.dbapi_connection
+                # The main file first: what it says is cold is there, unless it came back in between.
+                same = mark_in(raw, HOT) == mark and last_transaction(cold) == last_transaction(hot)
+                if same and state_of(raw).returns <= mark.returns:
+                    opened.push(attempt.pop_all())
+                    return Halves(hot, cold)
+        raise StoreBusyError(f'cold file {self.file}: moves go on whenever it is read; the call may be repeated')
 
     def choose(
         self,
@@ -218,6 +293,10 @@ class ColdStorage:
         clear_leftovers(cold, mark, returned if known else None)
 
 
+_ANY_COOLED = """
+    SELECT 1 FROM identity AS i JOIN cooled AS c ON c.identity_id = i.identity_id
+    WHERE i.key IN (SELECT value FROM json_each(?)) LIMIT 1
+"""
 _SIZES = f"""
     SELECT a.identity_id, count(*), sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
            sum({STATEMENT_BYTES.format(row='a')})

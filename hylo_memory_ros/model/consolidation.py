@@ -38,6 +38,15 @@ class Budget(Contract):
             raise ValueError('budget: neither items nor bytes is given')
         return self
 
+    def excess(self, items: int, size: int) -> tuple[int, int]:
+        """Return by how many statements and bytes so much is over it; 0: it is not."""
+        over = (
+            0 if most is None else max(held - most, 0)
+            for held, most in ((items, self.items), (size, self.bytes))
+        )
+        items_over, bytes_over = over
+        return items_over, bytes_over
+
     def holds(self, items: int, size: int) -> bool:
         """Whether so many statements of so many bytes are within it."""
         return (self.items is None or items <= self.items) and (self.bytes is None or size <= self.bytes)

@@ -27,6 +27,7 @@ COMPOSED = {
     (NodeConfig, 'memory'): '',
     (NodeConfig, 'landmarks'): 'landmarks.',
     (MemoryConfig, 'retention'): 'retention.',
+    (MemoryConfig, 'consolidation'): 'consolidation.',
     **{(Retention, kind): f'{kind}.' for kind in Retention().by_kind},
     (InputConfig, 'settings'): '',
 }

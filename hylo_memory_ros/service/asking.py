@@ -48,7 +48,8 @@ class Asking(Parts):
             The question cannot be answered.
         """
         self._refuse_closed()
-        return self._proving.query(query, receipt)
+        with self._courtesy.asking():
+            return self._proving.query(query, receipt)
 
     def render(
         self,
@@ -82,7 +83,8 @@ class Asking(Parts):
             Not even an empty prelude fits, or there is no such renderer or counter; or as `query`.
         """
         self._refuse_closed()
-        return self._proving.render(query, max_tokens, renderer, counter, receipt)
+        with self._courtesy.asking():
+            return self._proving.render(query, max_tokens, renderer, counter, receipt)
 
     def receipt(self, receipt_id: str) -> dict[str, Any]:
         """Return the recorded evidence of a retrieval or an association, as a JSON object.

@@ -13,6 +13,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Change, Episode, MemoryItem
 from hylo_memory_ros.retrieval import Retriever
+from hylo_memory_ros.service.courtesy import Courtesy
 from hylo_memory_ros.service.helpfulness import MemoryHelpfulness
 from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
@@ -40,6 +41,8 @@ class Parts:
         self._store = store
         self._maps = Maps(store, map_id)
         self._lock = threading.RLock()
+        self._consolidates = threading.Lock()
+        self._courtesy = Courtesy()
         self._listeners = Listeners()
         self._read_only = read_only
         self._episode = ''

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Column,
     Connection,
     ForeignKey,
+    Index,
     Integer,
     Table,
     Text,
@@ -28,10 +29,12 @@ __all__ = [
     'ConsolidationRecord',
     'begin_record',
     'consolidation',
+    'end_interrupted',
     'end_record',
     'mark_reverted',
     'name_of',
     'record_named',
+    'records',
     'reverted_so_far',
 ]
 
@@ -54,6 +57,8 @@ consolidated = Table(
     Column('summary', Integer, primary_key=True, comment='identity of what stands for the others'),
     Column('sequence', ForeignKey('txn.sequence'), nullable=False),
     Column('identities', Text, nullable=False, comment='JSON: those that it stands for'),
+    Column('reverted_seq', Integer, comment='the reversal that took it back'),
+    Index('consolidated_summary', 'summary'),
     comment='what stands for what since a consolidation',
     sqlite_with_rowid=False,
 )
@@ -100,6 +105,12 @@ def end_record(connection: Connection, number: int, report: Mapping[str, Any]) -
     connection.execute(update(consolidation).where(_number == number).values(report=told))
 
 
+def end_interrupted(connection: Connection, last: int) -> None:
+    """Record that consolidations up to a number have ended, also those that did not come to their end."""
+    those = (_number <= last) & consolidation.c.report.is_(None)
+    connection.execute(update(consolidation).where(those).values(report=json.dumps({'interrupted': True})))
+
+
 def mark_reverted(connection: Connection, number: int, stamp_ns: int) -> None:
     """Record that a consolidation was taken back, or is being."""
     connection.execute(update(consolidation).where(_number == number).values(reverted_ns=stamp_ns))
@@ -123,6 +134,15 @@ def record_named(connection: Connection, name: str) -> ConsolidationRecord:
     row = connection.execute(_named, {'which': int(digits)}).one_or_none() if known else None
     if row is None or name_of(row.number) != name:
         raise NotFoundError(f'consolidation {name!r}: there is none of this name', consolidation_id=name)
+    return _record(row)
+
+
+def records(connection: Connection) -> list[ConsolidationRecord]:
+    """Return the records of all consolidations, in order."""
+    return [_record(row) for row in connection.execute(select(consolidation).order_by(_number))]
+
+
+def _record(row: Any) -> ConsolidationRecord:
     return ConsolidationRecord(
         row.number,
         row.begun_ns,

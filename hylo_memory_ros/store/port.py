@@ -21,6 +21,8 @@ from hylo_memory_ros.model import (
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.cold.choosing import Coolable
 from hylo_memory_ros.store.cold.moving import Cooled
+from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood
+from hylo_memory_ros.store.consolidable import Amount, Consolidable
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.embedding import VectorTuple, VersionTuple
@@ -237,6 +239,33 @@ class Store(Protocol):
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
+
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Amount:
+        """Return how much of some kinds is at hand, perhaps only of one scope."""
+
+    def consolidable(
+        self,
+        before_ns: int,
+        limit: int,
+        *,
+        scope: Mapping[str, str] | None,
+        after: tuple[int, int],
+        open_episode: str,
+    ) -> list[Consolidable]:
+        """Return happenings that hold now, oldest first."""
+
+    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the ids of what is at hand of identities from before world times."""
+
+    def condense(
+        self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
+    ) -> tuple[int | None, Slice, Committed | None]:
+        """Let one statement stand for each group, in one recorded event of a consolidation."""
+
+    def revert_groups(
+        self, groups: Sequence[Stood], *, within: Callable[[sa.Connection, int], None], actor: str
+    ) -> tuple[Back, Committed | None]:
+        """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
 
     def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""

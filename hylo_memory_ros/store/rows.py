@@ -20,6 +20,7 @@ __all__ = [
     'POSE_NAMES',
     'ItemRow',
     'assertion_row',
+    'detail_of',
     'embedding_rows',
     'full_text_row',
     'item_of',
@@ -116,12 +117,13 @@ def assertion_row(item: MemoryItem, statement: Statement) -> dict[str, Any]:
         'event_start_ns': span and span.start_ns,
         'event_end_ns': span and span.end_ns,
         'event_clock': span and span.clock,
-        'detail': _detail(item, map_id),
+        'detail': detail_of(item, map_id),
         'has_embedding': bool(item.embeddings),
     }
 
 
-def _detail(item: MemoryItem, map_id: str) -> str | None:
+def detail_of(item: MemoryItem, map_id: str) -> str | None:
+    """Return the column ``detail`` of an item of a map."""
     detail = {name: value for name in _DETAILS if (value := getattr(item, name))}
     if len(item.scope) != bool(map_id):
         detail['scope'] = item.scope

@@ -28,6 +28,7 @@ from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.cooling import CoolingStore
 from hylo_memory_ros.store.cold.storage import ColdStorage
+from hylo_memory_ros.store.consolidating import ConsolidatingStore
 from hylo_memory_ros.store.copies import (
     KEPT,
     copies_beside,
@@ -83,7 +84,7 @@ T = TypeVar('T')
 _EXPIRE_EVERY = 256
 
 
-class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, SqliteReader):
+class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, SqliteReader):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters

@@ -407,6 +407,7 @@ def upgrade() -> None:
         sa.Column('summary', sa.Integer(), nullable=False, comment='identity of what stands for the others'),
         sa.Column('sequence', sa.Integer(), nullable=False),
         sa.Column('identities', sa.Text(), nullable=False, comment='JSON: those that it stands for'),
+        sa.Column('reverted_seq', sa.Integer(), nullable=True, comment='the reversal that took it back'),
         sa.ForeignKeyConstraint(
             ['number'],
             ['consolidation.number'],
@@ -419,6 +420,7 @@ def upgrade() -> None:
         comment='what stands for what since a consolidation',
         sqlite_with_rowid=False,
     )
+    op.create_index('consolidated_summary', 'consolidated', ['summary'], unique=False)
     op.create_table(
         'ledger_block',
         sa.Column('block_id', sa.Integer(), nullable=False),

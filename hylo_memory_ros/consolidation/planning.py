@@ -1,0 +1,210 @@
+"""Which happenings become one: near duplicates, and what belongs together.
+
+Happenings belong together when they are of one episode, else of one day (UTC), and of the same scope and
+clock. Those are near duplicates that also say the same words, numbers aside, of the same label, entities
+and objects, at about the same place; whoever brings more than words in its payload is not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Literal, NamedTuple
+
+from hylo_memory_ros.config import ConsolidationSettings
+from hylo_memory_ros.consolidation.similarity import Alike
+from hylo_memory_ros.consolidation.wording import normal_words
+from hylo_memory_ros.store.consolidable import Consolidable
+
+__all__ = ['Chunk', 'Member', 'Need', 'Planner', 'Rule']
+
+Rule = Literal['merge', 'summary']
+_DAY_NS = 86_400_000_000_000
+
+
+class Member(NamedTuple):
+    """What is kept of one happening until the plan is made."""
+
+    order: int
+    """Its place among all, oldest first."""
+    version_row: int
+    identity_id: int
+    assertion_id: int
+    items: int
+    bytes: int
+    is_summary: bool
+
+
+class Chunk(NamedTuple):
+    """Happenings that are to become one, in order of world time."""
+
+    rule: Rule
+    members: tuple[Member, ...]
+    episode: str
+    """The episode they belong to; empty: none."""
+
+    @property
+    def version_rows(self) -> tuple[int, ...]:
+        """Their versions."""
+        return tuple(member.version_row for member in self.members)
+
+
+@dataclass(slots=True)
+class Need:
+    """What is still to leave; it becomes less with each chunk that is taken."""
+
+    items: int
+    """Statements; 0 or less: enough have left."""
+    bytes: int
+    """Bytes; 0 or less: enough have left."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is still to leave."""
+        return self.items > 0 or self.bytes > 0
+
+    def most(self, largest: int) -> int:
+        """Return how many members the next chunk may have at most."""
+        return largest if self.bytes > 0 else min(largest, self.items + 1)
+
+    def part_met(self, at_first: Need) -> float:
+        """Return which part of what was to leave has left, 0 to 1."""
+        pairs = ((self.items, at_first.items), (self.bytes, at_first.bytes))
+        parts = [1.0 - max(now, 0) / then for now, then in pairs if then > 0]
+        return min(parts, default=1.0)
+
+    def less(self, items: int, size: int) -> None:
+        """Take off what leaves."""
+        self.items -= items
+        self.bytes -= size
+
+
+class _Together(NamedTuple):
+    """What happenings have in common that belong together."""
+
+    episode: str
+    day: int
+    scope: str
+    map_id: str
+    clock: str
+
+
+@dataclass(slots=True)
+class _Cluster:
+    together: _Together
+    about: bytes
+    """Digest of label, names and place: those that differ in it are never near duplicates."""
+    members: list[Member] = field(default_factory=list)
+    joined: bool = False
+    """Whether it became part of an earlier one."""
+
+
+class Planner:
+    """Gathers happenings, oldest first, and cuts them into chunks, oldest first.
+
+    Parameters
+    ----------
+    settings : ConsolidationSettings
+        Limits and thresholds.
+    """
+
+    def __init__(self, settings: ConsolidationSettings) -> None:
+        self._settings = settings
+        self._largest = min(settings.group_items, settings.slice_items)
+        self._clusters: dict[tuple[_Together, bytes, bool, bytes], _Cluster] = {}
+        self._keys: dict[_Together, _Together] = {}
+        self._merged: set[int] = set()
+        self._count = 0
+
+    def add(self, row: Consolidable) -> None:
+        """Take one happening in; each must be at least as young as those before."""
+        together = self._together(row)
+        about = self._about(row)
+        words = b'' if row.has_payload and not row.is_summary else _digest(*normal_words(row.content))
+        # What is a summary already is merged with others of its kind alone.
+        key = together, about, bool(row.is_summary), words or row.version_row.to_bytes(8, 'big')
+        cluster = self._clusters.get(key)
+        if cluster is None:
+            cluster = self._clusters[key] = _Cluster(together, about)
+        member = Member(
+            self._count, row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes,
+            bool(row.is_summary),
+        )  # fmt: skip
+        cluster.members.append(member)
+        self._count += 1
+
+    def _together(self, row: Consolidable) -> _Together:
+        day = -1 if row.episode else row.valid_from_ns // _DAY_NS
+        found = _Together(row.episode, day, row.scope or '', row.map_id, row.event_clock or '')
+        return self._keys.setdefault(found, found)
+
+    def _about(self, row: Consolidable) -> bytes:
+        distance_m = self._settings.near_duplicate_distance_m
+        cell = ''
+        if row.place is not None:
+            frame_id, *position = json.loads(row.place)
+            cell = f'{frame_id} {[math.floor(part / distance_m) for part in position]}'
+        return _digest(row.label, row.named or '', cell)
+
+    def heads(self) -> list[int]:
+        """Return the assertion that speaks for each cluster, oldest first."""
+        return [cluster.members[0].assertion_id for cluster in self._clusters.values()]
+
+    def join_alike(self, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Make near duplicates also of those whose vectors are alike, but for their words.
+
+        Parameters
+        ----------
+        vectors : mapping of int to sequence of float
+            By assertion, of those that `heads` names.
+        """
+        alike = Alike(vectors, self._settings.near_duplicate_similarity)
+        by_about: dict[tuple[_Together, bytes], list[_Cluster]] = {}
+        for cluster in self._clusters.values():
+            by_about.setdefault((cluster.together, cluster.about), []).append(cluster)
+        for clusters in by_about.values():
+            by_head = {cluster.members[0].assertion_id: cluster for cluster in clusters}
+            for head, leader in alike.leaders(list(by_head)).items():
+                if leader != head:
+                    by_head[leader].members += by_head[head].members
+                    by_head[head].joined = True
+        for cluster in self._clusters.values():
+            cluster.members.sort()
+
+    def merges(self, need: Need) -> Iterator[Chunk]:
+        """Yield near duplicates while there is need, oldest first."""
+        for cluster in self._clusters.values():
+            if not cluster.joined:
+                for chunk in self._cut('merge', cluster.members, cluster.together, need):
+                    self._merged.update(chunk.version_rows)
+                    yield chunk
+
+    def summaries(self, need: Need) -> Iterator[Chunk]:
+        """Yield what belongs together and was not merged while there is need, oldest first.
+
+        What is a summary already comes last.
+        """
+        for again in (False, True):
+            groups: dict[_Together, list[Member]] = {}
+            for cluster in self._clusters.values():
+                if not cluster.joined:
+                    groups.setdefault(cluster.together, []).extend(
+                        member
+                        for member in cluster.members
+                        if member.is_summary is again and member.version_row not in self._merged
+                    )
+            for together, members in groups.items():
+                yield from self._cut('summary', sorted(members), together, need)
+
+    def _cut(self, rule: Rule, members: Sequence[Member], together: _Together, need: Need) -> Iterator[Chunk]:
+        first = 0
+        while need and len(members) - first > 1:
+            part = tuple(members[first : first + need.most(self._largest)])
+            first += len(part)
+            yield Chunk(rule, part, together.episode)
+
+
+def _digest(*texts: str) -> bytes:
+    return blake2b('\0'.join(texts).encode(), digest_size=16).digest()

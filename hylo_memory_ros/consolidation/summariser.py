@@ -1,0 +1,148 @@
+"""Summarisers: what makes one text of many statements. The default is extractive and deterministic.
+
+Another one is installed as an entry point of the group `GROUP`: a callable without arguments that returns
+a `Summariser`. One that answers otherwise for the same items makes consolidation otherwise, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from hylo_memory_ros.consolidation.wording import normal_words, sentences
+from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.model import MemoryItem
+
+__all__ = ['DEFAULT_SUMMARISER', 'GROUP', 'Extractive', 'Summariser', 'summariser_named']
+
+GROUP = 'hylo_memory_ros.summarisers'
+"""Entry point group of summarisers."""
+DEFAULT_SUMMARISER = 'extractive@1'
+_MOST_LABELS = 8
+
+
+class Summariser(Protocol):
+    """Makes one text of several statements."""
+
+    name: str
+    """``name@version``; what answers otherwise for the same items is another version."""
+
+    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+        """Return a text that stands for items.
+
+        Parameters
+        ----------
+        items : sequence of MemoryItem
+            At least two, in order of world time.
+        max_bytes : int
+            Most bytes of the text in UTF-8.
+        """
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    place: int
+    text: str
+    words: tuple[str, ...]
+
+
+class Extractive:
+    """Says how many there are, from when to when, of which labels, and the sentences that say most.
+
+    A sentence weighs as much as its words on average, a word as often as statements hold it. The first
+    and the last sentence are taken first, then the weightiest, of equal ones the earlier, while there is
+    room; one that says the same as a sentence taken before counts for it. They stand in order of time.
+    """
+
+    name = DEFAULT_SUMMARISER
+
+    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+        """Return the head and the sentences that fit."""
+        head = _cut(_head(items), max_bytes)
+        said = _distinct([part for item in items for part in sentences(item.content)])
+        room = max_bytes - len(head.encode())
+        chosen: list[tuple[int, str]] = []
+        for sentence, count in _in_order_of_weight(said, items):
+            text = f' {sentence.text}' + (f' (x{count})' if count > 1 else '')
+            size = len(text.encode())
+            if size <= room:
+                chosen.append((sentence.place, text))
+                room -= size
+        return head + ''.join(text for _, text in sorted(chosen))
+
+
+def _head(items: Sequence[MemoryItem]) -> str:
+    labels = Counter(item.label for item in items if item.label)
+    counted = ', '.join(f'{label} x{count}' for label, count in _most_common(labels))
+    between = f'{_utc(items[0].valid_from_ns)} to {_utc(items[-1].valid_from_ns)}'
+    return f'{len(items)} records, {between}' + (f' ({counted})' if counted else '') + ':'
+
+
+def _most_common(labels: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(labels.items(), key=lambda one: (-one[1], one[0]))[:_MOST_LABELS]
+
+
+def _utc(stamp_ns: int | None) -> str:
+    moment = datetime.fromtimestamp((stamp_ns or 0) // 1_000_000_000, timezone.utc)
+    return moment.replace(tzinfo=None).isoformat() + 'Z'
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    return text.encode()[:max_bytes].decode(errors='ignore')
+
+
+def _distinct(texts: Sequence[str]) -> dict[tuple[str, ...], tuple[_Sentence, int]]:
+    found: dict[tuple[str, ...], tuple[_Sentence, int]] = {}
+    for place, text in enumerate(texts):
+        words = tuple(normal_words(text))
+        first, count = found.get(words, (_Sentence(place, text, words), 0))
+        found[words] = first, count + 1
+    return found
+
+
+def _in_order_of_weight(
+    said: dict[tuple[str, ...], tuple[_Sentence, int]], items: Sequence[MemoryItem]
+) -> list[tuple[_Sentence, int]]:
+    if not said:
+        return []
+    weight = Counter(word for item in items for word in set(normal_words(item.content)))
+    weight['#'] = 0
+    last = max(sentence.place for sentence, _ in said.values())
+
+    def rank(one: tuple[_Sentence, int]) -> tuple[bool, float, int]:
+        sentence = one[0]
+        central = sum(weight[word] for word in sentence.words) / len(sentence.words)
+        return sentence.place not in (0, last), -central, sentence.place
+
+    return sorted(said.values(), key=rank)
+
+
+def summariser_named(name: str) -> Summariser:
+    """Return a summariser: ours, or one of an installed entry point.
+
+    Raises
+    ------
+    ConfigurationError
+        None is registered under this name, or it cannot be loaded.
+    """
+    if name == DEFAULT_SUMMARISER:
+        return Extractive()
+    points = entry_points(group=GROUP)
+    for point in points:
+        if point.name == name:
+            try:
+                made: Summariser = point.load()()
+            except Exception as exc:
+                raise ConfigurationError(
+                    f'summariser: {name!r} cannot be loaded: {exc}', parameter='consolidation.summariser'
+                ) from exc
+            return made
+    known = ', '.join(sorted({DEFAULT_SUMMARISER, *(point.name for point in points)}))
+    raise ConfigurationError(
+        f'summariser: {name!r} is not installed; there are {known} (entry points: {GROUP})',
+        parameter='consolidation.summariser',
+    )

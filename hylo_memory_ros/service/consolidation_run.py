@@ -1,0 +1,291 @@
+"""One consolidation, from what is over the budget to the report.
+
+What is done is decided before anything is changed, in an order that depends on the memory alone; so a dry
+run tells what a run would do, and a run that was interrupted is finished by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hylo_memory_ros.config import ConsolidationSettings
+from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryKind
+from hylo_memory_ros.service.courtesy import Courtesy
+from hylo_memory_ros.store import Committed, Store
+from hylo_memory_ros.store.cold.choosing import NEVER_NS
+from hylo_memory_ros.store.condensing import Group
+from hylo_memory_ros.store.consolidable import size_of
+from hylo_memory_ros.store.consolidation import name_of
+from hylo_memory_ros.store.rows import item_of, vector_of
+
+__all__ = ['ConsolidationRun', 'Wish']
+
+# What is read or moved between two breaths: about a millisecond of work.
+_ROWS = 64
+_IDENTITIES = 256
+_VECTORS = 256
+_MOST_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a consolidation is asked for."""
+
+    scope: Mapping[str, str]
+    """Only what was said in it; empty: everything."""
+    budget: Budget
+    """What may stay at hand of it."""
+    kinds: tuple[str, ...]
+    """Only of these kinds."""
+    dry_run: bool
+    """Whether to change nothing."""
+    actor: str
+    """For whom."""
+    tell: Callable[[float, str], None]
+    """Takes the part that is done, and what is being done."""
+    cancelled: Callable[[], bool]
+    """Whether to end after the slice at hand."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the record tells of it."""
+        budget = {name: value for name, value in dict(self.budget).items() if value is not None}
+        return {'scope': dict(self.scope), 'budget': budget, 'kinds': list(self.kinds)}
+
+
+@dataclass
+class _Done:
+    """What was done so far, or would have been."""
+
+    merged: list[Condensed] = field(default_factory=list)
+    summarised: list[Condensed] = field(default_factory=list)
+    aged: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    number: int | None = None
+    cancelled: bool = False
+
+
+class ConsolidationRun:
+    """One consolidation of one memory.
+
+    Parameters
+    ----------
+    store : Store
+    settings : ConsolidationSettings
+    wish : Wish
+    composer : Composer
+        Makes what stands for others.
+    open_episode : str
+        The episode that is open: what belongs to it stays.
+    changing : callable
+        Returns the lock that a change holds.
+    follow : callable
+        Tells everybody of a committed change.
+    courtesy : Courtesy
+        What the run gives way to.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: ConsolidationSettings,
+        wish: Wish,
+        composer: Composer,
+        open_episode: str,
+        changing: Callable[[], AbstractContextManager[Any]],
+        follow: Callable[[Committed | None], None],
+        courtesy: Courtesy,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._wish = wish
+        self._composer = composer
+        self._open_episode = open_episode
+        self._changing = changing
+        self._follow = follow
+        self._courtesy = courtesy
+        self._can_cool = store.path is not None
+        self._most = settings.slice_items
+        self._rules: dict[str, str] = {}
+        self._done = _Done()
+        self._need = self._at_first = Need(0, 0)
+
+    def report(self) -> ConsolidationReport:
+        """Do what is wished, and return what was done."""
+        wish, done = self._wish, self._done
+        before, digest_before = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+        self._need, self._at_first = (Need(*wish.budget.excess(*before)) for _ in range(2))
+        if self._need and self._can_cool:
+            self._age_what_ended()
+        if self._need and not done.cancelled and MemoryKind.EPISODIC.value in wish.kinds:
+            self._condense()
+        gained = self._at_first.items - self._need.items, self._at_first.bytes - self._need.bytes
+        if wish.dry_run:
+            after, digest_after = (before.items - gained[0], before.bytes - gained[1]), digest_before
+        else:
+            after, digest_after = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+        wish.tell(1.0, 'done')
+        return ConsolidationReport(
+            consolidation_id='' if done.number is None else name_of(done.number),
+            dry_run=wish.dry_run,
+            cancelled=done.cancelled,
+            met=wish.budget.holds(*after),
+            merged=tuple(done.merged),
+            summarised=tuple(done.summarised),
+            aged=tuple(done.aged),
+            skipped=dict(done.skipped),
+            items_before=before.items,
+            items_after=after[0],
+            bytes_before=before.bytes,
+            bytes_after=after[1],
+            digest_before=digest_before,
+            digest_after=digest_after,
+            hash_changed=bool(done.merged or done.summarised),
+            sequence=self._store.sequence,
+        )
+
+    def _ended(self, stage: str) -> bool:
+        """Whether to end here; else tell how far it is, and give way."""
+        self._courtesy.give_way()
+        if self._wish.cancelled():
+            self._done.cancelled = True
+            return True
+        self._wish.tell(self._need.part_met(self._at_first), stage)
+        return False
+
+    def _age_what_ended(self) -> None:
+        after, kinds = 0, self._wish.kinds
+        while self._need and not self._ended('moving what has ended into cold storage'):
+            found = self._store.coolable(kinds, self._wish.scope or None, limit=_IDENTITIES, after=after)
+            chosen: list[tuple[int, int]] = []
+            for one in found:
+                if not self._need:
+                    break
+                self._need.less(one.assertions, one.bytes)
+                chosen.append((one.identity_id, one.before_ns))
+            self._age(chosen)
+            if len(found) < _IDENTITIES:
+                return
+            after = found[-1].identity_id
+
+    def _age(self, cuts: Sequence[tuple[int, int]]) -> None:
+        """Move what speaks from before the cuts of identities into cold storage, slice by slice."""
+        size = self._settings.slice_items
+        for first in range(0, len(cuts), size):
+            part = cuts[first : first + size]
+            if self._wish.dry_run:
+                self._done.aged += self._store.ids_before(part)
+                self._courtesy.give_way()
+                continue
+            self._move(part)
+            if self._done.cancelled:
+                return
+
+    def _move(self, cuts: Sequence[tuple[int, int]]) -> None:
+        names, tries = self._store.ids_before(cuts), 0
+        while tries < _MOST_TRIES:
+            with self._changing():
+                cooled = self._store.cool([number for number, _ in cuts], limit=self._settings.slice_items)
+            left = self._store.ids_before(cuts)
+            tries = 0 if cooled.assertions else tries + 1
+            if not left or self._ended('moving what has ended into cold storage'):
+                break
+        still = set(left)
+        self._done.aged += [name for name in names if name not in still]
+
+    def _condense(self) -> None:
+        planner = Planner(self._settings)
+        self._read(planner)
+        pending: list[Group] = []
+        size = 0
+        for chunk in self._chunks(planner):
+            stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
+            if self._ended(stage):
+                return
+            group = self._group(chunk)
+            if group is None:
+                continue
+            if pending and (group.episode != pending[0].episode or size + len(group.ids) > self._most):
+                self._settle(pending)
+                pending, size = [], 0
+            pending.append(group)
+            size += len(group.ids)
+            self._rules[str(group.summary.id)] = chunk.rule
+        if pending and not self._ended('summarising'):
+            self._settle(pending)
+
+    def _read(self, planner: Planner) -> None:
+        """Let the planner see what holds now."""
+        before_ns, after = self._store.now_ns(), (-1, 0)
+        while not self._ended('reading'):
+            rows = self._store.consolidable(
+                before_ns, _ROWS, scope=self._wish.scope or None, after=after, open_episode=self._open_episode
+            )
+            for row in rows:
+                planner.add(row)
+            if len(rows) < _ROWS:
+                break
+            after = rows[-1].valid_from_ns, rows[-1].version_row
+        if (space := self._settings.near_duplicate_space) and not self._done.cancelled:
+            planner.join_alike(self._vectors(space, planner.heads()))
+
+    def _vectors(self, space: str, assertions: Sequence[int]) -> dict[int, Sequence[float]]:
+        found: dict[int, Sequence[float]] = {}
+        for first in range(0, len(assertions), _VECTORS):
+            vectors = self._store.vectors_of(space, assertions[first : first + _VECTORS])
+            found |= {number: vector_of(data) for number, data in vectors.items()}
+            self._courtesy.give_way()
+        return found
+
+    def _chunks(self, planner: Planner) -> Iterator[Chunk]:
+        if self._done.cancelled:
+            return
+        yield from planner.merges(self._need)
+        yield from planner.summaries(self._need)
+
+    def _group(self, chunk: Chunk) -> Group | None:
+        """Return what is to stand for a chunk, and take off what is gained; None: nothing is."""
+        rows = self._store.fetch(chunk.version_rows)
+        if len(rows) < len(chunk.members):
+            return None
+        ordered = [rows[row] for row in chunk.version_rows]
+        vectors = self._store.vectors(ordered)
+        items = [item_of(row, vectors.get(row[0])) for row in ordered]
+        try:
+            summary = self._composer.compose(chunk.rule, items)
+        except InvalidRequestError as exc:
+            self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
+            return None
+        fewer = sum(member.items for member in chunk.members) - 1
+        smaller = sum(member.bytes for member in chunk.members) - size_of(summary)
+        if self._need.items <= 0 and smaller <= 0:
+            return None
+        self._need.less(fewer, smaller)
+        return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
+
+    def _settle(self, groups: Sequence[Group]) -> None:
+        """Let summaries stand for groups, and move what they stand for into cold storage."""
+        if self._wish.dry_run:
+            self._keep([Condensed(str(group.summary.id), group.ids) for group in groups])
+            self._done.aged += [name for group in groups for name in group.ids] if self._can_cool else []
+            return
+        with self._changing():
+            number, part, committed = self._store.condense(
+                groups, self._done.number, asked=self._wish.asked, actor=self._wish.actor
+            )
+            self._follow(committed)
+        self._done.number = number
+        self._done.skipped.update(part.skipped)
+        self._keep(part.done)
+        if self._can_cool and part.identity_ids:
+            self._move([(identity_id, NEVER_NS) for identity_id in part.identity_ids])
+
+    def _keep(self, done: Sequence[Condensed]) -> None:
+        for one in done:
+            kept = self._done.merged if self._rules[one.id] == 'merge' else self._done.summarised
+            kept.append(one)

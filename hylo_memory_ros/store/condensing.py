@@ -1,0 +1,296 @@
+"""Condensing: statements end at the service time, and one that stands for them begins; and the way back.
+
+Each call is one transaction, in which either all of a group happens or nothing. What was believed before
+stays believed as of then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import Condensed, MemoryItem
+from hylo_memory_ros.store.consolidation import consolidated
+from hylo_memory_ros.store.database import insert_rows
+from hylo_memory_ros.store.schema import assertion, forgetting, identity, txn
+from hylo_memory_ros.store.timeline import Point
+from hylo_memory_ros.store.timelines import Timelines
+from hylo_memory_ros.store.transaction import Transaction, chunks
+from hylo_memory_ros.store.writing import write_items
+
+__all__ = [
+    'Back',
+    'Group',
+    'Slice',
+    'Stood',
+    'condense_groups',
+    'groups_of',
+    'revert_groups',
+    'standing_for',
+]
+
+CHANGED = 'what it was to stand for has changed meanwhile'
+
+
+class Group(NamedTuple):
+    """Statements that are to become one."""
+
+    summary: MemoryItem
+    """What is to stand for them, with its id, and without the time from which it speaks."""
+    version_rows: tuple[int, ...]
+    """The versions that it is to stand for, all open."""
+    ids: tuple[str, ...]
+    """Their ids, in the same order."""
+    episode: str = ''
+    """The episode that they belong to; empty: none, or several."""
+
+
+class Slice(NamedTuple):
+    """What one transaction condensed."""
+
+    done: tuple[Condensed, ...]
+    """What stands for what from now on."""
+    skipped: Mapping[str, str]
+    """Summaries that were not made, and why."""
+    identity_ids: tuple[int, ...]
+    """Identities that were ended."""
+
+
+class Stood(NamedTuple):
+    """One summary of a consolidation, and what it stands for."""
+
+    summary: int
+    """Its identity."""
+    sequence: int
+    """The transaction that brought it."""
+    identities: tuple[int, ...]
+    """What it stands for."""
+    reverted: bool = False
+    """Whether it was taken back."""
+
+
+class Back(NamedTuple):
+    """What one transaction of a reversal did."""
+
+    restored: tuple[str, ...]
+    """Statements that hold again."""
+    withdrawn: tuple[str, ...]
+    """Summaries that were taken out."""
+    kept: Mapping[str, str]
+    """Summaries that stay as they are, and why."""
+
+
+class _Open(NamedTuple):
+    identity_id: int
+    id: str
+    key: str | None
+
+
+def condense_groups(
+    transaction: Transaction, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
+) -> Slice:
+    """End the members of each group, and store what stands for them; all groups of one episode.
+
+    A group of which a member does not hold any more as it was planned is left as it is.
+    """
+    at_ns, sequence, connection = transaction.recorded_at_ns, transaction.sequence, transaction.connection
+    members = _open_members(connection, groups, at_ns)
+    ready = [group for group in groups if all(row in members for row in group.version_rows)]
+    skipped = {str(group.summary.id): CHANGED for group in groups if group not in ready}
+    if not ready:
+        return Slice((), skipped, ())
+    _carry_episode(transaction, ready[0].episode)
+    ended = [members[row] for group in ready for row in group.version_rows]
+    timelines = Timelines(transaction)
+    timelines.load({one.identity_id: at_ns for one in ended})
+    for one in ended:
+        timelines[one.identity_id].add(Point(at_ns, sequence, 0, None, 0, consolidated=True))
+        transaction.note(one.id, one.key, 'CONSOLIDATE')
+    insert_rows(connection, forgetting, [_ending(one.identity_id, at_ns, sequence, number) for one in ended])
+    timelines.save()
+    told = {'valid_from_ns': at_ns, 'valid_from_assumed': True}
+    write_items(transaction, [group.summary.model_copy(update=told) for group in ready], identity_scope)
+    _record(connection, number, sequence, ready, members)
+    done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
+    return Slice(done, skipped, tuple(one.identity_id for one in ended))
+
+
+def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int) -> dict[int, _Open]:
+    raw: Any = connection.connection.dbapi_connection
+    wanted = json.dumps([row for group in groups for row in group.version_rows])
+    return {row: _Open(*rest) for row, *rest in raw.execute(_OPEN, (wanted, at_ns))}
+
+
+def _carry_episode(transaction: Transaction, episode: str) -> None:
+    """Let the transaction belong to the episode of what it speaks of, and not to the one that is open."""
+    transaction.episode = episode
+    where = txn.c.sequence == transaction.sequence
+    transaction.connection.execute(txn.update().where(where).values(episode=episode))
+
+
+def _ending(identity_id: int, at_ns: int, sequence: int, number: int) -> dict[str, Any]:
+    return {
+        'identity_id': identity_id,
+        'sequence': sequence,
+        'forgotten_at_ns': at_ns,
+        'consolidation': number,
+        'withdrawn_seq': None,
+    }
+
+
+def _record(
+    connection: sa.Connection,
+    number: int,
+    sequence: int,
+    groups: Sequence[Group],
+    members: Mapping[int, _Open],
+) -> None:
+    found = {row.id: row.identity_id for row in connection.execute(_said_in, {'seq': sequence})}
+    rows = [
+        {
+            'number': number,
+            'summary': found[str(group.summary.id)],
+            'sequence': sequence,
+            'identities': json.dumps([members[row].identity_id for row in group.version_rows]),
+            'reverted_seq': None,
+        }
+        for group in groups
+    ]
+    insert_rows(connection, consolidated, rows)
+
+
+def groups_of(connection: sa.Connection, number: int) -> list[Stood]:
+    """Return what each summary of a consolidation stands for, in the order of their transactions."""
+    rows = connection.execute(_groups, {'which': number})
+    return [
+        Stood(row.summary, row.sequence, tuple(json.loads(row.identities)), row.reverted_seq is not None)
+        for row in rows
+    ]
+
+
+def standing_for(connection: sa.Connection, identity_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """Return what stands for identities: (consolidation, identity of the summary), by identity."""
+    raw: Any = connection.connection.dbapi_connection
+    found: dict[int, list[tuple[int, int]]] = {}
+    for identity_id, number, summary in raw.execute(_STANDING, (json.dumps(list(identity_ids)),)):
+        found.setdefault(identity_id, []).append((number, summary))
+    return found
+
+
+def revert_groups(transaction: Transaction, groups: Sequence[Stood]) -> Back:
+    """Let what summaries stand for hold again, and withdraw them.
+
+    What was said, forgotten or withdrawn in the meantime counts as it would have without them. What was
+    forgotten as a summary stays forgotten.
+    """
+    there, timelines = _loaded(transaction, groups)
+    forgotten = [group for group in groups if _is_forgotten(group, there, timelines)]
+    ready = [group for group in groups if group.summary in there and group not in forgotten]
+    withdrawn: list[int] = []
+    for group in ready:
+        for number in there & {group.summary, *group.identities}:
+            held = timelines[number]
+            undone = [point for point in held.points if _undoes(point, group, number)]
+            held.points = [point for point in held.points if point not in undone]
+            withdrawn += [point.assertion_id for point in undone if point.assertion_id]
+    _store_withdrawal(transaction, ready, withdrawn)
+    timelines.save()
+    removed = [timelines.evidence[number].id for number in withdrawn]
+    restored = [timelines.evidence[row.assertion_id].id for row in transaction.added]
+    for item_id in removed:
+        transaction.note(item_id, None, 'RETRACT')
+    for row, item_id in zip(transaction.added, restored, strict=True):
+        transaction.note(item_id, timelines[row.identity_id].key, 'REVERT')
+    kept = {_name(group, timelines): 'it was forgotten, with what it stands for' for group in forgotten}
+    purged = {f'summary {group.summary}': 'it was purged' for group in groups if group.summary not in there}
+    return Back(tuple(restored), tuple(removed), kept | purged)
+
+
+def _loaded(transaction: Transaction, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
+    """Return which identities of groups are still there, and their timelines from the groups on."""
+    times = _times(transaction.connection, groups)
+    earliest = {
+        number: times[group.sequence] for group in groups for number in (group.summary, *group.identities)
+    }
+    there = _there(transaction.connection, earliest)
+    timelines = Timelines(transaction)
+    timelines.load({number: earliest[number] for number in sorted(there)})
+    return there, timelines
+
+
+def _is_forgotten(group: Stood, there: Collection[int], timelines: Timelines) -> bool:
+    return group.summary in there and any(
+        point.content is None and not point.consolidated and point.sequence > group.sequence
+        for point in timelines[group.summary].points
+    )
+
+
+def _name(group: Stood, timelines: Timelines) -> str:
+    points = timelines[group.summary].points
+    return next(timelines.evidence[point.assertion_id].id for point in points if point.assertion_id)
+
+
+def _undoes(point: Point, group: Stood, identity_id: int) -> bool:
+    """Whether a point is part of a group: the ending of a member, or what the summary says."""
+    if point.sequence != group.sequence:
+        return False
+    return bool(point.assertion_id) if identity_id == group.summary else point.consolidated
+
+
+def _store_withdrawal(
+    transaction: Transaction, groups: Sequence[Stood], assertion_ids: Sequence[int]
+) -> None:
+    for group in groups:
+        this = (consolidated.c.summary == group.summary) & (consolidated.c.sequence == group.sequence)
+        reverted = consolidated.update().where(this).values(reverted_seq=transaction.sequence)
+        transaction.connection.execute(reverted)
+        for part in chunks(group.identities):
+            ended = forgetting.c.identity_id.in_(part) & (forgetting.c.sequence == group.sequence)
+            values = {'withdrawn_seq': transaction.sequence}
+            transaction.connection.execute(forgetting.update().where(ended).values(values))
+    for part in chunks(assertion_ids):
+        those = assertion.c.assertion_id.in_(part)
+        transaction.connection.execute(
+            assertion.update().where(those).values(withdrawn_seq=transaction.sequence)
+        )
+
+
+def _times(connection: sa.Connection, groups: Sequence[Stood]) -> dict[int, int]:
+    sequences = {group.sequence for group in groups}
+    found = sa.select(txn.c.sequence, txn.c.recorded_at_ns).where(txn.c.sequence.in_(sequences))
+    return {row.sequence: row.recorded_at_ns for row in connection.execute(found)}
+
+
+def _there(connection: sa.Connection, identity_ids: Iterable[int]) -> set[int]:
+    """Return which identities were not deleted for good."""
+    found: set[int] = set()
+    for part in chunks(identity_ids):
+        found.update(
+            connection.scalars(sa.select(identity.c.identity_id).where(identity.c.identity_id.in_(part)))
+        )
+    return found
+
+
+_OPEN = """
+    SELECT v.version_row, v.identity_id, a.id, i.key
+    FROM version AS v JOIN assertion AS a ON a.assertion_id = v.assertion_id
+    JOIN identity AS i ON i.identity_id = v.identity_id
+    WHERE v.version_row IN (SELECT value FROM json_each(?))
+    AND v.to_seq IS NULL AND v.valid_to_ns IS NULL AND v.valid_from_ns < ?
+"""
+_STANDING = """
+    SELECT one.value, c.number, c.summary FROM consolidated AS c, json_each(c.identities) AS one
+    WHERE c.reverted_seq IS NULL AND one.value IN (SELECT value FROM json_each(?))
+    ORDER BY c.number, c.summary
+"""
+_said_in = sa.select(assertion.c.id, assertion.c.identity_id).where(
+    assertion.c.sequence == sa.bindparam('seq')
+)
+_groups = (
+    sa.select(consolidated)
+    .where(consolidated.c.number == sa.bindparam('which'))
+    .order_by(consolidated.c.sequence, consolidated.c.summary)
+)

@@ -1,0 +1,196 @@
+"""What may be consolidated: happenings that hold now, and how much is at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.store.rows import detail_of, paired
+from hylo_memory_ros.store.sizes import STATEMENT_BYTES, held_by_kind
+
+__all__ = ['Amount', 'Consolidable', 'amount_at_hand', 'consolidable', 'ids_before', 'size_of']
+
+
+class Amount(NamedTuple):
+    """How much there is of something in the main file."""
+
+    items: int
+    """Accepted statements, duplicates too."""
+    bytes: int
+    """What they take with their vectors, about."""
+
+
+class Consolidable(NamedTuple):
+    """One happening that holds now, as planning sees it."""
+
+    version_row: int
+    identity_id: int
+    assertion_id: int
+    id: str
+    valid_from_ns: int
+    event_start_ns: int | None
+    event_end_ns: int | None
+    event_clock: str | None
+    label: str
+    content: str
+    map_id: str
+    scope: str | None
+    """JSON, or None: nothing beside its map."""
+    named: str | None
+    """Entities and object ids as JSON, or None: there are none."""
+    has_payload: int
+    place: str | None
+    """Frame and position, or None: it has none."""
+    episode: str
+    """The episode in which it was stored; empty: none."""
+    is_summary: int
+    """Whether a consolidation said it."""
+    has_embedding: int
+    items: int
+    """Accepted statements of its identity, duplicates too."""
+    bytes: int
+    """What they take with their vectors, about."""
+
+
+def consolidable(
+    connection: sa.Connection,
+    before_ns: int,
+    limit: int,
+    *,
+    scope: Mapping[str, str] | None,
+    after: tuple[int, int],
+    open_episode: str = '',
+) -> list[Consolidable]:
+    """Return happenings that hold now, oldest first.
+
+    What has a key is looked up by it and superseded through it: it stays as it is. So does what belongs
+    to an episode that is still open, and what a consolidation said that has not come to its end: the one
+    that finishes it goes on as it would have.
+
+    Parameters
+    ----------
+    before_ns : int
+        Only those that have been true from before this world time, nanoseconds.
+    limit : int
+        Most of them.
+    scope : mapping of str to str, optional
+        Only those of this scope.
+    after : tuple of int
+        Only those behind this (valid_from, version row).
+    open_episode : str
+        The episode that is open; empty: none is.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    bound = {
+        'before': before_ns, 'limit': limit, 'from': after[0], 'row': after[1], 'open': open_episode,
+        **_scope_values(scope),
+    }  # fmt: skip
+    return [Consolidable(*row) for row in raw.execute(_CONSOLIDABLE, bound)]
+
+
+def amount_at_hand(
+    connection: sa.Connection,
+    kinds: Collection[str],
+    scope: Mapping[str, str] | None,
+    *,
+    holding: bool = False,
+) -> Amount:
+    """Return how much of some kinds the main file holds, perhaps only of one scope.
+
+    Parameters
+    ----------
+    holding : bool
+        Count only what is said of things of which something still holds: where there is no cold
+        storage, what has ended stays, and no budget could be held otherwise.
+    """
+    if not scope and not holding:
+        held = held_by_kind(connection)
+        those = [held[kind] for kind in kinds if kind in held]
+        return Amount(sum(one.items for one in those), sum(one.bytes for one in those))
+    raw: Any = connection.connection.dbapi_connection
+    bound = {'kinds': json.dumps(sorted(kinds)), **_scope_values(scope)}
+    statement = f'{_AMOUNT} AND {_HOLDING}' if holding else _AMOUNT
+    return Amount(*raw.execute(statement, bound).fetchone())
+
+
+def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the ids of what the main file holds of identities from before world times.
+
+    Parameters
+    ----------
+    cuts : sequence of tuple of int
+        Identity and nanoseconds.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    return [row[0] for row in raw.execute(_IDS, (json.dumps(list(cuts)),))]
+
+
+def size_of(item: MemoryItem) -> int:
+    """Return how many bytes a statement takes with its vectors, about, as `Amount` counts them."""
+    detail = detail_of(item, item.scope.get('map_id', ''))
+    vectors = sum(4 * len(vector) for vector in item.embeddings.values())
+    return 400 + len(item.content.encode()) + len((detail or '').encode()) + vectors
+
+
+def _scope_values(scope: Mapping[str, str] | None) -> dict[str, Any]:
+    pairs = [paired(*pair) for pair in sorted((scope or {}).items()) if pair[0] != 'map_id']
+    return {'map': (scope or {}).get('map_id'), 'pairs': json.dumps(pairs)}
+
+
+_IN_SCOPE = """
+    (:map IS NULL OR a.map_id = :map) AND NOT EXISTS (
+        SELECT 1 FROM json_each(:pairs) AS pair WHERE NOT EXISTS (
+            SELECT 1 FROM tag AS t
+            WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = a.assertion_id
+        )
+    )
+"""
+_VECTOR_BYTES = """
+    CASE WHEN {row}.has_embedding THEN
+    (SELECT sum(length(e.vector)) FROM embedding AS e WHERE e.assertion_id = {row}.assertion_id) ELSE 0 END
+"""
+_BYTES = f'({STATEMENT_BYTES}) + coalesce({_VECTOR_BYTES}, 0)'
+_CONSOLIDABLE = f"""
+    SELECT v.version_row, v.identity_id, a.assertion_id, a.id, v.valid_from_ns,
+        a.event_start_ns, a.event_end_ns, a.event_clock, a.label, a.content, a.map_id,
+        json_extract(a.detail, '$.scope'),
+        json_extract(a.detail, '$.entities', '$.object_ids'),
+        coalesce(json_type(a.detail, '$.payload'), '') != '',
+        CASE WHEN v.spatial_id IS NULL THEN NULL ELSE (
+            SELECT json_array(s.frame_id, s.x, s.y, s.z) FROM spatial AS s WHERE s.spatial_id = v.spatial_id
+        ) END,
+        x.episode, x.op = 'consolidate', a.has_embedding,
+        (SELECT count(*) FROM assertion AS b WHERE b.identity_id = v.identity_id),
+        (SELECT sum({_BYTES.format(row='b')}) FROM assertion AS b WHERE b.identity_id = v.identity_id)
+    FROM version AS v INDEXED BY version_recent
+    JOIN assertion AS a ON a.assertion_id = v.assertion_id
+    JOIN identity AS i ON i.identity_id = v.identity_id
+    JOIN txn AS x ON x.sequence = a.sequence
+    WHERE v.kind = 'episodic' AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
+    AND (x.op != 'consolidate' OR EXISTS (
+        SELECT 1 FROM consolidated AS c JOIN consolidation AS n ON n.number = c.number
+        WHERE c.summary = v.identity_id AND c.sequence = a.sequence AND n.report IS NOT NULL
+    ))
+    AND i.key IS NULL AND (:open = '' OR x.episode != :open)
+    AND v.valid_from_ns < :before AND (v.valid_from_ns, v.version_row) > (:from, :row) AND {_IN_SCOPE}
+    ORDER BY v.valid_from_ns, v.version_row LIMIT :limit
+"""  # noqa: S608 - our own words
+_AMOUNT = f"""
+    SELECT count(*), coalesce(sum({_BYTES.format(row='a')}), 0)
+    FROM assertion AS a JOIN identity AS i ON i.identity_id = a.identity_id
+    WHERE i.kind IN (SELECT value FROM json_each(:kinds)) AND {_IN_SCOPE}
+"""  # noqa: S608 - our own words
+_HOLDING = """
+    EXISTS (
+        SELECT 1 FROM version AS v
+        WHERE v.identity_id = a.identity_id AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
+    )
+"""
+_IDS = """
+    SELECT DISTINCT a.id FROM json_each(?) AS cut JOIN assertion AS a
+    ON a.identity_id = json_extract(cut.value, '$[0]') AND a.valid_from_ns < json_extract(cut.value, '$[1]')
+"""

@@ -1,0 +1,114 @@
+"""What a store does with consolidations: it tells what may become one, makes it so, and takes it back.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood, condense_groups, revert_groups
+from hylo_memory_ros.store.consolidable import Amount, Consolidable, amount_at_hand, consolidable, ids_before
+from hylo_memory_ros.store.consolidation import begin_record
+from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.transaction import Committed, Transaction
+
+__all__ = ['ConsolidatingStore']
+
+T = TypeVar('T')
+
+
+class ConsolidatingStore:
+    """What a store over SQLite does with consolidations; see `port.Store`."""
+
+    path: Path | None
+    _config: MemoryConfig
+    _db: Database
+
+    def _transact(
+        self, op: str, actor: str, act: Callable[[Transaction], T], *, durable: bool
+    ) -> tuple[T, Committed | None]:
+        raise NotImplementedError
+
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Amount:
+        """Return how much of some kinds is at hand, perhaps only of one scope."""
+        with self._db.reading() as connection:
+            return amount_at_hand(connection, kinds, scope, holding=self.path is None)
+
+    def consolidable(
+        self,
+        before_ns: int,
+        limit: int,
+        *,
+        scope: Mapping[str, str] | None,
+        after: tuple[int, int],
+        open_episode: str,
+    ) -> list[Consolidable]:
+        """Return happenings that hold now, oldest first; see `consolidable.consolidable`."""
+        with self._db.reading() as connection:
+            return consolidable(
+                connection, before_ns, limit, scope=scope, after=after, open_episode=open_episode
+            )
+
+    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the ids of what is at hand of identities from before world times."""
+        with self._db.reading() as connection:
+            return ids_before(connection, cuts)
+
+    def condense(
+        self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
+    ) -> tuple[int | None, Slice, Committed | None]:
+        """Let one statement stand for each group, in one recorded event.
+
+        Parameters
+        ----------
+        groups : sequence of Group
+            All of one episode.
+        number : int, optional
+            The consolidation; none: it begins with this.
+        asked : mapping
+            What the record of a new one tells.
+
+        Returns
+        -------
+        tuple
+            The number of the consolidation, what was done, and what follows from it; without anything
+            done, nothing is recorded.
+        """
+
+        def act(txn: Transaction) -> tuple[int, Slice]:
+            this = (
+                begin_record(txn.connection, txn.recorded_at_ns, actor, asked) if number is None else number
+            )
+            done = condense_groups(txn, this, groups, self._config.identity_scope)
+            if not done.done:
+                raise _NothingDoneError(done)
+            return this, done
+
+        try:
+            (this, done), committed = self._transact('consolidate', actor, act, durable=False)
+        except _NothingDoneError as nothing:
+            return number, nothing.slice, None
+        return this, done, committed
+
+    def revert_groups(
+        self, groups: Sequence[Stood], *, within: Callable[[sa.Connection, int], None], actor: str
+    ) -> tuple[Back, Committed | None]:
+        """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
+
+        def act(txn: Transaction) -> Back:
+            within(txn.connection, txn.recorded_at_ns)
+            return revert_groups(txn, groups)
+
+        return self._transact('revert', actor, act, durable=True)
+
+
+class _NothingDoneError(Exception):
+    def __init__(self, done: Slice) -> None:
+        super().__init__()
+        self.slice = done

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ros.harness import Talker, near, spatial
 
+from hylo_memory_ros.model.helpfulness import VERDICTS
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.srv import Episode, Feedback, Purge, Query
 
@@ -32,6 +33,11 @@ def helpfulness(talker: Talker, item_id: str) -> dict[str, Any]:
     (hit,) = talker.query(filter=MemoryFilter(ids=[item_id]), explain=True).hits
     told: dict[str, Any] = json.loads(hit.details_json).get('stats', {}).get('helpfulness', {})
     return told
+
+
+def verdicts(talker: Talker, item_id: str) -> dict[str, Any]:
+    told = helpfulness(talker, item_id)
+    return {name: told.get(name) for name in VERDICTS}
 
 
 def test_a_verdict_on_an_answer_is_counted_and_shown(talker: Talker) -> None:
@@ -117,11 +123,11 @@ def test_what_makes_no_sense_is_refused_by_name(talker: Talker, name: str) -> No
     request = dict(fields)
     request['ids'] = [names.get(one, one) for one in fields.get('ids', ())]
     request['receipt_id'] = names.get(fields.get('receipt_id', ''), fields.get('receipt_id', ''))
-    before = helpfulness(talker, first)
+    before = verdicts(talker, first)
     refused = judge(talker, **request)
     assert (refused.success, refused.updated, refused.error_code) == (False, 0, code), refused.message
     assert message in refused.message
-    assert helpfulness(talker, first) == before
+    assert verdicts(talker, first) == before
 
 
 @pytest.mark.parametrize('options', ['{"min_helpfulness": 1.5}', '{"min_helpfulness": "much"}'])

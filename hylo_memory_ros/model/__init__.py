@@ -1,6 +1,6 @@
 """The data model: frozen, validated, in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `space`, `item`, `query`, `evidence`, `result`, `consolidation`,
+Reading order: `pose`, `span`, `embedding`, `space`, `item`, `skill`, `query`, `evidence`, `result`, `consolidation`,
 `retention`.
 """
 
@@ -33,12 +33,14 @@ from hylo_memory_ros.model.result import (
     WriteResult,
 )
 from hylo_memory_ros.model.retention import Fill, KindRetention, RetentionReport
+from hylo_memory_ros.model.skill import SKILL_STATUSES, SkillPayload, SkillStatus, SkillTransition, Verdicts
 from hylo_memory_ros.model.space import EmbeddingSpace
 from hylo_memory_ros.model.span import TimeSpan
 
 __all__ = [
     'MAX_K',
     'MAX_STAMP_NS',
+    'SKILL_STATUSES',
     'Budget',
     'CandidateEvidence',
     'Change',
@@ -63,10 +65,14 @@ __all__ = [
     'Removal',
     'RetentionReport',
     'Reversion',
+    'SkillPayload',
+    'SkillStatus',
+    'SkillTransition',
     'Stats',
     'Status',
     'TimeSpan',
     'Verdict',
+    'Verdicts',
     'VerifyReport',
     'Version',
     'WriteEvent',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.identity import (
     CachedPrefix,
     CompressionArtifactIdentity,
@@ -17,12 +18,17 @@ from hylo_memory_ros.model import (
     Change,
     MemoryQuery,
     QueryResult,
+    SkillTransition,
+    normal_key,
 )
+from hylo_memory_ros.retrieval import MAX_SEQUENCE
 from hylo_memory_ros.retrieval.chain import Chain
 from hylo_memory_ros.retrieval.receipt import Replay
 from hylo_memory_ros.retrieval.rendering import Rendering
 from hylo_memory_ros.retrieval.tokens import TokenCounter
 from hylo_memory_ros.service.parts import Parts
+from hylo_memory_ros.service.sound import refuse_unsound
+from hylo_memory_ros.store.skill import transitions_of
 
 __all__ = ['Asking']
 
@@ -85,6 +91,23 @@ class Asking(Parts):
         self._refuse_closed()
         with self._courtesy.asking():
             return self._proving.render(query, max_tokens, renderer, counter, receipt)
+
+    def skill_transitions(self, key: str | None = None, limit: int = 1000) -> tuple[SkillTransition, ...]:
+        """Return the latest steps of skills through their gate, oldest first: who, when, by what evidence.
+
+        Parameters
+        ----------
+        key : str, optional
+            Of this skill; None: of all.
+        limit : int
+            Most steps.
+        """
+        self._refuse_closed()
+        if limit < 1:
+            raise InvalidRequestError(f'skill_transitions: limit {limit} is below 1', field='limit')
+        (sound_key,) = refuse_unsound(normal_key, key=key)
+        most = min(limit, MAX_SEQUENCE)
+        return tuple(self.side_read(lambda connection: transitions_of(connection, sound_key, most)))
 
     def receipt(self, receipt_id: str) -> dict[str, Any]:
         """Return the recorded evidence of a retrieval or an association, as a JSON object.

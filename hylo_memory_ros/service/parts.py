@@ -19,7 +19,7 @@ from hylo_memory_ros.service.listeners import Listeners
 from hylo_memory_ros.service.maps import Maps
 from hylo_memory_ros.service.mirroring import Mirroring
 from hylo_memory_ros.service.proving import Proving
-from hylo_memory_ros.service.skills import Skills
+from hylo_memory_ros.service.skills import SkillReport, Skills
 from hylo_memory_ros.service.spaces import SpacesInUse
 from hylo_memory_ros.store import Committed, Store, WorkingMemory
 
@@ -84,6 +84,16 @@ class Parts:
     def path(self) -> Path | None:
         """The file; None: in memory."""
         return self._store.path
+
+    @property
+    def skill_directory(self) -> Path | None:
+        """The directory of skill files; None: there is none."""
+        return self._skills.path
+
+    @property
+    def skill_report(self) -> SkillReport:
+        """What was found in the directory of skill files when it was last read whole."""
+        return self._skills.report
 
     @property
     def epoch(self) -> str:

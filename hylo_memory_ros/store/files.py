@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -256,8 +256,15 @@ def _check_inside(path: Path, connection: sqlite3.Connection) -> None:
         raise NewerSchemaError(f'database {path} has schema {revision!r} of a newer version', path=str(path))
 
 
-def copy_database(source: sqlite3.Connection, target: Path) -> None:
+def copy_database(
+    source: sqlite3.Connection, target: Path, complete: Callable[[sqlite3.Connection], None] | None = None
+) -> None:
     """Copy a live database to a new file, whole: written beside its place, synced and renamed.
+
+    Parameters
+    ----------
+    complete : callable, optional
+        Adds to the copy what the database has elsewhere.
 
     Raises
     ------
@@ -271,8 +278,10 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
         raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
     unfinished = target.with_name(f'.{target.name}.new')
     try:
-        with translated(target), closing(sqlite3.connect(unfinished)) as copy:
+        with translated(target), closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as copy:
             source.backup(copy)
+            if complete is not None:
+                complete(copy)
             # A copy at rest needs no log beside it; it gets one when it is opened for writing.
             copy.execute('PRAGMA journal_mode = DELETE')
         sync(unfinished)

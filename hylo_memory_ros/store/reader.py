@@ -180,7 +180,7 @@ class SqliteReader:
         """Copy the whole memory to a new file."""
         # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
         with self._db.exclusively() as raw:
-            copy_database(raw, target)
+            copy_database(raw, target, self._cold.complete)
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""

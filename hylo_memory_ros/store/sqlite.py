@@ -23,11 +23,11 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, ConfigurationError, DamagedFileError, StoreError
 from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.skills import Thresholds
-from hylo_memory_ros.store import asking, history
+from hylo_memory_ros.store import history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.cooling import CoolingStore
-from hylo_memory_ros.store.cold.storage import ColdStorage
+from hylo_memory_ros.store.cold.storage import ColdStorage, everything
 from hylo_memory_ros.store.consolidating import ConsolidatingStore
 from hylo_memory_ros.store.copies import (
     KEPT,
@@ -82,6 +82,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar('T')
 
 _EXPIRE_EVERY = 256
+# Set by a purge until nothing of it is left in any page or log.
+_REMAINS = 'purge_remains'
 
 
 class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, SqliteReader):
@@ -179,6 +181,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
             self._check_scope(connection, self.path)
             self.sequence, self._highest_ns = history.last_transaction(connection)
         self._check_clock()
+        self._cold.open()
 
     def _first_state(self, connection: sa.Connection) -> None:
         if not get_state(connection, 'epoch', b''):
@@ -363,7 +366,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
         def act(txn: Transaction) -> Removal:
             # The clock may have gone on since the question was made.
             now = replace(asked, at_ns=txn.recorded_at_ns) if asked.world == 'unended' else asked
-            matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, now, among))
+            matched = matched_versions(txn.connection, txn.cold.matching(now, among))
             remove(txn, matched)
             ids = [one.id for one in matched]
             keep_audit(txn, reason, asked.query.model_dump_json(exclude_defaults=True), ids, len(matched))
@@ -386,7 +389,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
         copies: list[str] = []
 
         def act(txn: Transaction) -> Removal:
-            matched = matched_versions(txn.connection, asking.matching_rows(txn.connection, asked, among))
+            matched = matched_versions(txn.connection, txn.cold.matching(asked, among))
             identity_ids = sorted({one.identity_id for one in matched})
             copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
             episodes = PurgedEpisodes(txn.connection, purged_of(txn.connection, identity_ids))
@@ -397,6 +400,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
                 episodes.clean(txn, self._config.identity_scope)
             ids = list(dict.fromkeys((*(one.id for one in matched), *unstored)))
             keep_audit(txn, reason, None, None, len(ids))
+            put_state(txn.connection, _REMAINS, b'1')
             return Removal(len(ids), ids, txn.sequence)
 
         removal, committed = self._transact('purge', actor, act, dry_run=dry_run, references=False)
@@ -404,11 +408,30 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
             return Removal(0, sequence=self.sequence), None
         if self.path is not None:
             copies += copies_beside(self.path)
-        if committed is not None and self.path is not None:
-            remove_unfinished(self.path)
-            self._log_tells = not self._db.checkpoint()
-            copies += [str(log_of(self.path))] if self._log_tells else []
+        if committed is not None:
+            copies += self._erase_remains()
         return Removal(removal, removal.ids, removal.sequence, sorted(set(copies))), committed
+
+    def _erase_remains(self) -> list[str]:
+        """Let nothing that was purged be left in a file of this memory; return those that it may still be in.
+
+        What cannot be done now is done when the memory is opened again.
+        """
+        if self.path is None:
+            return []
+        unreached = self._cold.purged()
+        try:
+            remove_unfinished(self.path)
+            self._db.rewrite()
+        except (StoreError, OSError):
+            logger.warning('%s may still hold parts of what was purged', self.path, exc_info=True)
+            unreached.append(str(self.path))
+        self._log_tells = not self._db.checkpoint()
+        if self._log_tells:
+            unreached.append(str(log_of(self.path)))
+        if not unreached:
+            self.side_write(lambda connection: put_state(connection, _REMAINS, b''), durable=True)
+        return unreached
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file, and remember it for a purge to name."""
@@ -431,10 +454,13 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
         check_file(source, writable=False)
         epoch, copies = _new_epoch(), self.side_read(noted_copies)
         candidate = Database(source, self._config, read_only=True)
+        cold = ColdStorage(candidate, self._config.model_copy(update={'cold_path': ''}), self._announce)
         try:
-            with candidate.reading() as connection:
+            cold.open()
+            with cold.reading(everything) as halves:
+                connection = halves.hot
                 self._check_scope(connection, source)
-                report = verify_database(connection, self._config.identity_scope)
+                report = verify_database(connection, self._config.identity_scope, *halves.all[1:])
                 if not report.ok:
                     raise DamagedFileError(
                         f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
@@ -442,8 +468,9 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
                 if ready is not None:
                     ready(connection)
                 raw: Any = connection.connection.dbapi_connection
-                self._replace(raw, epoch)
+                self._replace(raw, epoch, cold.complete)
         finally:
+            cold.close()
             candidate.close()
 
         def act(txn: Transaction) -> None:
@@ -457,20 +484,21 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
         self._side_writes += 1
         return committed
 
-    def _replace(self, source: Any, epoch: bytes) -> None:
+    def _replace(self, source: Any, epoch: bytes, complete: Callable[[sqlite3.Connection], None]) -> None:
         if self.path is None:
             with self._db.exclusively() as raw:
                 source.backup(raw)
+                complete(raw)
             return
         incoming = self.path.with_name(f'.{self.path.name}.restored')
         incoming.unlink(missing_ok=True)
-        copy_database(source, incoming)
+        copy_database(source, incoming, complete)
         migrate(incoming)
         # Renamed before the swap: at no moment does the old name stand for the other history.
         with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
             raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
         kept = self._free_name(self.now_ns())
-        with self._db.closed():
+        with self._cold.replaced(incoming, kept), self._db.closed():
             if self._file_lock is not None:
                 self._file_lock.note_checkpoint()
             swap_file(self.path, incoming, kept)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.identity import EMPTY_STATE, updated_state
 from hylo_memory_ros.model import Change
-from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.schema import assertion, change, episode, identity, spatial, state, txn, version
+
+if TYPE_CHECKING:
+    from hylo_memory_ros.store.cold.returning import Returning
 
 __all__ = ['Committed', 'Transaction', 'VersionRow', 'chunks', 'get_state', 'put_state']
 

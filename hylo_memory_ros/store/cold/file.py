@@ -25,19 +25,18 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
 from hylo_memory_ros.store.cold.mark import Mark
-from hylo_memory_ros.store.cold.schema import COLD_STATE, cold_metadata
+from hylo_memory_ros.store.cold.schema import COLD_STATE, STAMPED, cold_metadata
 from hylo_memory_ros.store.database import index_of, inode_of, log_of, translated
-from hylo_memory_ros.store.files import check_outside, made_whole
+from hylo_memory_ros.store.files import check_outside, made_whole, sync
 
-__all__ = ['COLD_APPLICATION_ID', 'ColdFile', 'ColdState', 'put_state_of', 'state_of']
+__all__ = ['COLD_APPLICATION_ID', 'ColdFile', 'ColdState', 'put_state_of', 'state_of', 'uri_of']
 
 COLD_APPLICATION_ID = 0x48594C43
 """``HYLC`` in the header of every cold file of this package."""
 _VERSION = 1
 _READERS = 2
-_STATE = f"SELECT value FROM {COLD_STATE} WHERE name = 'state'"  # noqa: S608
+_STATE = f"SELECT value FROM {{schema}}.{COLD_STATE} WHERE name = 'state'"  # noqa: S608
 _PUT_STATE = f"INSERT OR REPLACE INTO {COLD_STATE} VALUES ('state', ?)"  # noqa: S608
-_STAMPED = {'assertion': 'valid_from_ns', 'version': 'valid_from_ns', 'forgetting': 'forgotten_at_ns'}
 # What else is there was left over by a move that was interrupted.
 _VALID = """
     CREATE TEMP VIEW {table} AS SELECT * FROM main.{table} AS said WHERE said.{stamp} < (
@@ -56,9 +55,9 @@ class ColdState(NamedTuple):
     returns: int
 
 
-def state_of(connection: Any) -> ColdState:
-    """Return how far a cold file is, from the driver's own connection."""
-    (value,) = connection.execute(_STATE).fetchone()
+def state_of(connection: Any, schema: str = 'main') -> ColdState:
+    """Return how far a cold file is, from the driver's own connection and the name that it has there."""
+    (value,) = connection.execute(_STATE.format(schema=schema)).fetchone()
     return ColdState(**json.loads(value))
 
 
@@ -190,7 +189,7 @@ class ColdFile:
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            _uri(self.path, mode),
+            uri_of(self.path, mode),
             uri=True,
             isolation_level=None,
             check_same_thread=False,
@@ -199,12 +198,12 @@ class ColdFile:
         connection.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
         connection.execute('PRAGMA cache_size = -8000')
         connection.execute('PRAGMA temp_store = MEMORY')
-        connection.execute('ATTACH ? AS hot', (_uri(self._main, 'ro'),))
+        connection.execute('ATTACH ? AS hot', (uri_of(self._main, 'ro'),))
         return connection
 
     def _connect_reader(self) -> sqlite3.Connection:
         connection = self._connect('ro')
-        for table, stamp in _STAMPED.items():
+        for table, stamp in STAMPED.items():
             connection.execute(_VALID.format(table=table, stamp=stamp))
         return connection
 
@@ -249,8 +248,9 @@ class ColdFile:
 
     def checkpoint(self, wait_ms: int = 1000) -> bool:
         """Move every commit from the write-ahead log into the file; False: somebody who reads kept it from that."""
-        if self._read_only or not self.path.exists():
+        if self._read_only or not log_of(self.path).exists():
             return True
+        self._readers.dispose()
         with self.moving() as raw:
             raw.execute(f'PRAGMA busy_timeout = {wait_ms}')
             try:
@@ -258,6 +258,11 @@ class ColdFile:
             finally:
                 raw.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
         return not busy
+
+    def rewrite(self) -> None:
+        """Write the whole file anew, as `Database.rewrite` does."""
+        with self.moving() as raw:
+            rewrite(raw)
 
     def close(self) -> None:
         """Close every connection; safe to repeat."""
@@ -267,13 +272,36 @@ class ColdFile:
                 self._mover.close()
                 self._mover = None
 
-    @property
-    def names(self) -> tuple[Path, Path, Path]:
-        """The file, its write-ahead log, and the index of that."""
-        return self.path, log_of(self.path), index_of(self.path)
+    def remove(self) -> None:
+        """Delete the file."""
+        self.close()
+        for path in (log_of(self.path), index_of(self.path), self.path):
+            path.unlink(missing_ok=True)
+
+    def rename(self, name: Path) -> None:
+        """Give the file, whose log is empty, another name.
+
+        Raises
+        ------
+        StoreError
+            It cannot be renamed, or something has that name.
+        """
+        self.close()
+        if name.exists():
+            raise StoreError(f'cold file {self.path}: {name} exists; it is not overwritten', path=str(name))
+        try:
+            self.path.rename(name)
+            log_of(self.path).unlink(missing_ok=True)
+            index_of(self.path).unlink(missing_ok=True)
+            sync(name.parent)
+        except OSError as exc:
+            raise StoreError(
+                f'cold file {self.path} cannot be renamed to {name}: {exc.strerror}', path=str(self.path)
+            ) from exc
 
 
-def _uri(path: Path, mode: str) -> str:
+def uri_of(path: Path, mode: str) -> str:
+    """Return the URI by which SQLite opens a file in a mode (``ro`` or ``rw``)."""
     if mode == 'ro' and not os.access(path.parent, os.W_OK) and not log_of(path).exists():
         # SQLite reads a file with a log only beside the log's index, which it cannot make here.
         mode = 'ro&immutable=1'

@@ -5,6 +5,7 @@ file then commits at once deletes the rows and says, in `cooled`, that they are 
 file still has everything, and what the cold file has more of counts for nothing.
 """
 
+# ruff: noqa: S608 - SQL of our own tables
 from __future__ import annotations
 
 import json

@@ -7,14 +7,17 @@ commit. Until then they are in both, and count in the main file alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.store import asking
+from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.cold.file import ColdFile
 from hylo_memory_ros.store.cold.mark import Mark, mark_of, put_mark
+from hylo_memory_ros.store.cold.reading import Halves
 from hylo_memory_ros.store.cold.schema import moved_tables
 
 __all__ = ['Returning']
@@ -72,6 +75,18 @@ class Returning:
         if self:
             self.bring(row[0] for row in self._raw.execute(_HELD, (key, kind, at_ns)))
 
+    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match, in both files; those that were cold have come back."""
+        if not self or self.mark is None or not self.mark.reaches(asked):
+            return asking.matching_rows(self._connection, asked, among)
+        assert self._file is not None
+        with self._file.reading() as cold:
+            found = Halves(self._connection, cold).matching(asked, among)
+            raw: Any = cold.connection.dbapi_connection
+            owners = [row[0] for row in raw.execute(_OWNERS, (json.dumps(list(found)),))]
+        self.bring(owners)
+        return found
+
     def _bring_found(self, statement: str, value: Any) -> None:
         if self:
             with self._cold() as raw:
@@ -79,7 +94,7 @@ class Returning:
             self.bring(found)
 
     @contextmanager
-    def _cold(self) -> Any:
+    def _cold(self) -> Iterator[Any]:
         assert self._file is not None
         with self._file.reading() as connection:
             raw: Any = connection.connection.dbapi_connection
@@ -135,6 +150,9 @@ _CORRECTED = """
     SELECT a.identity_id FROM corrected AS c JOIN assertion AS a ON a.assertion_id = c.assertion_id
     WHERE c.correction_seq = :value
     UNION SELECT identity_id FROM assertion WHERE sequence = :value
+"""
+_OWNERS = """
+    SELECT DISTINCT identity_id FROM version WHERE version_row IN (SELECT value FROM json_each(?))
 """
 _ASSERTIONS = 'SELECT assertion_id FROM assertion WHERE identity_id IN (SELECT value FROM json_each(?))'
 _SAID = 'assertion_id IN (SELECT value FROM json_each(:said)) AND spatial_id NOT NULL'

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, MetaD
 from hylo_memory_ros.store import schema
 from hylo_memory_ros.store.schema import metadata
 
-__all__ = ['COLD_STATE', 'cold_metadata', 'cooled', 'moved_tables', 'said_tables', 'spatial']
+__all__ = ['COLD_STATE', 'STAMPED', 'cold_metadata', 'cooled', 'moved_tables', 'said_tables', 'spatial']
 
 cooled = Table(
     'cooled',
@@ -23,6 +23,9 @@ said_tables = (schema.assertion, schema.version, schema.tag, schema.embedding, s
 spatial = schema.spatial
 moved_tables = (*said_tables, schema.forgetting, spatial)
 """All that is moved."""
+
+STAMPED = {'assertion': 'valid_from_ns', 'version': 'valid_from_ns', 'forgetting': 'forgotten_at_ns'}
+"""Columns that tell from when a row speaks, which decides whether it is cold."""
 
 cold_metadata = MetaData()
 

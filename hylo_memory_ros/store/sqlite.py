@@ -180,8 +180,11 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
             self.epoch = get_state(connection, 'epoch', b'').decode()
             self._check_scope(connection, self.path)
             self.sequence, self._highest_ns = history.last_transaction(connection)
+            remains = get_state(connection, _REMAINS, b'')
         self._check_clock()
         self._cold.open()
+        if remains and not self._read_only:
+            self._erase_remains()
 
     def _first_state(self, connection: sa.Connection) -> None:
         if not get_state(connection, 'epoch', b''):

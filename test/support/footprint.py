@@ -14,10 +14,12 @@ import sqlite3
 import struct
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+
+import numpy as np
 
 __all__ = ['Footprint', 'text_columns', 'unfilled']
 
@@ -71,13 +73,32 @@ class Footprint:
 
     def found(self, *folders: Path, apart_from: Sequence[str] = ()) -> dict[str, set[str]]:
         """Return where each marker is that can be read: names of files, and columns of tables."""
-        left = {name: needles for name, needles in self._needles.items() if name not in apart_from}
+        needles = {
+            needle: name
+            for name, forms in self._needles.items()
+            if name not in apart_from
+            for needle in forms
+        }
         where: dict[str, set[str]] = {}
         for place, data in _contents(folders):
-            for name, needles in left.items():
-                if any(needle in data for needle in needles):
-                    where.setdefault(name, set()).add(place)
+            for needle in _which(needles, data):
+                where.setdefault(needles[needle], set()).add(place)
         return where
+
+
+def _which(needles: Iterable[bytes], data: bytes) -> set[bytes]:
+    """Return those that occur in some bytes: all are looked for at once, by how they begin."""
+    if len(data) < 4:
+        return set()
+    beginning: dict[int, list[bytes]] = {}
+    for needle in needles:
+        beginning.setdefault(int.from_bytes(needle[:4], 'little'), []).append(needle)
+    octets = np.frombuffer(data, np.uint8).astype(np.uint32)
+    fours = octets[:-3] | octets[1:-2] << 8 | octets[2:-1] << 16 | octets[3:] << 24
+    hits = np.flatnonzero(np.isin(fours, np.array(list(beginning), np.uint32)))
+    return {
+        needle for at in hits.tolist() for needle in beginning[int(fours[at])] if data.startswith(needle, at)
+    }
 
 
 def _forms(text: str) -> frozenset[bytes]:

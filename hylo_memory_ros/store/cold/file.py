@@ -26,7 +26,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
 from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.cold.schema import COLD_STATE, STAMPED, cold_metadata
-from hylo_memory_ros.store.database import index_of, inode_of, log_of, translated
+from hylo_memory_ros.store.database import index_of, inode_of, log_of, rewrite, translated
 from hylo_memory_ros.store.files import check_outside, made_whole, sync
 
 __all__ = ['COLD_APPLICATION_ID', 'ColdFile', 'ColdState', 'put_state_of', 'state_of', 'uri_of']

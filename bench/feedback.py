@@ -54,8 +54,15 @@ def judging() -> Iterator[dict[str, Any]]:
             verdict = VERDICTS[number % len(VERDICTS)]
             assert len(memory.feedback(verdict, receipt_id=answer.receipt_id, actor=str(number))) == 100
 
-        (judge_s,) = medians(100, judge)
-        yield at_most('feedback on 100 ids, p50, ms', 1e3 * judge_s, 20.0)
+        def write(number: int) -> None:
+            memory.write(
+                [MemoryItem(kind='semantic', key=f'{number}/{i}', content='a fact') for i in range(100)]
+            )
+
+        judged = medians(100, judge, write)
+        yield at_most(
+            'feedback on 100 ids / write of 100 items', ratio(judged), 1.0, ms=round(1e3 * judged[0], 2)
+        )
 
 
 def asking() -> Iterator[dict[str, Any]]:
@@ -72,11 +79,14 @@ def asking() -> Iterator[dict[str, Any]]:
         beside = medians(400, lambda n: judged.query(near(n)), lambda n: plain.query(near(n)))
         yield at_most('plain question near a place, judged / no verdicts', ratio(beside), 1.25)
         weighed = medians(
-            200, lambda n: judged.query(near(n, weights=weights)), lambda n: judged.query(near(n))
+            200,
+            lambda n: judged.query(near(n, weights=weights)),
+            lambda n: judged.query(near(n, weights={'confidence': 1.0})),
+            lambda n: judged.query(near(n)),
         )
         yield at_most(
-            'question near a place by helpfulness too, p50, ms', 1e3 * weighed[0], 5.0,
-            without_ms=round(1e3 * weighed[1], 3),
+            'near a place and by helpfulness / by confidence', ratio(weighed[:2]), 2.0,
+            ms=round(1e3 * weighed[0], 3), near_alone_ms=round(1e3 * weighed[2], 3),
         )  # fmt: skip
         everything = medians(
             10,

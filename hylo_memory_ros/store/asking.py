@@ -211,7 +211,7 @@ def candidates(
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
     def build() -> sa.Select[Any]:
-        told = (assertion.c.id,) if ids else ()
+        told: tuple[sa.ColumnElement[Any], ...] = (assertion.c.id,) if ids else ()
         told += (score_or_never.label('helpfulness'),) if asked.helpfulness else ()
         columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence, *told)
         statement = _select(asked, *columns, among=among, ranked=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import entry_points
+from itertools import count
 from typing import Protocol
 
 from hylo_memory_ros.consolidation.wording import normal_words, sentences
@@ -63,11 +64,11 @@ class Extractive:
     def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         """Return the head and the sentences that fit."""
         head = _cut(_head(items), max_bytes)
-        said = _distinct([part for item in items for part in sentences(item.content)])
+        said, weight = _distinct(items)
         room = max_bytes - len(head.encode())
         chosen: list[tuple[int, str]] = []
-        for sentence, count in _in_order_of_weight(said, items):
-            text = f' {sentence.text}' + (f' (x{count})' if count > 1 else '')
+        for sentence, times in _in_order_of_weight(said, weight):
+            text = f' {sentence.text}' + (f' (x{times})' if times > 1 else '')
             size = len(text.encode())
             if size <= room:
                 chosen.append((sentence.place, text))
@@ -77,7 +78,7 @@ class Extractive:
 
 def _head(items: Sequence[MemoryItem]) -> str:
     labels = Counter(item.label for item in items if item.label)
-    counted = ', '.join(f'{label} x{count}' for label, count in _most_common(labels))
+    counted = ', '.join(f'{label} x{times}' for label, times in _most_common(labels))
     between = f'{_utc(items[0].valid_from_ns)} to {_utc(items[-1].valid_from_ns)}'
     return f'{len(items)} records, {between}' + (f' ({counted})' if counted else '') + ':'
 
@@ -95,28 +96,36 @@ def _cut(text: str, max_bytes: int) -> str:
     return text.encode()[:max_bytes].decode(errors='ignore')
 
 
-def _distinct(texts: Sequence[str]) -> dict[tuple[str, ...], tuple[_Sentence, int]]:
-    found: dict[tuple[str, ...], tuple[_Sentence, int]] = {}
-    for place, text in enumerate(texts):
-        words = tuple(normal_words(text))
-        first, count = found.get(words, (_Sentence(place, text, words), 0))
-        found[words] = first, count + 1
-    return found
+_Said = dict[tuple[str, ...], tuple[_Sentence, int]]
 
 
-def _in_order_of_weight(
-    said: dict[tuple[str, ...], tuple[_Sentence, int]], items: Sequence[MemoryItem]
-) -> list[tuple[_Sentence, int]]:
-    if not said:
-        return []
-    weight = Counter(word for item in items for word in set(normal_words(item.content)))
+def _distinct(items: Sequence[MemoryItem]) -> tuple[_Said, Counter[str]]:
+    """Return each sentence once, with how often it is said, and how many items hold each word."""
+    said: _Said = {}
+    weight: Counter[str] = Counter()
+    places = count()
+    for item in items:
+        held: set[str] = set()
+        for text in sentences(item.content):
+            place = next(places)
+            words = tuple(normal_words(text))
+            held.update(words)
+            first, times = said.get(words, (_Sentence(place, text, words), 0))
+            said[words] = first, times + 1
+        weight.update(held)
+    # What a number is about is said by the words around it.
     weight['#'] = 0
-    last = max(sentence.place for sentence, _ in said.values())
+    return said, weight
+
+
+def _in_order_of_weight(said: _Said, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
+    ends = {sentence.place for sentence, _ in said.values()}
+    ends = {min(ends), max(ends)} if ends else ends
 
     def rank(one: tuple[_Sentence, int]) -> tuple[bool, float, int]:
         sentence = one[0]
         central = sum(weight[word] for word in sentence.words) / len(sentence.words)
-        return sentence.place not in (0, last), -central, sentence.place
+        return sentence.place not in ends, -central, sentence.place
 
     return sorted(said.values(), key=rank)
 

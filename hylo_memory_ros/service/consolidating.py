@@ -7,14 +7,14 @@ gives way to questions. There is one at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.consolidation import Composer, summariser_named
-from hylo_memory_ros.errors import InvalidRequestError, ReadOnlyError, StoreBusyError
+from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
     Budget,
     ConsolidationReport,
@@ -114,7 +114,7 @@ class Consolidating(Parts):
                 wish,
                 self._composer(),
                 self._episode,
-                self._changing,
+                self._changing_in(self.epoch),
                 self._follow,
                 self._courtesy,
             )
@@ -140,7 +140,7 @@ class Consolidating(Parts):
         with self._alone():
             record = self._store.side_read(lambda connection: record_named(connection, consolidation_id))
             return Reverting(
-                self._store, record, self._changing, self._follow, self._courtesy, actor
+                self._store, record, self._changing_in(self.epoch), self._follow, self._courtesy, actor
             ).reversion()
 
     def consolidations(self) -> tuple[ConsolidationRecord, ...]:
@@ -220,8 +220,17 @@ class Consolidating(Parts):
         finally:
             self._consolidates.release()
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self._lock:
-            self._refuse_closed()
-            yield
+    def _changing_in(self, epoch: str) -> Callable[[], AbstractContextManager[None]]:
+        """Return the lock that a change of this history holds."""
+
+        @contextmanager
+        def changing() -> Iterator[None]:
+            with self._lock:
+                self._refuse_closed()
+                if self.epoch != epoch:
+                    raise EpochChangedError(
+                        'consolidation: another memory was restored in the place of this one'
+                    )
+                yield
+
+        return changing

@@ -112,6 +112,7 @@ class ConsolidationRun:
         self._can_cool = store.path is not None
         self._most = settings.slice_items
         self._rules: dict[str, str] = {}
+        self._to_age: list[tuple[int, int]] = []
         self._done = _Done()
         self._need = self._at_first = Need(0, 0)
 
@@ -175,28 +176,21 @@ class ConsolidationRun:
 
     def _age(self, cuts: Sequence[tuple[int, int]]) -> None:
         """Move what speaks from before the cuts of identities into cold storage, slice by slice."""
-        size = self._settings.slice_items
-        for first in range(0, len(cuts), size):
-            part = cuts[first : first + size]
-            if self._wish.dry_run:
-                self._done.aged += self._store.ids_before(part)
-                self._courtesy.give_way()
-                continue
-            self._move(part)
-            if self._done.cancelled:
-                return
-
-    def _move(self, cuts: Sequence[tuple[int, int]]) -> None:
-        names, tries = self._store.ids_before(cuts), 0
-        while tries < _MOST_TRIES:
-            with self._changing():
-                cooled = self._store.cool([number for number, _ in cuts], limit=self._settings.slice_items)
-            left = self._store.ids_before(cuts)
-            tries = 0 if cooled.assertions else tries + 1
-            if not left or self._ended('moving what has ended into cold storage'):
+        names = self._store.ids_before(cuts)
+        if self._wish.dry_run:
+            self._done.aged += [name for number, _ in cuts for name in names.get(number, ())]
+            return
+        moved: set[int] = set()
+        # One more than there are identities: most have one statement, and then one call tells that it was all.
+        left, limit = _MOST_TRIES, len(cuts) + 1
+        while left and not self._ended('moving what has ended into cold storage'):
+            cooled = self._store.cool([number for number, _ in cuts], limit=limit)
+            moved.update(cooled.identity_ids)
+            if 0 < cooled.assertions < limit:
                 break
-        still = set(left)
-        self._done.aged += [name for name in names if name not in still]
+            # Nothing: there is nothing left, or somebody wrote to it while it was being copied.
+            left -= not cooled.assertions
+        self._done.aged += [name for number, _ in cuts if number in moved for name in names.get(number, ())]
 
     def _condense(self) -> None:
         planner = Planner(self._settings)
@@ -218,6 +212,7 @@ class ConsolidationRun:
             self._rules[str(group.summary.id)] = chunk.rule
         if pending and not self._ended('summarising'):
             self._settle(pending)
+        self._age_what_gave_way()
 
     def _read(self, planner: Planner) -> None:
         """Let the planner see what holds now."""
@@ -282,8 +277,14 @@ class ConsolidationRun:
         self._done.number = number
         self._done.skipped.update(part.skipped)
         self._keep(part.done)
-        if self._can_cool and part.identity_ids:
-            self._move([(identity_id, NEVER_NS) for identity_id in part.identity_ids])
+        self._to_age += [(identity_id, NEVER_NS) for identity_id in part.identity_ids]
+        if len(self._to_age) >= _IDENTITIES:
+            self._age_what_gave_way()
+
+    def _age_what_gave_way(self) -> None:
+        if self._can_cool and self._to_age:
+            self._age(self._to_age)
+        self._to_age = []
 
     def _keep(self, done: Sequence[Condensed]) -> None:
         for one in done:

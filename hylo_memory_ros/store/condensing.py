@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.model import Condensed, MemoryItem
+from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
 from hylo_memory_ros.store.consolidation import consolidated
 from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.schema import assertion, forgetting, identity, txn
 from hylo_memory_ros.store.timeline import Point
 from hylo_memory_ros.store.timelines import Timelines
-from hylo_memory_ros.store.transaction import Transaction, chunks
+from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
 from hylo_memory_ros.store.writing import write_items
 
 __all__ = [
@@ -84,9 +84,15 @@ class Back(NamedTuple):
 
 
 class _Open(NamedTuple):
+    """A version that holds, and what of its statement the one goes by that takes its place."""
+
+    version_row: int
     identity_id: int
+    assertion_id: int
+    spatial_id: int | None
+    valid_from_ns: int
     id: str
-    key: str | None
+    element: bytes
 
 
 def condense_groups(
@@ -94,26 +100,21 @@ def condense_groups(
 ) -> Slice:
     """End the members of each group, and store what stands for them; all groups of one episode.
 
-    A group of which a member does not hold any more as it was planned is left as it is.
+    Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
+    member does not hold any more as it was planned is left as it is.
     """
-    at_ns, sequence, connection = transaction.recorded_at_ns, transaction.sequence, transaction.connection
-    members = _open_members(connection, groups, at_ns)
+    connection = transaction.connection
+    members = _open_members(connection, groups, transaction.recorded_at_ns)
     ready = [group for group in groups if all(row in members for row in group.version_rows)]
     skipped = {str(group.summary.id): CHANGED for group in groups if group not in ready}
     if not ready:
         return Slice((), skipped, ())
     _carry_episode(transaction, ready[0].episode)
     ended = [members[row] for group in ready for row in group.version_rows]
-    timelines = Timelines(transaction)
-    timelines.load({one.identity_id: at_ns for one in ended})
-    for one in ended:
-        timelines[one.identity_id].add(Point(at_ns, sequence, 0, None, 0, consolidated=True))
-        transaction.note(one.id, one.key, 'CONSOLIDATE')
-    insert_rows(connection, forgetting, [_ending(one.identity_id, at_ns, sequence, number) for one in ended])
-    timelines.save()
-    told = {'valid_from_ns': at_ns, 'valid_from_assumed': True}
+    _end(transaction, number, ended)
+    told = {'valid_from_ns': transaction.recorded_at_ns, 'valid_from_assumed': True}
     write_items(transaction, [group.summary.model_copy(update=told) for group in ready], identity_scope)
-    _record(connection, number, sequence, ready, members)
+    _record(connection, number, transaction.sequence, ready, members)
     done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
     return Slice(done, skipped, tuple(one.identity_id for one in ended))
 
@@ -121,7 +122,28 @@ def condense_groups(
 def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int) -> dict[int, _Open]:
     raw: Any = connection.connection.dbapi_connection
     wanted = json.dumps([row for group in groups for row in group.version_rows])
-    return {row: _Open(*rest) for row, *rest in raw.execute(_OPEN, (wanted, at_ns))}
+    return {row[0]: _Open(*row) for row in raw.execute(_OPEN, (wanted, at_ns))}
+
+
+def _end(transaction: Transaction, number: int, ended: Sequence[_Open]) -> None:
+    """End versions at the service time, without loading timelines of which nothing else can change."""
+    at_ns, sequence = transaction.recorded_at_ns, transaction.sequence
+    kind = MemoryKind.EPISODIC.value
+    first = len(transaction.added)
+    for one in ended:
+        begun = VersionRow(
+            transaction.next_id('version'), one.identity_id, one.assertion_id, one.spatial_id, kind,
+            one.valid_from_ns, at_ns, False, sequence,
+        )  # fmt: skip
+        transaction.added.append(begun)
+        transaction.ended.append(one.version_row)
+        transaction.count_version(kind, one.element, (None, False), -1)
+        transaction.count_version(kind, one.element, (at_ns, False), 1)
+        transaction.note(one.id, None, 'CONSOLIDATE')
+    raw: Any = transaction.connection.connection.dbapi_connection
+    raw.execute(_END, (sequence, json.dumps([one.version_row for one in ended])))
+    raw.executemany(_BEGIN, transaction.added[first:])
+    raw.executemany(_FORGET, [(one.identity_id, sequence, at_ns, number) for one in ended])
 
 
 def _carry_episode(transaction: Transaction, episode: str) -> None:
@@ -129,16 +151,6 @@ def _carry_episode(transaction: Transaction, episode: str) -> None:
     transaction.episode = episode
     where = txn.c.sequence == transaction.sequence
     transaction.connection.execute(txn.update().where(where).values(episode=episode))
-
-
-def _ending(identity_id: int, at_ns: int, sequence: int, number: int) -> dict[str, Any]:
-    return {
-        'identity_id': identity_id,
-        'sequence': sequence,
-        'forgotten_at_ns': at_ns,
-        'consolidation': number,
-        'withdrawn_seq': None,
-    }
 
 
 def _record(
@@ -275,11 +287,22 @@ def _there(connection: sa.Connection, identity_ids: Iterable[int]) -> set[int]:
 
 
 _OPEN = """
-    SELECT v.version_row, v.identity_id, a.id, i.key
+    SELECT v.version_row, v.identity_id, v.assertion_id, v.spatial_id, v.valid_from_ns, a.id,
+        coalesce((
+            SELECT c.element FROM corrected AS c WHERE c.assertion_id = v.assertion_id AND c.to_seq IS NULL
+        ), a.element)
     FROM version AS v JOIN assertion AS a ON a.assertion_id = v.assertion_id
     JOIN identity AS i ON i.identity_id = v.identity_id
-    WHERE v.version_row IN (SELECT value FROM json_each(?))
+    WHERE v.version_row IN (SELECT value FROM json_each(?)) AND i.key IS NULL
     AND v.to_seq IS NULL AND v.valid_to_ns IS NULL AND v.valid_from_ns < ?
+"""
+_END = 'UPDATE version SET to_seq = ? WHERE version_row IN (SELECT value FROM json_each(?))'
+_BEGIN = """
+    INSERT INTO version (version_row, identity_id, assertion_id, spatial_id, kind, valid_from_ns, valid_to_ns,
+        forgotten, from_seq, to_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_FORGET = """
+    INSERT INTO forgetting (identity_id, sequence, forgotten_at_ns, consolidation) VALUES (?, ?, ?, ?)
 """
 _STANDING = """
     SELECT one.value, c.number, c.summary FROM consolidated AS c, json_each(c.identities) AS one

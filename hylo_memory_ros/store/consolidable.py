@@ -117,7 +117,7 @@ def amount_at_hand(
     return Amount(*raw.execute(statement, bound).fetchone())
 
 
-def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> list[str]:
+def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
     """Return the ids of what the main file holds of identities from before world times.
 
     Parameters
@@ -126,7 +126,10 @@ def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> li
         Identity and nanoseconds.
     """
     raw: Any = connection.connection.dbapi_connection
-    return [row[0] for row in raw.execute(_IDS, (json.dumps(list(cuts)),))]
+    found: dict[int, list[str]] = {}
+    for identity_id, item_id in raw.execute(_IDS, (json.dumps(list(cuts)),)):
+        found.setdefault(identity_id, []).append(item_id)
+    return found
 
 
 def size_of(item: MemoryItem) -> int:
@@ -191,6 +194,6 @@ _HOLDING = """
     )
 """
 _IDS = """
-    SELECT DISTINCT a.id FROM json_each(?) AS cut JOIN assertion AS a
+    SELECT DISTINCT a.identity_id, a.id FROM json_each(?) AS cut JOIN assertion AS a
     ON a.identity_id = json_extract(cut.value, '$[0]') AND a.valid_from_ns < json_extract(cut.value, '$[1]')
 """

@@ -55,8 +55,8 @@ class ConsolidatingStore:
                 connection, before_ns, limit, scope=scope, after=after, open_episode=open_episode
             )
 
-    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the ids of what is at hand of identities from before world times."""
+    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
+        """Return the ids of what is at hand of identities from before world times, by identity."""
         with self._db.reading() as connection:
             return ids_before(connection, cuts)
 

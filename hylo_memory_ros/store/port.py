@@ -254,8 +254,8 @@ class Store(Protocol):
     ) -> list[Consolidable]:
         """Return happenings that hold now, oldest first."""
 
-    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the ids of what is at hand of identities from before world times."""
+    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
+        """Return the ids of what is at hand of identities from before world times, by identity."""
 
     def condense(
         self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 
 from hylo_memory_ros.config import KindLimits
@@ -19,6 +20,9 @@ Cancelled = Callable[[], bool]
 
 # What one slice moves: a few milliseconds under the write lock.
 SLICE = 50
+# After each, so that whoever waits for the lock gets it.
+PAUSE_S = 0.002
+MOST_TRIES = 3
 NOTHING_HELD = Held(0, 0)
 
 
@@ -115,7 +119,20 @@ class Retaining(Consolidating):
 
     def _age_out(self, kind: str, before_ns: int, stop: Cancelled) -> int:
         """Move what had ended before a world time into cold storage; return how many statements went."""
-        raise NotImplementedError
+        gone, after, tries = 0, 0, 0
+        # Without a file there is nowhere to go.
+        while self.path is not None and not stop():
+            found = self._store.coolable((kind,), None, before_ns, SLICE, after=after)
+            if not found:
+                break
+            numbers = [one.identity_id for one in found]
+            cooled = self._store.cool(numbers, ended_before_ns=before_ns, limit=SLICE)
+            gone += cooled.assertions
+            tries = 0 if cooled.assertions else tries + 1
+            # Somebody wrote to it meanwhile, or it is not to be moved after all.
+            after = numbers[0] - 1 if tries < MOST_TRIES else numbers[-1]
+            time.sleep(PAUSE_S)
+        return gone
 
 
 def _problem(after: Fill) -> str:

@@ -1,0 +1,142 @@
+"""What the node keeps within limits: working memory and its evictions, fill levels, battery, shutdown."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import Transition as T
+from ros.harness import NODE, NodeProcess, Talker, held_domain, spatial
+from sensor_msgs.msg import BatteryState
+
+from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem
+from hylo_memory_ros.ros.fields import stamp_msg
+from hylo_memory_ros.srv import Changes, Forget
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+WORKING = MemoryFilter(kinds=['working'])
+DAY_S = 1_600_000_000
+
+
+@pytest.fixture(scope='module')
+def parameters() -> dict[str, Any]:
+    return {
+        'working_capacity': 4,
+        'working_item_bytes': 2000,
+        'map_id': 'floor',
+        'diagnostics_interval_s': 0.2,
+        'retention.spatial.max_items': 10,
+        'retention.episodic.max_items': 40,
+        'battery_topic': 'battery',
+        'consolidate_below_battery': 0.2,
+    }
+
+
+def goal(key: str, content: str = 'x') -> MemoryItem:
+    return MemoryItem(kind='working', key=key, content=content)
+
+
+def event(number: int) -> MemoryItem:
+    stamp = stamp_msg((DAY_S + number) * 10**9)
+    return MemoryItem(kind='episodic', content=f'visit {number}', event_start=stamp, valid_from=stamp)
+
+
+def keys(talker: Talker, filter: MemoryFilter = WORKING, **fields: Any) -> set[str]:
+    return {hit.item.key for hit in talker.query(100, filter, **fields).hits}
+
+
+def heard(talker: Talker, kind: Any, topic: str) -> list[Any]:
+    messages: list[Any] = []
+    subscription = talker.node.create_subscription(kind, topic, messages.append, 1000)
+    talker.spin_until(lambda: talker.node.count_publishers(subscription.topic_name), 10.0, topic)
+    talker.spin_for(0.3)
+    return messages
+
+
+def diagnosed(talker: Talker, arrays: list[Any], condition: Callable[[str, dict[str, str]], bool]) -> Any:
+    """Wait for diagnostics of which something is true; return the status."""
+
+    def met() -> Any:
+        status = arrays[-1].status[0] if arrays else None
+        if status and condition(status.message, {pair.key: pair.value for pair in status.values}):
+            return status
+        return None
+
+    return talker.spin_until(met, 30.0, 'such diagnostics')
+
+
+def test_evictions_are_events_at_the_sequence_that_was_read_and_not_in_the_feed(
+    shared: SimpleNamespace,
+) -> None:
+    talker: Talker = shared.talker
+    events = heard(talker, MemoryEvent, f'{NODE}/events')
+    sequence = talker.write(spatial('here')).sequence
+    ids = [talker.write(goal(f'g{n}')).ids[0] for n in range(8)]
+    talker.spin_until(lambda: len(events) >= 5, 10.0, 'evictions')
+    assert [(told.op, told.sequence, list(told.ids)) for told in events[1:]] == [
+        ('evict', sequence, [ids[n]]) for n in range(4)
+    ]
+    assert (list(events[1].keys), list(events[1].outcomes)) == (['g0'], ['EVICT'])
+    assert events[1].header.stamp.sec > 0
+    assert keys(talker) == {'g4', 'g5', 'g6', 'g7'}
+    assert list(talker.call(Changes, 'changes', after_sequence=sequence).events) == []
+
+
+def test_an_item_that_is_too_large_is_refused_with_its_size(shared: SimpleNamespace) -> None:
+    answer = shared.talker.write(spatial('beside'), goal('large', 'x' * 2000))
+    assert (answer.success, answer.error_code) == (False, ErrorCode.TOO_LARGE)
+    assert answer.message.startswith('items[1]: 21')
+    assert 'working_item_bytes 2000' in answer.message
+    assert not keys(shared.talker, MemoryFilter(keys=['beside', 'large']))
+
+
+def test_a_question_about_the_past_is_told_that_there_is_no_history(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    talker.write(goal('now'))
+    past = talker.query(10, MemoryFilter(kinds=['working'], as_of=stamp_msg(DAY_S * 10**9)))
+    assert past.message.startswith('working memory keeps no history')
+    assert (len(past.hits), past.excluded_reasons) == (0, ['not_yet_valid'])
+    before = talker.query(10, MemoryFilter(kinds=['working'], known_at=stamp_msg(DAY_S * 10**9)))
+    assert before.message.startswith('working memory keeps no history')
+    assert before.excluded_reasons == ['working_keeps_no_history']
+    assert talker.query(10, WORKING).message == ''
+
+
+def test_it_survives_deactivate_and_not_cleanup(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    talker.call(Forget, 'forget', filter=WORKING)
+    talker.write(goal('kept'))
+    assert talker.change_state(T.TRANSITION_DEACTIVATE)
+    assert talker.write(goal('refused')).error_code == ErrorCode.NOT_ACTIVE
+    assert talker.change_state(T.TRANSITION_ACTIVATE)
+    assert keys(talker) == {'kept'}
+    assert talker.change_state(T.TRANSITION_DEACTIVATE)
+    assert talker.change_state(T.TRANSITION_CLEANUP)
+    talker.activate()
+    assert keys(talker) == set()
+
+
+def test_what_holds_is_never_dropped_and_a_limit_is_warned_of_before_it_is_reached(
+    shared: SimpleNamespace,
+) -> None:
+    talker: Talker = shared.talker
+    arrays = heard(talker, DiagnosticArray, '/diagnostics')
+    talker.call(Forget, 'forget', filter=MemoryFilter(kinds=['spatial']))
+    held = int(
+        {
+            pair.key: pair.value
+            for pair in diagnosed(talker, arrays, lambda _, values: 'fill spatial' in values).values
+        }['fill spatial'].split()[0]
+    )
+    talker.write(*[spatial(f'p{n}', n) for n in range(9 - held)])
+    status = diagnosed(talker, arrays, lambda message, _: 'spatial: 9 of 10 items (90 %)' in message)
+    assert status.level == DiagnosticStatus.WARN
+    talker.write(*[spatial(f'q{n}', n) for n in range(20)])
+    status = diagnosed(talker, arrays, lambda message, _: 'nothing that holds is dropped' in message)
+    assert status.level == DiagnosticStatus.WARN
+    assert talker.query(0, MemoryFilter(kinds=['spatial'])).total >= 20
+    shared.process.wait_for_log('nothing that holds is dropped')

@@ -1,0 +1,169 @@
+"""Every kind within its limits: condensed, aged out, and what still holds told instead of dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.clock import NS, ManualClock
+
+from hylo_memory_ros.config import KindLimits, MemoryConfig, Retention
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
+from hylo_memory_ros.service import MemoryService
+
+START_S = 1_000_000.0
+Opened = Callable[..., MemoryService]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START_S)
+
+
+@pytest.fixture
+def opened(tmp_path: Path, clock: ManualClock) -> Iterator[Opened]:
+    """Open memories with limits; each is verified at the end."""
+    memories: list[MemoryService] = []
+
+    def open_with(**limits: KindLimits) -> MemoryService:
+        path = tmp_path / f'{len(memories)}.db'
+        config = MemoryConfig(retention=Retention(**limits))
+        memories.append(MemoryService.open(f'sqlite:///{path}', clock=clock, config=config))
+        return memories[-1]
+
+    yield open_with
+    for memory in memories:
+        assert memory.verify().problems == ()
+        memory.close()
+
+
+def event(number: int) -> MemoryItem:
+    return MemoryItem(
+        kind='episodic',
+        content=f'met person {number} at door {number % 7}',
+        valid_from=START_S - 5000 + number,
+    )
+
+
+def place(key: str, x: float, at: float) -> MemoryItem:
+    pose = Pose(frame_id='map', position=(x, 0.0, 0.0))
+    return MemoryItem(kind='spatial', key=key, content=key, pose=pose, valid_from=at)
+
+
+def moved(times: int, at: float = START_S - 1000.0) -> list[MemoryItem]:
+    """Return a thing that was seen in one place after another."""
+    return [place('mug', float(n), at + n) for n in range(times)]
+
+
+def test_fill_levels_follow_what_is_written(opened: Opened) -> None:
+    memory = opened(episodic=KindLimits(max_items=10, max_bytes=10**6))
+    memory.write([event(n) for n in range(9)])
+    memory.write([MemoryItem(kind='working', key='goal', content='x')])
+    fill = memory.fill()
+    assert (fill['episodic'].items, fill['episodic'].part) == (9, 0.9)
+    assert fill['episodic'].reached(0.8) == ('episodic: 9 of 10 items (90 %)',)
+    assert (fill['working'].items, fill['working'].max_items) == (1, 1024)
+    assert fill['semantic'].part == 0.0
+    assert memory.over_limit() == ()
+    memory.write([event(n) for n in range(9, 11)])
+    assert memory.over_limit() == ('episodic',)
+
+
+def test_within_limits_nothing_is_done(opened: Opened) -> None:
+    memory = opened(episodic=KindLimits(max_items=100))
+    memory.write([event(n) for n in range(60)])
+    sequence = memory.sequence
+    (kind,) = memory.retain().kinds
+    assert (kind.consolidation, kind.aged, kind.problem) == (None, 0, '')
+    assert memory.sequence == sequence
+
+
+def test_over_a_limit_it_is_brought_to_the_target_and_the_past_answers_as_before(opened: Opened) -> None:
+    memory = opened(episodic=KindLimits(max_items=100))
+    memory.write([event(n) for n in range(150)])
+    before = memory.query(MemoryQuery(kinds=['episodic'], known_seq=memory.sequence, k=200))
+    report = memory.retain()
+    assert report.problems == ()
+    assert memory.fill()['episodic'].items <= 70
+    again = memory.query(MemoryQuery(kinds=['episodic'], known_seq=before.sequence, k=200))
+    assert [hit.item for hit in again] == [hit.item for hit in before]
+
+
+def test_bytes_are_a_limit_too(opened: Opened) -> None:
+    memory = opened(episodic=KindLimits(max_bytes=50_000))
+    memory.write([event(n) for n in range(150)])
+    assert memory.over_limit() == ('episodic',)
+    assert memory.retain().problems == ()
+    assert memory.fill()['episodic'].bytes <= 35_000
+
+
+def test_what_has_ended_leaves_for_its_age_alone_and_changes_no_answer(opened: Opened) -> None:
+    memory = opened(spatial=KindLimits(max_age_s=500.0))
+    memory.write(moved(100))
+    digest = memory.snapshot()
+    questions = [MemoryQuery(key='mug', as_of=START_S - 1000.0 + n + 0.5) for n in range(100)]
+    answers = [memory.query(question).hits for question in questions]
+    (kind,) = memory.retain().kinds
+    assert kind.aged >= 90
+    assert kind.after.items == 100 - kind.aged
+    assert memory.snapshot() == digest
+    assert [memory.query(question).hits for question in questions] == answers
+
+
+def test_nothing_ages_before_its_time(opened: Opened, clock: ManualClock) -> None:
+    memory = opened(spatial=KindLimits(max_age_s=2000.0))
+    memory.write(moved(10))
+    assert memory.retain().kinds[0].aged == 0
+    clock.now_ns += 3000 * NS
+    assert memory.retain().kinds[0].aged > 0
+
+
+def test_events_that_are_too_old_are_condensed_although_they_hold(opened: Opened, clock: ManualClock) -> None:
+    memory = opened(episodic=KindLimits(max_age_s=4900.0))
+    memory.write([event(n) for n in range(200)])
+    memory.retain()
+    assert memory.fill()['episodic'].items <= 110
+    held = memory.fill()['episodic'].items
+    memory.retain()
+    assert memory.fill()['episodic'].items == held
+
+
+def test_what_holds_is_told_and_not_dropped(opened: Opened) -> None:
+    memory = opened(spatial=KindLimits(max_items=10))
+    memory.write([place(f'k{n}', float(n), 1.0) for n in range(20)])
+    report = memory.retain()
+    assert report.problems == (
+        'spatial: 20 of 10 items (200 %): what is left holds, and nothing that holds is dropped',
+    )
+    assert memory.query(MemoryQuery(kinds=['spatial'], k=50)).total == 20
+
+
+def test_a_run_that_is_cancelled_says_so_and_the_next_goes_on(opened: Opened) -> None:
+    memory = opened(episodic=KindLimits(max_items=100))
+    memory.write([event(n) for n in range(150)])
+    looks = iter([False, False])
+    report = memory.retain(cancelled=lambda: next(looks, True))
+    assert report.cancelled
+    assert memory.verify().ok
+    assert not memory.retain().cancelled
+    assert memory.fill()['episodic'].items <= 70
+
+
+def test_a_kind_without_limits_is_refused_by_name(opened: Opened) -> None:
+    memory = opened(episodic=KindLimits(max_items=100))
+    with pytest.raises(InvalidRequestError, match="retain: 'spatial' has no limits"):
+        memory.retain(['spatial'])
+
+
+@pytest.mark.parametrize(
+    'wrong', [{'max_items': -1}, {'max_bytes': -5}, {'max_age_s': -0.1}, {'max_items': 1.5}, {'max': 3}]
+)
+def test_limits_that_are_none_are_no_setting(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        KindLimits(**wrong)
+
+
+def test_a_limit_of_zero_is_none() -> None:
+    assert not KindLimits(max_items=0, max_bytes=0, max_age_s=0).any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +15,7 @@ from hylo_memory_ros.service.parts import Parts
 from hylo_memory_ros.service.sound import refuse_unsound
 from hylo_memory_ros.store.episode import load_episode
 from hylo_memory_ros.store.feedback import Judgement, save_verdicts
-from hylo_memory_ros.store.helpfulness import subjects_of
+from hylo_memory_ros.store.helpfulness import subject_of, subjects_of
 
 __all__ = ['MAX_NOTE_BYTES', 'Judging']
 
@@ -124,11 +125,12 @@ class Judging(Parts):
         What has moved to cold storage is not in the tables at hand, but in the history.
         """
         subjects = self.side_read(lambda connection: subjects_of(connection, ids))
-        missing = [name for name in ids if name not in subjects]
-        for name in missing:
-            if not self._store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0):
+        for name in [name for name in ids if name not in subjects]:
+            past = self._store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
+            if not past:
                 raise NotFoundError(f'ids: memory does not know {name!r:.200}', field='ids')
-        return {**subjects, **{name: name for name in missing}}
+            subjects[name] = self.side_read(partial(subject_of, item=past[0].item))
+        return subjects
 
 
 def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str], note: str) -> None:

@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.helpfulness import NEVER_JUDGED, Helpfulness
-from hylo_memory_ros.store.landmark import landmark
+from hylo_memory_ros.store.landmark import landmark, stats_for
 from hylo_memory_ros.store.purged import Purged, on_purge
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow
 from hylo_memory_ros.store.schema import assertion, episode, identity, metadata
@@ -39,6 +40,7 @@ __all__ = [
     'score_ended',
     'score_or_never',
     'subject_expression',
+    'subject_of',
     'subjects_of',
 ]
 
@@ -116,6 +118,12 @@ def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]
     for part in chunks(ids):
         found |= {row[0]: row[1] for row in connection.execute(_subjects, {'ids': part})}
     return found
+
+
+def subject_of(connection: sa.Connection, item: MemoryItem) -> str:
+    """Return what the counts of an item belong to, wherever it is stored."""
+    place = item.scope.get('map_id', ''), item.key or ''
+    return landmark_subject(*place) if stats_for(connection, [place]) else item.id or ''
 
 
 _subjects = (

@@ -94,6 +94,24 @@ def test_what_holds_no_longer_may_be_judged(memory: MemoryService) -> None:
     assert hit.stats.helpfulness.wrong == 1
 
 
+def test_what_is_in_cold_storage_may_be_judged(tmp_path: Path, clock: ManualClock) -> None:
+    then = MemoryQuery(key='dock', as_of=1)
+    with MemoryService.open(f'sqlite:///{tmp_path}/memory.db', clock=clock) as memory:
+        memory.write([fact('dock')])
+        for since in (2, 3, 4):
+            memory.write([MemoryItem(kind='semantic', key='dock', content=f'at {since}', valid_from=since)])
+        old = memory.query(then)[0].item.id
+        assert memory._store.cool([one.identity_id for one in memory._store.coolable()]).versions
+        memory.feedback('wrong', ids=[old])
+        memory.feedback('wrong', receipt_id=asked(memory, then).receipt_id)
+        assert memory.query(then)[0].stats.helpfulness.wrong == 2
+        assert not memory.query(then.model_copy(update={'min_helpfulness': 0.5}))
+        with pytest.raises(NotFoundError):
+            memory.feedback('wrong', ids=[old, 'semantic/ff'])
+        memory.purge(MemoryQuery(key='dock'))
+        assert rows_of(memory, feedback, helpfulness) == [[], []]
+
+
 def test_the_same_verdict_again_counts_once_and_a_later_one_replaces_it(memory: MemoryService) -> None:
     answer = asked(memory)
     for outcome, replaced in (('useful', 0), ('useful', 3), ('wrong', 3)):

@@ -27,7 +27,7 @@ from hylo_memory_ros.store.skill import (
     payloads_of_skills,
     skill_items,
 )
-from hylo_memory_ros.store.skill_directory import SkillDirectory, file_name, item_of_file
+from hylo_memory_ros.store.skill_directory import SkillDirectory, file_name, item_of_file, printable
 
 __all__ = ['FOUND', 'SkillReport', 'Skills', 'skill_directory_of']
 
@@ -267,7 +267,9 @@ class Skills:
         report, told = self.report, list(self.report.problems)
         if report.set_aside:
             name, reason = report.set_aside[0]
-            told.append(f'{len(report.set_aside)} skill files were set aside, such as {name}: {reason}')
+            told.append(
+                f'{len(report.set_aside)} skill files were set aside, such as {printable(name)}: {reason}'
+            )
         return told
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind, parse_object
 from hylo_memory_ros.skills import problems_of_skill_item
 from hylo_memory_ros.store.lock import FileLock
 
-__all__ = ['MAX_FILE_BYTES', 'SET_ASIDE', 'SkillDirectory', 'file_name', 'item_of_file']
+__all__ = ['MAX_FILE_BYTES', 'SET_ASIDE', 'SkillDirectory', 'file_name', 'item_of_file', 'printable']
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,11 @@ def file_name(key: str, digest: bytes) -> str:
     """
     slug = re.sub(r'[^A-Za-z0-9._-]+', '_', key)[:64]
     return f'{"_" + slug[1:] if slug.startswith(".") else slug}-{digest.hex()}.json'
+
+
+def printable(name: str) -> str:
+    """Return the name of a file, which may be any bytes, as a text that can be sent and shown."""
+    return name.encode('utf-8', 'backslashreplace').decode('utf-8')
 
 
 def item_of_file(name: str, data: bytes) -> MemoryItem:
@@ -172,16 +177,18 @@ class SkillDirectory:
             if exc.errno == errno.ELOOP:
                 raise ValueError('it is a symbolic link') from exc
             raise ValueError(f'it cannot be read: {exc.strerror}') from exc
-        with os.fdopen(handle, 'rb') as file:
+        try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError('it is no plain file')
             if status.st_size > MAX_FILE_BYTES:
                 raise ValueError(f'it has {status.st_size} bytes, at most {MAX_FILE_BYTES} are read')
-            try:
-                return file.read()
-            except OSError as exc:
-                raise ValueError(f'it cannot be read: {exc.strerror}') from exc
+            with os.fdopen(handle, 'rb', closefd=False) as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        except OSError as exc:
+            raise ValueError(f'it cannot be read: {exc.strerror}') from exc
+        finally:
+            os.close(handle)
 
     def is_sound(self, name: str) -> bool:
         """Whether a file is there and its bytes are what its name says."""
@@ -258,7 +265,8 @@ class SkillDirectory:
         with _translated(self.path / name):
             (self.path / name).rename(self.path / aside)
             self._sync()
-        logger.warning('skill_directory %s: %s is set aside as %s: %s', self.path, name, aside, reason)
+        told = printable(name), printable(aside), reason
+        logger.warning('skill_directory %s: %s is set aside as %s: %s', self.path, *told)
 
     def sweep(self) -> None:
         """Delete what a killed process left half written."""
@@ -295,7 +303,7 @@ class SkillDirectory:
                 yield f'skill directory {self.path}: {name} does not hold what its name says'
             left.discard(name)
         for name in sorted(left):
-            yield f'skill directory {self.path}: {name} is not known to the database'
+            yield f'skill directory {self.path}: {printable(name)} is not known to the database'
 
     def close(self) -> None:
         """Give the right to write up; safe to repeat."""

@@ -159,11 +159,11 @@ def episode_problems(connection: sa.Connection) -> Iterator[str]:
         yield f'{len(opened)} episodes are open: {opened[:5]}'
     for row in spans:
         end = last if row.end_seq is None else row.end_seq
-        if (row.least, row.most, row.count) != (row.begin_seq, end, end - row.begin_seq + 1):
+        if (row.least, row.most, row.carrying) != (row.begin_seq, end, end - row.begin_seq + 1):
             yield f'episode {row.id!r}: not all transactions from {row.begin_seq} to {end} carry it'
         if row.end_seq is not None and not row.begun_ns <= row.ended_ns:
             yield f'episode {row.id!r}: it ended before it began'
-    if carrying != sum(row.count for row in spans):
+    if carrying != sum(row.carrying for row in spans):
         yield 'a transaction carries an episode that there is not'
 
 
@@ -202,7 +202,7 @@ _CARRYING = sa.select(
 _SPANS = (
     sa.select(
         episode,
-        sa.func.count(txn.c.sequence).label('count'),
+        sa.func.count(txn.c.sequence).label('carrying'),
         sa.func.min(txn.c.sequence).label('least'),
         sa.func.max(txn.c.sequence).label('most'),
     )

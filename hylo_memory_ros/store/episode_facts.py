@@ -159,7 +159,7 @@ def _verdicts(connection: sa.Connection, episode_id: str) -> Iterator[_Change]:
 def _picked(connection: sa.Connection, changes: list[_Change], most: int) -> tuple[KeyEvent, ...]:
     """Return what says most, of each thing once; of what says as much, the latest."""
     changes.sort(reverse=True)
-    picked: dict[tuple[str, str], KeyEvent] = {}
+    picked: dict[tuple[str, str], tuple[int, int, KeyEvent]] = {}
     for part in chunks(changes, max(4 * most, 16)):
         if len(picked) >= most:
             break
@@ -167,9 +167,19 @@ def _picked(connection: sa.Connection, changes: list[_Change], most: int) -> tup
         for one in part:
             item = items.get(one.id)
             if item is not None and item.kind != _EPISODIC and len(picked) < most:
-                event = KeyEvent(one.event, one.at_ns, *item[:5], _entities(item.detail))
-                picked.setdefault((item.kind, item.key or item.id), event)
-    return tuple(sorted(picked.values(), key=lambda event: (event.at_ns, event.id)))
+                event = KeyEvent(
+                    one.event,
+                    one.at_ns,
+                    item.id,
+                    item.kind,
+                    item.key,
+                    item.label,
+                    item.content,
+                    _entities(item.detail),
+                )
+                place = (one.at_ns, one.sequence, event)
+                picked.setdefault((item.kind, item.key or item.id), place)
+    return tuple(event for _, _, event in sorted(picked.values()))
 
 
 def _items(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Any]:

@@ -1,19 +1,19 @@
 """What a purge takes out of episodes: what their ends said of it, and notes that tell of it.
 
 A key event about something leaves with it. A summary loses the ids of what is gone; if a note or the
-outcome of its episode tells of that, it is written again without. Whose summary is purged itself loses
-its notes, and its name and scope too when nothing that was said in it is left.
+outcome of its episode tells of that, it is written again without. An episode whose summary is purged
+itself loses notes and outcome, and its name and scope too when nothing that was said in it is left.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.model import Episode, MemoryItem
+from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind
 from hylo_memory_ros.store.episode import all_episodes
 from hylo_memory_ros.store.episode_summary import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key, summary_text
 from hylo_memory_ros.store.purged import Purged, tells_nothing, words_of
@@ -30,6 +30,7 @@ from hylo_memory_ros.store.schema import (
     txn,
     version,
 )
+from hylo_memory_ros.store.sizes import held
 from hylo_memory_ros.store.transaction import Transaction, chunks
 from hylo_memory_ros.store.writing import write_items
 
@@ -38,7 +39,8 @@ __all__ = ['PurgedEpisodes']
 PURGED = 'purged'
 """Outcome of an episode whose outcome told of what was purged."""
 
-_FIELDS = ('note', 'end_note', 'outcome')
+_EPISODIC = MemoryKind.EPISODIC.value
+_EMPTY = {'note': '', 'end_note': '', 'outcome': PURGED}
 
 
 class PurgedEpisodes:
@@ -64,15 +66,15 @@ class PurgedEpisodes:
         ours = {*purged.assertion_ids, *(row.assertion_id for row in summaries), *self._events_said()}
         told = _Told(connection, purged, ours)
         self._emptied: list[Episode] = []
-        self._telling: list[tuple[Episode, dict[str, str]]] = []
+        self._telling: list[tuple[Episode, Mapping[str, str]]] = []
         mine = {row.key: row.identity_id for row in summaries if row.identity_id in direct}
         for one in all_episodes(connection):
-            fields = {name: '' for name in _FIELDS if told.of(getattr(one, name))}
+            fields = {name: text for name, text in _EMPTY.items() if told.of(getattr(one, name))}
             if summary_key(one.id) in mine:
                 self._emptied.append(one)
-                fields |= {'note': '', 'end_note': ''}
+                fields = _EMPTY
             if fields:
-                self._telling.append((one, fields | ({'outcome': PURGED} if 'outcome' in fields else {})))
+                self._telling.append((one, fields))
         again = {summary_key(one.id) for one, _ in self._telling} - set(mine)
         self.summary_ids: list[int] = sorted({row.identity_id for row in summaries if row.key in again})
         """Identities of the summaries that must be written again."""
@@ -112,7 +114,7 @@ class PurgedEpisodes:
                 items.append(item.model_copy(update=changed))
         return items
 
-    def _telling_by_key(self) -> Iterator[tuple[str, tuple[Episode, dict[str, str]]]]:
+    def _telling_by_key(self) -> Iterator[tuple[str, tuple[Episode, Mapping[str, str]]]]:
         for one, fields in self._telling:
             yield summary_key(one.id), (one, fields)
 
@@ -127,6 +129,10 @@ class PurgedEpisodes:
             text = json.dumps(detail, ensure_ascii=False, separators=(',', ':'))
             where = assertion.c.assertion_id == row.assertion_id
             connection.execute(assertion.update().where(where).values(detail=text))
+            less = len(row.detail.encode()) - len(text.encode())
+            connection.execute(
+                held.update().where(held.c.kind == _EPISODIC).values(bytes=held.c.bytes - less)
+            )
         if self._summaries:
             write_items(transaction, self._summaries, identity_scope)
         for one in self._emptied:
@@ -192,7 +198,7 @@ tells_nothing(episode, 'its notes, outcome and name are taken by `PurgedEpisodes
 # The next character: behind every key of a summary.
 _BEHIND = SUMMARY_PREFIX[:-1] + chr(ord(SUMMARY_PREFIX[-1]) + 1)
 _SAYING = 'SELECT rowid FROM {index} WHERE {index} MATCH ?'
-_identities = sa.bindparam('ids', expanding=True)
+_identities: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
 _ids_of: sa.Select[Any] = sa.select(assertion.c.id).where(assertion.c.identity_id.in_(_identities))
 _said_of: sa.Select[Any] = sa.select(assertion.c.assertion_id).where(assertion.c.identity_id.in_(_identities))
 _rows_of: sa.Select[Any] = (
@@ -215,7 +221,7 @@ _SUMMARIES = (
     .where(
         identity.c.key >= sa.bindparam('first'),
         identity.c.key < sa.bindparam('end'),
-        identity.c.kind == 'episodic',
+        identity.c.kind == _EPISODIC,
         assertion.c.source == SUMMARY_SOURCE,
     )
 )

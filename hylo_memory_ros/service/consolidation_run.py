@@ -181,7 +181,7 @@ class ConsolidationRun:
             self._done.aged += [name for number, _ in cuts for name in names.get(number, ())]
             return
         moved: set[int] = set()
-        # One more than there are identities: most have one statement, and then one call tells that it was all.
+        # One more than there are identities: most have one statement, and one call tells that it was all.
         left, limit = _MOST_TRIES, len(cuts) + 1
         while left and not self._ended('moving what has ended into cold storage'):
             cooled = self._store.cool([number for number, _ in cuts], limit=limit)

@@ -148,6 +148,8 @@ def _end(transaction: Transaction, number: int, ended: Sequence[_Open]) -> None:
 
 def _carry_episode(transaction: Transaction, episode: str) -> None:
     """Let the transaction belong to the episode of what it speaks of, and not to the one that is open."""
+    if episode == transaction.episode:
+        return
     transaction.episode = episode
     where = txn.c.sequence == transaction.sequence
     transaction.connection.execute(txn.update().where(where).values(episode=episode))

@@ -158,12 +158,13 @@ def hour() -> Iterator[dict[str, Any]]:
                 resident.append(node.resident_bytes()[0])
         lasted_s = time.monotonic() - start
         node.client.spin_for(1.5)
-        told = {pair.key: pair.value for pair in diagnostics[-1].status[0].values}
+        status = diagnostics[-1].status[0]
+        told = {pair.key: pair.value for pair in status.values}
     yield at_most(
         'resident_after_1_h_over_5_min', resident[-1] / resident[0], 1.1,
         resident_mb=[round(size / 1e6, 1) for size in resident], load_s=round(lasted_s, 1),
         fill={name: value for name, value in told.items() if name.startswith('fill')},
-        refused=robot.refused,
+        refused=robot.refused, diagnostics=status.message,
     )  # fmt: skip
 
 

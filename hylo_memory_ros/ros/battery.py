@@ -77,8 +77,7 @@ class BatteryTopic:
     ) -> None:
         self._node, self._on_low = node, on_low
         self._discharge = Discharge(low)
-        self.ignored = 0
-        """Readings without a percentage, or with one that is no part of anything."""
+        self._warned = False
         self._subscription = node.create_subscription(
             BatteryState, topic, self._take, qos.detections('best_effort', DEPTH), callback_group=group
         )
@@ -91,9 +90,9 @@ class BatteryTopic:
         part = message.percentage
         if not 0.0 <= part <= 1.0:
             # NaN is how drivers say that they do not know it; 80 for 80 % is a mistake worth a word.
-            if not self.ignored and not math.isnan(part):
+            if not self._warned and not math.isnan(part):
                 logger.warning('battery: percentage %g is not between 0 and 1; it says nothing', part)
-            self.ignored += 1
+                self._warned = True
             return
         if self._discharge.is_now_low(part, charging=message.power_supply_status in CHARGING):
             self._on_low()

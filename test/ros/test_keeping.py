@@ -13,7 +13,9 @@ from lifecycle_msgs.msg import Transition as T
 from ros.harness import NODE, NodeProcess, Talker, held_domain, spatial
 from sensor_msgs.msg import BatteryState
 
+from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem
+from hylo_memory_ros.parameters import ParameterFile
 from hylo_memory_ros.ros.fields import stamp_msg
 from hylo_memory_ros.srv import Changes, Forget
 
@@ -140,3 +142,93 @@ def test_what_holds_is_never_dropped_and_a_limit_is_warned_of_before_it_is_reach
     assert status.level == DiagnosticStatus.WARN
     assert talker.query(0, MemoryFilter(kinds=['spatial'])).total >= 20
     shared.process.wait_for_log('nothing that holds is dropped')
+
+
+def test_over_a_limit_events_are_condensed_and_nothing_is_lost(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    arrays = heard(talker, DiagnosticArray, '/diagnostics')
+    sequence = talker.write(*[event(number) for number in range(60)]).sequence
+    status = diagnosed(
+        talker,
+        arrays,
+        lambda _, values: values.get('last consolidation', '').startswith('episodic over a limit'),
+    )
+    held = {pair.key: pair.value for pair in status.values}['fill episodic']
+    assert int(held.split()[0]) <= 28
+    assert talker.query(0, MemoryFilter(kinds=['episodic'], known_seq=sequence)).total == 60
+
+
+def test_a_low_battery_consolidates_once_in_a_discharge(shared: SimpleNamespace) -> None:
+    talker: Talker = shared.talker
+    arrays = heard(talker, DiagnosticArray, '/diagnostics')
+    battery = talker.node.create_publisher(BatteryState, 'battery', 10)
+    talker.spin_until(battery.get_subscription_count, 10.0, 'subscription')
+    talker.write(*[event(number) for number in range(100, 112)])
+    for part in (float('nan'), 80.0, -1.0, 0.9, 0.21):
+        battery.publish(BatteryState(percentage=part))
+    talker.spin_for(0.5)
+    assert 'low battery' not in shared.process.log
+    assert 'percentage 80 is not between 0 and 1' in shared.process.log
+    battery.publish(BatteryState(percentage=0.2))
+    diagnosed(
+        talker, arrays, lambda _, values: values.get('last consolidation', '').startswith('low battery')
+    )
+    talker.write(*[event(number) for number in range(200, 212)])
+    for _ in range(3):
+        battery.publish(BatteryState(percentage=0.1))
+    talker.spin_for(0.5)
+    assert shared.process.log.count('consolidated (low battery') == 1
+
+
+def held_in(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT statements FROM held WHERE kind = 'episodic'").fetchone()[0])
+
+
+@pytest.mark.parametrize('asked', [False, True])
+def test_a_shutdown_consolidates_only_if_asked_and_ends_in_time(tmp_path: Path, asked: bool) -> None:
+    limits = {'retention.episodic.max_items': 100, 'consolidate_at_shutdown': asked}
+    with held_domain() as domain, NodeProcess(tmp_path, domain, limits) as process, Talker(domain) as talker:
+        talker.activate()
+        assert talker.write(*[event(number) for number in range(90)]).success
+        assert process.ended() == 0
+        assert 'Traceback' not in process.log
+        assert (held_in(process.database) <= 70) is asked
+
+
+def test_a_schedule_consolidates_before_a_limit_is_reached(tmp_path: Path) -> None:
+    limits = {'retention.episodic.max_items': 100, 'consolidate_interval_s': 0.5}
+    with held_domain() as domain, NodeProcess(tmp_path, domain, limits) as process, Talker(domain) as talker:
+        talker.activate()
+        assert talker.write(*[event(number) for number in range(90)]).success
+        process.wait_for_log('consolidated (schedule: episodic from 90 to ')
+        assert process.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ('wrong', 'told'),
+    [
+        ({'retention.episodic.max_items': -1}, 'retention.episodic.max_items: -1 is not an integer >= 0'),
+        ({'retention.spatial.max_bytes': 1.5}, 'retention.spatial.max_bytes: 1.5 is not an integer >= 0'),
+        ({'retention.warn_at': 1.5}, 'retention.warn_at: 1.5 is not a number > 0 and <= 1'),
+        ({'working_item_bytes': 0}, 'working_item_bytes: 0 is not an integer >= 1'),
+        ({'working_limit_bytes': 10}, 'working_item_bytes: 65536 is more than working_limit_bytes 10'),
+        (
+            {'consolidate_below_battery': 20.0},
+            'consolidate_below_battery: 20.0 is not a number >= 0 and <= 1',
+        ),
+        ({'consolidate_at_shutdown': True}, 'consolidate_at_shutdown: True, but there is no retention limit'),
+        ({'consolidate_interval_s': 5.0}, 'consolidate_interval_s: 5.0, but there is no retention limit'),
+        (
+            {'consolidate_below_battery': 0.2, 'retention.semantic.max_items': 5},
+            'consolidate_below_battery: 0.2, but battery_topic names none',
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_configure_by_name(wrong: dict[str, Any], told: str) -> None:
+    given = ParameterFile('/hylo_memory')
+    for name, value in wrong.items():
+        given.values[name] = value
+    with pytest.raises(ConfigurationError) as refused:
+        given.configuration()
+    assert told in str(refused.value)

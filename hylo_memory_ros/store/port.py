@@ -218,11 +218,11 @@ class Store(Protocol):
         """Return identities of which something has ended and may become cold, in order of their number."""
 
     def cool(
-        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 64
+        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
     ) -> Cooled:
         """Move one slice of what has ended of identities to cold storage; it changes no answer."""
 
-    def warm(self, identity_ids: Sequence[int], *, limit: int = 64) -> Cooled:
+    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
         """Bring one slice of what is cold of identities back."""
 
     def copy(self, target: Path) -> None:

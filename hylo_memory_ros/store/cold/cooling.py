@@ -45,7 +45,7 @@ class CoolingStore:
         return self._cold.choose(self._ended(ended_before_ns), limit, kinds=kinds, scope=scope, after=after)
 
     def cool(
-        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 64
+        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
     ) -> Cooled:
         """Move what has ended of identities to cold storage, as much of it as one slice takes.
 
@@ -56,7 +56,7 @@ class CoolingStore:
         ended_before_ns : int, optional
             As in `coolable`.
         limit : int
-            Most statements; 64 hold the write lock for less than 5 ms on a small computer.
+            Most statements; 128 hold the write lock for less than 5 ms on a small computer.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class CoolingStore:
         """
         return self._cold.cool(identity_ids, self._ended(ended_before_ns), limit)
 
-    def warm(self, identity_ids: Sequence[int], *, limit: int = 64) -> Cooled:
+    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
         """Bring what is cold of identities back into the main file, as much of it as one slice takes.
 
         Parameters

@@ -82,7 +82,11 @@ class Halves(NamedTuple):
 
     def excluded_by_time(self, asked: Asked, among: Sequence[int] | None) -> dict[str, int]:
         """Count what does not hold at the time, by reason; see `asking.excluded_by_time`."""
-        return _summed(asking.excluded_by_time(one, of, among) for one, of in self._asked(asked))
+        # Links are followed through what held whenever, as its matches are looked for.
+        everywhen = self._asked(replace(asked, world='any'))
+        return _summed(
+            asking.excluded_by_time(one, replace(of, world=asked.world), among) for one, of in everywhen
+        )
 
     def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None) -> dict[str, int]:
         """Count what only its statistics exclude, by reason; see `asking.excluded_by_statistics`."""

@@ -58,6 +58,7 @@ __all__ = [
     'excluded_by_statistics',
     'excluded_by_time',
     'fetch',
+    'have_vectors',
     'left_at_gate',
     'match_page',
     'matching_rows',
@@ -339,13 +340,18 @@ def fetch(connection: sa.Connection, version_rows: Sequence[int]) -> dict[int, I
     return {row[_VERSION_ROW]: row for row in found}
 
 
+def have_vectors(rows: Iterable[ItemRow]) -> list[ItemRow]:
+    """Return the rows of `ITEM_COLUMNS` that have vectors."""
+    return [row for row in rows if row[_HAS_EMBEDDING]]
+
+
 def embeddings_of(
     connection: sa.Connection, rows: Iterable[ItemRow]
 ) -> dict[int, dict[str, tuple[float, ...]]]:
     """Return the vectors that belong to rows of `ITEM_COLUMNS`, by version row and space."""
-    wanted = {row[_ASSERTION_ID]: row[_VERSION_ROW] for row in rows if row[_HAS_EMBEDDING]}
-    result: dict[int, dict[str, tuple[float, ...]]] = {}
-    if wanted:
-        for assertion_id, space, vector in connection.execute(_vectors, {'ids': list(wanted)}):
-            result.setdefault(wanted[assertion_id], {})[space] = vector_of(vector)
-    return result
+    vectors: dict[int, dict[str, tuple[float, ...]]] = {}
+    of = {row[_VERSION_ROW]: row[_ASSERTION_ID] for row in have_vectors(rows)}
+    if of:
+        for assertion_id, space, vector in connection.execute(_vectors, {'ids': list(set(of.values()))}):
+            vectors.setdefault(assertion_id, {})[space] = vector_of(vector)
+    return {number: vectors[assertion_id] for number, assertion_id in of.items() if assertion_id in vectors}

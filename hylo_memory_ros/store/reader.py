@@ -80,12 +80,13 @@ class SqliteReader:
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
+        wanted = asking.have_vectors(rows)
         with self._db.reading() as connection:
-            found = asking.embeddings_of(connection, rows)
-        if len(found) == len(rows):
+            found = asking.embeddings_of(connection, wanted)
+        if len(found) == len(wanted):
             return found
         with self._cold.reading(everything) as halves:
-            return halves.vectors(rows)
+            return halves.vectors(wanted)
 
     def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""

@@ -13,7 +13,16 @@ import typer
 from pydantic import ValidationError
 
 from hylo_memory_ros import __version__
-from hylo_memory_ros.cli import asking, checking, drawing, episodes, proving, replaying, reporting
+from hylo_memory_ros.cli import (
+    asking,
+    checking,
+    consolidating,
+    drawing,
+    episodes,
+    proving,
+    replaying,
+    reporting,
+)
 from hylo_memory_ros.errors import HyloMemoryError
 
 __all__ = ['application', 'main']
@@ -42,6 +51,9 @@ for command in (
     proving.replay_receipt,
     proving.chain,
     replaying.replay,
+    consolidating.consolidate,
+    consolidating.consolidations,
+    consolidating.revert_consolidation,
 ):
     application.command()(command)
 application.add_typer(reporting.report, name='report')

@@ -1,4 +1,4 @@
-"""A memory file as the command line opens it: read only, without its lock, at its own time."""
+"""A memory file as the command line opens it: at its own time, and without its lock unless it changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.errors import ConfigurationError, StoreError
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.transaction import get_state
@@ -19,8 +19,10 @@ __all__ = ['opened']
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[MemoryService]:
+def opened(path: Path, *, writing: bool = False) -> Iterator[MemoryService]:
     """Open a memory file for reading; a node may be writing it meanwhile.
+
+    Whoever writes it needs it alone: beside a node it is refused.
 
     "Now" is the time of the file's newest record, so that a file tells the same today and
     tomorrow, and whichever clock its robot had.
@@ -28,19 +30,23 @@ def opened(path: Path) -> Iterator[MemoryService]:
     Raises
     ------
     StoreError
-        The file is missing, damaged, foreign, or of a newer version; it is left untouched.
+        The file is missing, damaged, foreign, or of a newer version, or it is to be written and in use; it
+        is left untouched.
     """
     try:
-        memory = _open(path, MemoryConfig())
+        memory = _open(path, MemoryConfig(accept_older_clock=True), writing)
     except ConfigurationError:
-        memory = _open(path, MemoryConfig(identity_scope=_identity_scope(path)))
+        config = MemoryConfig(accept_older_clock=True, identity_scope=_identity_scope(path))
+        memory = _open(path, config, writing)
     with memory:
         yield memory
 
 
-def _open(path: Path, config: MemoryConfig) -> MemoryService:
+def _open(path: Path, config: MemoryConfig, writing: bool) -> MemoryService:
+    if writing and not path.is_file():
+        raise StoreError(f'database {path}: there is no such file', path=str(path))
     url = sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
-    return MemoryService.open(url, config=config, clock=lambda: 0, read_only=True)
+    return MemoryService.open(url, config=config, clock=lambda: 0, read_only=not writing)
 
 
 def _identity_scope(path: Path) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
@@ -99,6 +99,13 @@ class ConsolidationReport:
     sequence: int = 0
     """The newest transaction afterwards."""
 
+    def as_dict(self, most: int | None = None) -> dict[str, Any]:
+        """Return it in terms of JSON, how long its lists are, and of each at most so many."""
+        told = _as_dict(self, ('merged', 'summarised', 'aged'), most)
+        for name in ('merged', 'summarised'):
+            told[name] = [{'id': one.id, 'ids': one.ids} for one in told[name]]
+        return told
+
 
 @dataclass(frozen=True, slots=True)
 class Reversion:
@@ -116,3 +123,13 @@ class Reversion:
     """Snapshot hash afterwards."""
     sequence: int = 0
     """The newest transaction afterwards."""
+
+    def as_dict(self, most: int | None = None) -> dict[str, Any]:
+        """Return it in terms of JSON, how long its lists are, and of each at most so many."""
+        return _as_dict(self, ('restored', 'withdrawn'), most)
+
+
+def _as_dict(report: Any, lists: Collection[str], most: int | None) -> dict[str, Any]:
+    told = {one.name: getattr(report, one.name) for one in fields(report)}
+    counts = {f'{name}_count': len(told[name]) for name in lists}
+    return {**told, **{name: told[name][:most] for name in lists}, **counts}

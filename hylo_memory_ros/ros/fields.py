@@ -11,6 +11,7 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.ros.blank import maker
 
 __all__ = [
+    'MAX_SEQUENCE',
     'checked_sequence',
     'checked_text',
     'joined',

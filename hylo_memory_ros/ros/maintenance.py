@@ -1,4 +1,8 @@
-"""The action `~/maintain`: long operations on the whole memory."""
+"""The action `~/maintain`: long operations on the whole memory.
+
+A consolidation and its reversal have a thread of their own: they are many short changes, between which the
+writer goes on.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,24 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rclpy.action import ActionServer
+from rclpy.action import ActionServer, CancelResponse
 from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
 
 from hylo_memory_ros.action import Maintain
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
+from hylo_memory_ros.model import Budget, ConsolidationReport, Reversion
 from hylo_memory_ros.ros.answering import awaited_in_executor
-from hylo_memory_ros.ros.fields import checked_text
+from hylo_memory_ros.ros.fields import MAX_SEQUENCE, checked_text, scope_of
 from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.workers import Lane
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['Maintenance', 'maintain_server']
+__all__ = ['Maintenance', 'Progress', 'maintain_server']
+
+# What an id takes in a report, at least.
+_ID_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -35,15 +43,19 @@ class Maintenance:
     """Threads that read."""
     perception: Perception
     """Goes on in what a restore put in place."""
+    slow: Lane
+    """A thread for what takes long beside all others."""
+    reply_limit: int
+    """Largest report, bytes."""
 
-    async def perform(self, goal: Any, tell: Callable[[float, str], None], result: Any) -> Any:
+    async def perform(self, goal: Any, tell: Progress, result: Any) -> Any:
         """Do what a goal asks for.
 
         Parameters
         ----------
         goal : Maintain.Goal
             What to do.
-        tell : callable
+        tell : Progress
             Takes the part that is done, and what is being done.
         result : Maintain.Result
             To be filled.
@@ -54,16 +66,19 @@ class Maintenance:
             For an operation that this version does not have.
         """
         op = checked_text(goal.op, 'op')
-        if op not in (Maintain.Goal.VERIFY, Maintain.Goal.RESTORE):
-            raise UnsupportedError(f"op: {op!r}: this version has 'verify' and 'restore'", field='op')
-        for name in ('scope', 'budget_items', 'budget_bytes'):
-            if getattr(goal, name):
-                raise UnsupportedError(
-                    f'{name}: {getattr(goal, name)!r}: {op} is of the whole memory', field=name
-                )
-        return await (self._verify if op == Maintain.Goal.VERIFY else self._restore)(goal, tell, result)
+        ways = {
+            Maintain.Goal.VERIFY: self._verify,
+            Maintain.Goal.RESTORE: self._restore,
+            Maintain.Goal.CONSOLIDATE: self._consolidate,
+            Maintain.Goal.REVERT_CONSOLIDATION: self._revert,
+        }
+        if op not in ways:
+            raise UnsupportedError(f'op: {op!r} is none of {", ".join(ways)}', field='op')
+        if op != Maintain.Goal.CONSOLIDATE:
+            _refuse(goal, op, 'scope', 'budget_items', 'budget_bytes')
+        return await ways[op](goal, tell, result)
 
-    async def _verify(self, goal: Any, tell: Callable[[float, str], None], result: Any) -> Any:
+    async def _verify(self, goal: Any, tell: Progress, result: Any) -> Any:
         if goal.path:
             raise InvalidRequestError(f'path: {goal.path!r}: verify takes none', field='path')
         tell(0.0, 'recomputing timelines, hashes and the mirror')
@@ -73,7 +88,7 @@ class Maintenance:
         tell(1.0, 'done')
         return result
 
-    async def _restore(self, goal: Any, tell: Callable[[float, str], None], result: Any) -> Any:
+    async def _restore(self, goal: Any, tell: Progress, result: Any) -> Any:
         path = checked_text(goal.path, 'path')
         if not path:
             raise InvalidRequestError("path: '' names no file to restore from", field='path')
@@ -87,6 +102,101 @@ class Maintenance:
         result.report_json = json.dumps({'epoch': self.memory.epoch, 'sequence': self.memory.sequence})
         tell(1.0, 'done')
         return result
+
+    async def _consolidate(self, goal: Any, tell: Progress, result: Any) -> Any:
+        if goal.path:
+            raise InvalidRequestError(f'path: {goal.path!r}: consolidate takes none', field='path')
+        scope = scope_of(goal.scope, '')
+        budget = _budget(goal)
+        report = await self.slow.do(
+            lambda: self.memory.consolidate(
+                scope,
+                budget,
+                dry_run=goal.dry_run,
+                tell=tell,
+                cancelled=lambda: tell.cancel_requested or self.slow.closing,
+                actor='maintain',
+            )
+        )
+        tell.cancelled = report.cancelled
+        result.report_json = _fitting(report, self.reply_limit)
+        result.digest = report.digest_after
+        result.message = 'cancelled: what the report tells was done' if report.cancelled else ''
+        return result
+
+    async def _revert(self, goal: Any, tell: Progress, result: Any) -> Any:
+        name = checked_text(goal.path, 'path')
+        if not name:
+            raise InvalidRequestError("path: '' names no consolidation to revert", field='path')
+        _refuse(goal, goal.op, 'dry_run')
+        tell(0.0, f'reverting {name}')
+        reversion = await self.slow.do(lambda: self.memory.revert_consolidation(name, actor='maintain'))
+        result.report_json = _fitting(reversion, self.reply_limit)
+        result.digest = reversion.digest
+        tell(1.0, 'done')
+        return result
+
+
+def _refuse(goal: Any, op: str, *names: str) -> None:
+    """Refuse fields that an operation has no use for."""
+    for name in names:
+        if getattr(goal, name):
+            raise UnsupportedError(f'{name}: {getattr(goal, name)!r}: {op} takes none', field=name)
+
+
+def _budget(goal: Any) -> Budget:
+    limits = {'items': goal.budget_items, 'bytes': goal.budget_bytes}
+    if not any(limits.values()):
+        raise InvalidRequestError(
+            'budget_items: 0 and budget_bytes: 0: one of them must say how much may stay',
+            field='budget_items',
+        )
+    for name, limit in limits.items():
+        if limit > MAX_SEQUENCE:
+            raise InvalidRequestError(
+                f'budget_{name}: {limit} is more than {MAX_SEQUENCE}', field=f'budget_{name}'
+            )
+    return Budget(**{name: limit for name, limit in limits.items() if limit})
+
+
+def _fitting(report: ConsolidationReport | Reversion, most_bytes: int) -> str:
+    """Return a report as JSON, with as much of its lists as fits into a reply."""
+    most = most_bytes // _ID_BYTES
+    while True:
+        text = json.dumps(report.as_dict(most))
+        if not most or len(text) <= most_bytes:
+            return text
+        most //= 2
+
+
+class Progress:
+    """What a client is told of its goal, and whether it wants no more.
+
+    Threads: one at a time.
+
+    Parameters
+    ----------
+    handle : ServerGoalHandle
+        The goal.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._told: tuple[int, str] | None = None
+        self.cancelled = False
+        """Whether the goal was ended before its end."""
+
+    def __call__(self, progress: float, stage: str) -> None:
+        """Tell of each hundredth and each stage once."""
+        now = round(progress * 100), stage
+        if now != self._told:
+            self._told = now
+            self._handle.publish_feedback(Maintain.Feedback(progress=progress, stage=stage))
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the client wants no more."""
+        return bool(self._handle.is_cancel_requested)
 
 
 def maintain_server(
@@ -109,8 +219,7 @@ def maintain_server(
     """
 
     async def execute(handle: Any) -> Any:
-        def tell(progress: float, stage: str) -> None:
-            handle.publish_feedback(Maintain.Feedback(progress=progress, stage=stage))
+        tell = Progress(handle)
 
         async def run(goal: Any, result: Any) -> Any:
             return await perform(goal, tell, result)
@@ -119,9 +228,19 @@ def maintain_server(
         try:
             answer = guard.wrapped('maintain', Maintain.Result, run)(handle.request, Maintain.Result())
             result = await awaited_in_executor(answer, wake)
-            (handle.succeed if result.success else handle.abort)()
+            if tell.cancelled and handle.is_cancel_requested:
+                handle.canceled()
+            else:
+                (handle.succeed if result.success else handle.abort)()
             return result
         finally:
             guard.left()
 
-    return ActionServer(node, Maintain, '~/maintain', execute, callback_group=group)
+    def may_cancel(handle: Any) -> CancelResponse:
+        # What is one step cannot be ended between two.
+        slices = handle.request.op == Maintain.Goal.CONSOLIDATE
+        return CancelResponse.ACCEPT if slices else CancelResponse.REJECT
+
+    return ActionServer(
+        node, Maintain, '~/maintain', execute, callback_group=group, cancel_callback=may_cancel
+    )

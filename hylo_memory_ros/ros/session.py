@@ -96,6 +96,7 @@ class Session:
         self._undo.append(self.memory.close)
         self._readers = self._lane('readers', config.reader_threads)
         self._writer = self._lane('writer', 1)
+        self._slow = self._lane('maintenance', 1)
         self._pending = PendingQueue(self._transforms, timeout_s=config.tf_timeout_s)
         self._placement = Placement(self._pending, config.global_frame, config.untransformable)
         self.perception = Perception(
@@ -166,7 +167,9 @@ class Session:
         )  # fmt: skip
         correcting = Correcting(self._writer, self.perception, config.global_frame)
         episodes = EpisodeHandler(self.memory, self._writer, self.perception, self.now_ns)
-        maintenance = Maintenance(self.memory, self._writer, self._readers, self.perception)
+        maintenance = Maintenance(
+            self.memory, self._writer, self._readers, self.perception, self._slow, config.reply_limit_bytes
+        )
         return {
             "query": reading.query, "history": reading.history, "changes": reading.changes,
             "write": writing.write, "forget": writing.forget, "retract": writing.retract,

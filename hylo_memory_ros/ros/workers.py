@@ -45,6 +45,11 @@ class Lane:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def closing(self) -> bool:
+        """Whether it is being closed; a long job looks now and then."""
+        return self._closed
+
     def submit(self, job: Callable[[], T], *, always: bool = False) -> Future[T]:
         """Queue a job.
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -40,7 +38,6 @@ from hylo_memory_ros.store.consolidation import (
 __all__ = ['Consolidating']
 
 _DURABLE = tuple(kind.value for kind in MemoryKind if kind is not MemoryKind.WORKING)
-_LISTS = ('merged', 'summarised', 'aged', 'skipped')
 
 
 class Consolidating(Parts):
@@ -199,12 +196,11 @@ class Consolidating(Parts):
         return self._spaces.embedded([item])[0]
 
     def _keep(self, report: ConsolidationReport) -> None:
-        told: dict[str, Any] = asdict(report)
-        counts = {name: len(told.pop(name)) for name in _LISTS}
+        told = report.as_dict(0)
         number = int(report.consolidation_id.partition('/')[2])
 
         def store(connection: sa.Connection) -> None:
-            end_record(connection, number, {**told, **counts})
+            end_record(connection, number, told)
             end_interrupted(connection, number)
 
         # What the slices committed reaches the disk with it.

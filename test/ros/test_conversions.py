@@ -1,6 +1,5 @@
 """Messages and models are the same statements; what is wrong is refused by field, value and rule."""
 
-import json
 import math
 from typing import Any
 
@@ -9,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rclpy.serialization import deserialize_message, serialize_message
 
-from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
-from hylo_memory_ros.model import Hit, MemoryItem, Pose
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.msg import MemoryFilter
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
 from hylo_memory_ros.ros.answers import bytes_of_hit, fitting, hit_to_msg
@@ -222,11 +221,11 @@ def test_options_are_known_or_refused() -> None:
         query_from_msg(MemoryFilter(options_json='{"depht": 1}'))
     with pytest.raises(InvalidRequestError, match='options_json'):
         query_from_msg(MemoryFilter(options_json='[]'))
-    for name in set(OPTIONS) - {'depth', 'weights'}:
-        with pytest.raises(UnsupportedError, match=name):
-            query_from_msg(MemoryFilter(options_json=json.dumps({name: 1})))
+    assert set(OPTIONS) <= set(MemoryQuery.model_fields)
     query = query_from_msg(MemoryFilter(options_json='{"depth": 3, "weights": {"recency": 0.5, "near": 0}}'))
     assert (query.depth, query.weights) == (3, {'recency': 0.5, 'near': 0.0})
+    query = query_from_msg(MemoryFilter(options_json='{"min_helpfulness": 0, "episode": "lap"}'))
+    assert (query.min_helpfulness, query.episode) == (0.0, 'lap')
 
 
 @pytest.mark.parametrize(
@@ -237,7 +236,12 @@ def test_options_are_known_or_refused() -> None:
         ('{"depth": 1.5}', 'depth'),
         ('{"depth": true}', 'depth'),
         ('{"depth": null}', 'depth'),
+        ('{"min_helpfulness": -0.1}', 'options_json.min_helpfulness'),
+        ('{"min_helpfulness": 2}', 'min_helpfulness'),
+        ('{"min_helpfulness": "much"}', 'min_helpfulness'),
+        ('{"min_helpfulness": null}', 'min_helpfulness'),
         ('{"weights": {"colour": 1}}', 'colour'),
+        ('{"weights": {"helpfulness": -1}}', 'weights.helpfulness'),
         ('{"weights": {"near": -1}}', 'weights.near'),
         ('{"weights": {"near": 1e9}}', 'weights.near'),
         ('{"weights": {"near": "much"}}', 'weights.near'),

@@ -18,7 +18,16 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.store.schema import FULL_TEXT, SUMMARY_TEXT, metadata
 
-__all__ = ['Purged', 'Scrub', 'on_purge', 'scrub_tables', 'tells_nothing', 'told_by', 'words_of']
+__all__ = [
+    'Purged',
+    'Scrub',
+    'how_purged',
+    'on_purge',
+    'scrub_tables',
+    'tells_nothing',
+    'told_by',
+    'words_of',
+]
 
 _WORD = re.compile(r'[^\W_]+')
 _HOLDS = [
@@ -109,9 +118,15 @@ def tells_nothing(table: sa.Table, why: str) -> None:
     table.info[_PURGE] = why
 
 
+def how_purged(table: sa.Table) -> Scrub | str | None:
+    """Return what takes out of a table what was purged, or why nothing does; None: the table says neither."""
+    how: Scrub | str | None = table.info.get(_PURGE)
+    return how
+
+
 def scrub_tables(connection: sa.Connection, purged: Purged) -> None:
     """Take what was purged out of every table, those that refer to others first."""
-    scrubs = [table.info.get(_PURGE) for table in reversed(metadata.sorted_tables)]
+    scrubs = [how_purged(table) for table in reversed(metadata.sorted_tables)]
     for scrub in dict.fromkeys(scrub for scrub in scrubs if callable(scrub)):
         scrub(connection, purged)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
+from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.store.purged import Purged, on_purge, told_by
 from hylo_memory_ros.store.schema import assertion, metadata
 from hylo_memory_ros.store.transaction import chunks
@@ -177,7 +178,8 @@ def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
 
 
 def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
-    hits = [hit for hit in told['hits'] if hit['id'] not in ids]
+    # What working memory held then cannot be found any more, by whatever it named.
+    hits = [hit for hit in told['hits'] if hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value]
     gone = len(told['hits']) - len(hits)
     telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
     if not gone and not telling:

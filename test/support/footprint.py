@@ -14,7 +14,7 @@ import sqlite3
 import struct
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +24,7 @@ import numpy as np
 __all__ = ['Footprint', 'text_columns', 'unfilled']
 
 _DEFLATED = re.compile(rb'\x78[\x01\x5e\x9c\xda]')
-_PIECE = 8
+_PIECE, _LONGEST = 8, 1 << 20
 _TEXTS = ('TEXT', 'BLOB', 'JSON')
 
 
@@ -73,32 +73,49 @@ class Footprint:
 
     def found(self, *folders: Path, apart_from: Sequence[str] = ()) -> dict[str, set[str]]:
         """Return where each marker is that can be read: names of files, and columns of tables."""
-        needles = {
-            needle: name
-            for name, forms in self._needles.items()
-            if name not in apart_from
-            for needle in forms
-        }
+        needles = _Needles(
+            {
+                needle: name
+                for name, forms in self._needles.items()
+                if name not in apart_from
+                for needle in forms
+            }
+        )
         where: dict[str, set[str]] = {}
         for place, data in _contents(folders):
-            for needle in _which(needles, data):
-                where.setdefault(needles[needle], set()).add(place)
+            for name in needles.found(data):
+                where.setdefault(name, set()).add(place)
         return where
 
 
-def _which(needles: Iterable[bytes], data: bytes) -> set[bytes]:
-    """Return those that occur in some bytes: all are looked for at once, by how they begin."""
-    if len(data) < 4:
-        return set()
-    beginning: dict[int, list[bytes]] = {}
-    for needle in needles:
-        beginning.setdefault(int.from_bytes(needle[:4], 'little'), []).append(needle)
-    octets = np.frombuffer(data, np.uint8).astype(np.uint32)
-    fours = octets[:-3] | octets[1:-2] << 8 | octets[2:-1] << 16 | octets[3:] << 24
-    hits = np.flatnonzero(np.isin(fours, np.array(list(beginning), np.uint32)))
-    return {
-        needle for at in hits.tolist() for needle in beginning[int(fours[at])] if data.startswith(needle, at)
-    }
+class _Needles:
+    """Looks for many needles at once, by the eight bytes that each begins with."""
+
+    def __init__(self, names: dict[bytes, str]) -> None:
+        assert all(len(needle) >= _PIECE for needle in names)
+        self._names = names
+        self._beginning: dict[int, list[bytes]] = {}
+        for needle in names:
+            self._beginning.setdefault(int.from_bytes(needle[:_PIECE], 'little'), []).append(needle)
+        self._heads = np.array(sorted(self._beginning), np.uint64)
+
+    def found(self, data: bytes) -> set[str]:
+        """Return the names of those that occur."""
+        if len(data) < _PIECE:
+            return set()
+        octets = np.frombuffer(data, np.uint8).astype(np.uint64)
+        heads = np.zeros(len(data) - _PIECE + 1, np.uint64)
+        for at in range(_PIECE):
+            heads |= octets[at : len(heads) + at] << np.uint64(8 * at)
+        places = np.searchsorted(self._heads, heads).clip(max=len(self._heads) - 1)
+        hits = np.flatnonzero(self._heads[places] == heads)
+        known, first = np.unique(heads[hits], return_index=True)
+        found = set()
+        for head, at in zip(known.tolist(), hits[first].tolist(), strict=True):
+            for needle in self._beginning[head]:
+                if data.startswith(needle, at) or needle in data:
+                    found.add(self._names[needle])
+        return found
 
 
 def _forms(text: str) -> frozenset[bytes]:
@@ -141,9 +158,10 @@ def _contents(folders: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 def _opened(place: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     yield place, data
+    view = memoryview(data)
     for start in (match.start() for match in _DEFLATED.finditer(data)):
         try:
-            inside = zlib.decompressobj().decompress(data[start:], 1 << 22)
+            inside = zlib.decompressobj().decompress(view[start : start + _LONGEST], _LONGEST)
         except zlib.error:
             continue
         if inside:

@@ -100,7 +100,7 @@ class Robot:
             event_start=stamp, valid_from=stamp,
         )  # fmt: skip
         yield MemoryItem(
-            kind='semantic', key=f'door {draw(40)}', content=f'it is {("open", "shut")[draw(2)]}',
+            kind='semantic', key=f'door {draw(20)}', content=f'{draw(10)} people behind it',
             valid_from=stamp,
         )  # fmt: skip
         yield MemoryItem(kind='working', key=f'step {second}', content=f'go to waypoint {draw(500)}')
@@ -120,7 +120,7 @@ class Robot:
         kinds = (
             lambda: near(float(self._random.integers(36)), float(self._random.integers(36)), 5.0),
             lambda: Query.Request(filter=MemoryFilter(text=f'room {second % 200}'), k=10),
-            lambda: Query.Request(filter=MemoryFilter(keys=[f'door {second % 40}']), k=10),
+            lambda: Query.Request(filter=MemoryFilter(keys=[f'door {second % 20}']), k=10),
             lambda: Query.Request(
                 filter=MemoryFilter(kinds=['semantic'], as_of=stamp_msg(self._start_ns + second * 5 * 10**8)),
                 k=20,

@@ -21,8 +21,10 @@ __all__ = ['Keeping']
 
 logger = logging.getLogger(__name__)
 
-# How often what is too old is looked for, and a limit that could not be held is tried again.
+# How often what is too old is looked for, and what was done for a limit is tried again.
 AGAIN_S = 60.0
+# Or once so much of a limit came on top of what was left.
+STEP = 0.1
 # A shutdown must end within 5 s, and closing takes its part.
 END_S = 1.5
 
@@ -46,7 +48,7 @@ class Keeping:
         self._waiting: set[str] = set()
         self._ending = False
         self._aged_at_s = -AGAIN_S
-        self._tried_at_s: dict[str, float] = {}
+        self._left: dict[str, tuple[float, float]] = {}
         self._problems: dict[str, str] = {}
         self._last = ''
 
@@ -90,16 +92,18 @@ class Keeping:
 
     def _check(self) -> None:
         now_s = time.monotonic()
-        over = [
-            kind
-            for kind in self._memory.over_limit()
-            if now_s - self._tried_at_s.get(kind, -AGAIN_S) >= AGAIN_S
-        ]
+        full = self._memory.fill()
+        over = [kind for kind in self._memory.over_limit() if self._is_due(full[kind], now_s)]
         if over:
             self._retain(over, f'{", ".join(over)} over a limit')
         if self._aging and now_s - self._aged_at_s >= AGAIN_S:
             self._aged_at_s = now_s
             self._retain(self._aging, 'age')
+
+    def _is_due(self, full: Fill, now_s: float) -> bool:
+        """Return whether another look at a kind may help: much of what is left may hold."""
+        done_at_s, left = self._left.get(full.kind, (now_s - AGAIN_S, 0.0))
+        return now_s - done_at_s >= AGAIN_S or full.part >= left + STEP
 
     def _retain(
         self, kinds: Collection[str] | None, reason: str, cancelled: Callable[[], bool] | None = None
@@ -113,12 +117,9 @@ class Keeping:
         now_s = time.monotonic()
         for one in report.kinds:
             kind = one.after.kind
-            self._problems[kind] = one.problem
+            self._problems[kind], self._left[kind] = one.problem, (now_s, one.after.part)
             if one.problem:
-                self._tried_at_s[kind] = now_s
                 logger.warning('%s', one.problem)
-            else:
-                self._tried_at_s.pop(kind, None)
         told = [
             f'{one.after.kind} from {one.before.items} to {one.after.items} items'
             for one in report.kinds

@@ -23,7 +23,7 @@ __all__ = ['Entry', 'input_entries', 'node_entries', 'space_entries']
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
 
 # Below which prefix the fields of a composed model appear.
-COMPOSED = {
+COMPOSED: dict[tuple[type[BaseModel], str], str] = {
     (NodeConfig, 'memory'): '',
     (NodeConfig, 'landmarks'): 'landmarks.',
     (MemoryConfig, 'retention'): 'retention.',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import NS, ManualClock
@@ -27,7 +28,7 @@ def opened(tmp_path: Path, clock: ManualClock) -> Iterator[Opened]:
     """Open memories with limits; each is verified at the end."""
     memories: list[MemoryService] = []
 
-    def open_with(**limits: KindLimits) -> MemoryService:
+    def open_with(**limits: Any) -> MemoryService:
         path = tmp_path / f'{len(memories)}.db'
         config = MemoryConfig(retention=Retention(**limits))
         memories.append(MemoryService.open(f'sqlite:///{path}', clock=clock, config=config))
@@ -160,7 +161,7 @@ def test_a_kind_without_limits_is_refused_by_name(opened: Opened) -> None:
 @pytest.mark.parametrize(
     'wrong', [{'max_items': -1}, {'max_bytes': -5}, {'max_age_s': -0.1}, {'max_items': 1.5}, {'max': 3}]
 )
-def test_limits_that_are_none_are_no_setting(wrong: dict[str, float]) -> None:
+def test_limits_that_are_none_are_no_setting(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         KindLimits(**wrong)
 

@@ -151,7 +151,10 @@ def episodes_said(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[in
 
 
 def episode_problems(connection: sa.Connection) -> Iterator[str]:
-    """Yield what is wrong: an episode is all transactions from its begin to its end, one at a time."""
+    """Yield what is wrong: an episode is all transactions from its begin to its end, one at a time.
+
+    Those of a consolidation carry the episode of what they summarise, whenever they were made.
+    """
     last, carrying = connection.execute(_CARRYING).one()
     spans = connection.execute(_SPANS).all()
     opened = [row.id for row in spans if row.end_seq is None]
@@ -159,7 +162,7 @@ def episode_problems(connection: sa.Connection) -> Iterator[str]:
         yield f'{len(opened)} episodes are open: {opened[:5]}'
     for row in spans:
         end = last if row.end_seq is None else row.end_seq
-        if (row.least, row.most, row.carrying) != (row.begin_seq, end, end - row.begin_seq + 1):
+        if (row.least, row.most, row.carrying) != (row.begin_seq, end, row.within):
             yield f'episode {row.id!r}: not all transactions from {row.begin_seq} to {end} carry it'
         if row.end_seq is not None and not row.begun_ns <= row.ended_ns:
             yield f'episode {row.id!r}: it ended before it began'
@@ -195,9 +198,11 @@ _SAID = """
     FROM json_each(?) AS asked JOIN assertion AS a ON a.assertion_id = asked.value
     JOIN txn AS t ON t.sequence = a.sequence WHERE t.episode != ''
 """
+_told = txn.c.op != 'consolidate'
+_within = txn.alias('within')
 _CARRYING = sa.select(
-    sa.select(sa.func.coalesce(sa.func.max(txn.c.sequence), 0)).scalar_subquery(),
-    sa.select(sa.func.count()).select_from(txn).where(txn.c.episode != '').scalar_subquery(),
+    sa.select(sa.func.coalesce(sa.func.max(txn.c.sequence), 0)).where(_told).scalar_subquery(),
+    sa.select(sa.func.count()).select_from(txn).where(_told, txn.c.episode != '').scalar_subquery(),
 )
 _SPANS = (
     sa.select(
@@ -205,8 +210,18 @@ _SPANS = (
         sa.func.count(txn.c.sequence).label('carrying'),
         sa.func.min(txn.c.sequence).label('least'),
         sa.func.max(txn.c.sequence).label('most'),
+        sa.select(sa.func.count())
+        .select_from(_within)
+        .where(
+            _within.c.op != 'consolidate',
+            _within.c.sequence >= episode.c.begin_seq,
+            episode.c.end_seq.is_(None) | (_within.c.sequence <= episode.c.end_seq),
+        )
+        .correlate(episode)
+        .scalar_subquery()
+        .label('within'),
     )
-    .select_from(episode.outerjoin(txn, (txn.c.episode == episode.c.id) & (txn.c.episode != '')))
+    .select_from(episode.outerjoin(txn, (txn.c.episode == episode.c.id) & (txn.c.episode != '') & _told))
     .group_by(episode.c.id)
     .order_by(episode.c.begin_seq)
 )

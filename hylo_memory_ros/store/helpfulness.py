@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import MemoryItem
@@ -22,7 +23,7 @@ from hylo_memory_ros.model.helpfulness import NEVER_JUDGED, Helpfulness
 from hylo_memory_ros.store.landmark import landmark, stats_for
 from hylo_memory_ros.store.purged import Purged, on_purge
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow
-from hylo_memory_ros.store.schema import assertion, episode, identity, metadata
+from hylo_memory_ros.store.schema import assertion, identity, metadata
 from hylo_memory_ros.store.transaction import chunks
 
 __all__ = [
@@ -114,10 +115,8 @@ def landmark_subject(map_id: str, key: str) -> str:
 
 def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
     """Return what the counts of ids belong to; an id that the file does not know is left out."""
-    found: dict[str, str] = {}
-    for part in chunks(ids):
-        found |= {row[0]: row[1] for row in connection.execute(_subjects, {'ids': part})}
-    return found
+    raw: Any = connection.connection.dbapi_connection
+    return dict(raw.execute(_SUBJECTS, (json.dumps(list(ids)),)))
 
 
 def subject_of(connection: sa.Connection, item: MemoryItem) -> str:
@@ -126,12 +125,14 @@ def subject_of(connection: sa.Connection, item: MemoryItem) -> str:
     return landmark_subject(*place) if stats_for(connection, [place]) else item.id or ''
 
 
-_subjects = (
+_ids = sa.func.json_each(sa.bindparam('ids', type_=Text)).table_valued('value')
+_SUBJECTS = str(
     sa.select(assertion.c.id, sa.func.max(subject_expression))
     .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .outerjoin(landmark, (landmark.c.map_id == assertion.c.map_id) & (landmark.c.key == identity.c.key))
-    .where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
+    .where(assertion.c.id.in_(sa.select(_ids.c.value)))
     .group_by(assertion.c.id)
+    .compile(dialect=sqlite_dialect())
 )
 
 
@@ -205,28 +206,31 @@ def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) 
     subjects = subjects_of(connection, {name for one in retrievals for name in one.ids})
     if not subjects:
         return
-    deltas: dict[str, Counter[str]] = {}
+    counted: Counter[str] = Counter()
+    last_ns: dict[str, int] = {}
     looked_up = set()
     for one in retrievals:
         for subject in {subjects[name] for name in one.ids if name in subjects}:
-            deltas.setdefault(subject, Counter())['retrieved'] += 1
+            counted[subject] += 1
+            last_ns[subject] = max(one.at_ns, last_ns.get(subject, one.at_ns))
             if one.episode:
-                looked_up.add((one.episode, subject))
-    add_counts(connection, deltas, max(one.at_ns for one in retrievals))
+                looked_up.add((subject, one.episode))
+    rows = [(subject, count, last_ns[subject]) for subject, count in sorted(counted.items())]
+    connection.exec_driver_sql(_RETRIEVED, rows)
     if looked_up:
-        rows = [{'name': name, 'what': what} for name, what in sorted(looked_up)]
-        connection.execute(_look_up, rows)
+        connection.exec_driver_sql(_LOOKED_UP, sorted(looked_up))
 
 
-_look_up = (
-    episode_retrieval.insert()
-    .prefix_with('OR IGNORE')
-    .from_select(
-        ['episode', 'subject'],
-        sa.select(episode.c.id, sa.bindparam('what', type_=Text)).where(
-            episode.c.id == sa.bindparam('name'), episode.c.ended_ns.is_(None)
-        ),
-    )
+# Of every answer that has a receipt, so straight to the driver. No score follows from it.
+_RETRIEVED = (
+    'INSERT INTO helpfulness (subject, useful, misleading, wrong, not_applicable, succeeded, failed, '
+    f'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, {NEVER_JUDGED}) '  # noqa: S608 - our own number
+    'ON CONFLICT (subject) DO UPDATE SET retrieved = retrieved + excluded.retrieved, '
+    'last_ns = max(coalesce(last_ns, excluded.last_ns), excluded.last_ns)'
+)
+_LOOKED_UP = (
+    'INSERT OR IGNORE INTO episode_retrieval (subject, episode) '
+    'SELECT ?, id FROM episode WHERE id = ? AND ended_ns IS NULL'
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 
 from hylo_memory_ros.config import KindLimits
@@ -20,8 +19,6 @@ Cancelled = Callable[[], bool]
 
 # What one slice moves: a few milliseconds under the write lock.
 SLICE = 50
-# After each, so that whoever waits for the lock gets it.
-PAUSE_S = 0.002
 MOST_TRIES = 3
 NOTHING_HELD = Held(0, 0)
 
@@ -131,7 +128,7 @@ class Retaining(Consolidating):
             tries = 0 if cooled.assertions else tries + 1
             # Somebody wrote to it meanwhile, or it is not to be moved after all.
             after = numbers[0] - 1 if tries < MOST_TRIES else numbers[-1]
-            time.sleep(PAUSE_S)
+            self._courtesy.give_way()
         return gone
 
 

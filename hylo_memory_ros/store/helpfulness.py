@@ -215,7 +215,7 @@ def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) 
             last_ns[subject] = max(one.at_ns, last_ns.get(subject, one.at_ns))
             if one.episode:
                 looked_up.add((subject, one.episode))
-    rows = [(subject, count, last_ns[subject]) for subject, count in sorted(counted.items())]
+    rows = [(subject, count, last_ns[subject], NEVER_JUDGED) for subject, count in sorted(counted.items())]
     connection.exec_driver_sql(_RETRIEVED, rows)
     if looked_up:
         connection.exec_driver_sql(_LOOKED_UP, sorted(looked_up))
@@ -224,7 +224,7 @@ def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) 
 # Of every answer that has a receipt, so straight to the driver. No score follows from it.
 _RETRIEVED = (
     'INSERT INTO helpfulness (subject, useful, misleading, wrong, not_applicable, succeeded, failed, '
-    f'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, {NEVER_JUDGED}) '  # noqa: S608 - our own number
+    'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, ?) '
     'ON CONFLICT (subject) DO UPDATE SET retrieved = retrieved + excluded.retrieved, '
     'last_ns = max(coalesce(last_ns, excluded.last_ns), excluded.last_ns)'
 )

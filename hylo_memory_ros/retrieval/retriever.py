@@ -130,7 +130,7 @@ class Retriever:
             hides_stale,
             weighs,
             hides_skills=len(self._skills) > 0 and _refuses_skills(query),
-            fit=None if query.state is None else self._skills.fit(query.state),
+            fit=None if query.state is None else self._skills.fit(query.state, query.skill_status),
         )
 
     def _by_meaning(self, query: MemoryQuery) -> MemoryQuery:

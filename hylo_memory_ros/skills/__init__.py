@@ -3,7 +3,7 @@
 Nothing here executes a skill: its code is data, and predicates are read by a parser of our own, which
 knows no name beyond the state and a handful of functions.
 
-Reading order: `expression`, `functions`, `predicate`, `circuit`, `matching`, `gate`.
+Reading order: `expression`, `functions`, `tokens`, `predicate`, `leaves`, `circuit`, `matching`, `gate`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from hylo_memory_ros.skills.gate import (
     problems_of_skill_item,
     skill_of,
 )
-from hylo_memory_ros.skills.matching import Fit, SkillIndex
+from hylo_memory_ros.skills.matching import REFUSED, Fit, SkillIndex
 from hylo_memory_ros.skills.predicate import parse_predicate
 
 __all__ = [
+    'REFUSED',
     'Fit',
     'SkillIndex',
     'Thresholds',

@@ -12,21 +12,24 @@ import json
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hylo_memory_ros.model.skill import SKILL_STATUSES, SkillStatus
 from hylo_memory_ros.skills.circuit import FALSE, TRUE, UNFIT, UNKNOWN, Circuit, Values
 from hylo_memory_ros.skills.expression import All, Condition
 from hylo_memory_ros.skills.predicate import ALWAYS, parse_predicate
 
-__all__ = ['Fit', 'SkillIndex', 'condition_of']
+__all__ = ['REFUSED', 'Fit', 'SkillIndex', 'condition_of']
 
 Numbers = NDArray[np.int64]
 
+REFUSED = 'refused'
+"""The reason of a skill that has another status than was asked for."""
 _REASONS = {FALSE: 'precondition_failed', UNFIT: 'precondition_unfit', UNKNOWN: 'precondition_unknown'}
 
 
@@ -36,6 +39,8 @@ class Fit:
 
     assertions: Numbers
     """Numbers of the statements, ascending."""
+    admitted: NDArray[np.bool_]
+    """Whether each has one of the statuses asked for."""
     triggers: Values
     """The value of the trigger of each."""
     preconditions: Values
@@ -43,8 +48,9 @@ class Fit:
 
     @property
     def fitting(self) -> Numbers:
-        """The statements whose trigger and preconditions hold."""
-        fits: Numbers = self.assertions[(self.triggers == TRUE) & (self.preconditions == TRUE)]
+        """The admitted statements whose trigger and preconditions hold."""
+        holds = np.minimum(self.triggers, self.preconditions) == TRUE
+        fits: Numbers = self.assertions[self.admitted & holds]
         return fits
 
     def listed(self) -> str:
@@ -52,11 +58,13 @@ class Fit:
         return json.dumps(self.fitting.tolist(), separators=(',', ':'))
 
     def reasons(self, assertions: Sequence[int]) -> dict[str, int]:
-        """Count why statements do not fit: `trigger_failed`, or what their preconditions lack."""
+        """Count why statements do not fit: `REFUSED`, `trigger_failed`, or what their preconditions lack."""
         at = np.flatnonzero(np.isin(self.assertions, np.asarray(assertions, np.int64)))
+        counts = {REFUSED: int((~self.admitted[at]).sum())}
+        at = at[self.admitted[at]]
         triggers, both = self.triggers[at], np.minimum(self.triggers[at], self.preconditions[at])
         failed = triggers == FALSE
-        counts = {'trigger_failed': int(failed.sum())}
+        counts['trigger_failed'] = int(failed.sum())
         for value, reason in _REASONS.items():
             counts[reason] = int(((both == value) & ~failed).sum())
         return {reason: count for reason, count in counts.items() if count}
@@ -72,6 +80,7 @@ class SkillIndex:
     def _clear(self) -> None:
         self._circuit = Circuit()
         self._assertions, self._triggers, self._preconditions = array('q'), array('q'), array('q')
+        self._statuses = array('b')
 
     def __len__(self) -> int:
         """Return the number of statements."""
@@ -98,22 +107,27 @@ class SkillIndex:
             trigger = parse_predicate(payload['trigger']) if payload.get('trigger') else ALWAYS
             preconditions = condition_of(payload.get('preconditions', ()))
             self._assertions.append(number)
+            self._statuses.append(SKILL_STATUSES.index(payload['status']))
             self._triggers.append(self._circuit.add(trigger))
             self._preconditions.append(self._circuit.add(preconditions))
 
-    def fit(self, state: Mapping[str, Any]) -> Fit:
+    def fit(self, state: Mapping[str, Any], statuses: Collection[SkillStatus] = SKILL_STATUSES) -> Fit:
         """Return what a state makes of every statement.
 
         Parameters
         ----------
         state : mapping
             As `model.skill.sound_state` returns it.
+        statuses : collection of str
+            Those that are asked for.
         """
+        wanted = [SKILL_STATUSES.index(status) for status in statuses]
         with self._lock:
             values = self._circuit.values(state)
             columns = self._assertions, self._triggers, self._preconditions
             assertions, triggers, preconditions = (np.array(column, np.int64) for column in columns)
-        return Fit(assertions, values[triggers], values[preconditions])
+            admitted = np.isin(np.array(self._statuses, np.int8), wanted)
+        return Fit(assertions, admitted, values[triggers], values[preconditions])
 
 
 def condition_of(predicates: Iterable[str]) -> Condition:

@@ -19,12 +19,9 @@ predicate: each is read and evaluated in a time that its own length bounds.
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from hylo_memory_ros.skills.expression import (
     All,
@@ -41,6 +38,7 @@ from hylo_memory_ros.skills.expression import (
     Term,
 )
 from hylo_memory_ros.skills.functions import ARGUMENTS, CONDITIONS
+from hylo_memory_ros.skills.tokens import Token, number_of, string_of, tokens_of
 
 __all__ = ['ALWAYS', 'MAX_BYTES', 'MAX_DEPTH', 'MAX_PARTS', 'parse_predicate']
 
@@ -51,31 +49,12 @@ MAX_DEPTH = 32
 ALWAYS = All(frozenset())
 """What an empty trigger means."""
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<number>(?:\d+\.\d+|\d+)(?:[eE][+-]?\d+)?(?![\w.]))
-    |(?P<name>[A-Za-z_]\w*)
-    |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<mark>\|\||&&|==|!=|<=|>=|[!<>+\-*/().,\[\]])
-    |(?P<end>$)
-    )""",
-    re.VERBOSE | re.ASCII,
-)
-_ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|.)', re.DOTALL)
-_ESCAPED = {'n': '\n', 't': '\t', 'r': '\r', '"': '"', "'": "'", '\\': '\\'}
 _LITERALS = {'true': ('bool', True), 'false': ('bool', False), 'null': ('null', None)}
 _COMPARISONS = frozenset({'==', '!=', '<', '<=', '>', '>=', 'in'})
 _MIRRORED = {'==': '==', '<': '>', '<=': '>=', '>': '<', '>=': '<='}
-_INT64 = 2**63
 
 _Part = Term | Condition
 _Any = TypeVar('_Any')
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    at: int
 
 
 @lru_cache(maxsize=4096)
@@ -98,24 +77,11 @@ def parse_predicate(text: str) -> Condition:
     """
     if (size := len(text.encode('utf-8', 'surrogatepass'))) > MAX_BYTES:
         raise ValueError(f'{size} bytes, at most {MAX_BYTES}')
-    return _Parser(_tokens(text)).whole()
-
-
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    at = 0
-    while not tokens or tokens[-1].kind != 'end':
-        match = _TOKEN.match(text, at)
-        if match is None or match.lastgroup is None:
-            at = len(text) - len(text[at:].lstrip())
-            raise ValueError(f'at {at + 1}: {text[at : at + 20]!r} is nothing that a predicate can hold')
-        tokens.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup) + 1))
-        at = match.end()
-    return tokens
+    return _Parser(tokens_of(text)).whole()
 
 
 class _Parser:
-    def __init__(self, tokens: list[_Token]) -> None:
+    def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
@@ -128,7 +94,7 @@ class _Parser:
         return condition
 
     @property
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         return self._tokens[self._at]
 
     def _taken(self, *texts: str) -> str:
@@ -237,9 +203,9 @@ class _Parser:
             raise self._unexpected('a value')
         self._at += 1
         if token.kind == 'number':
-            return self._counted(Constant('number', _number(token)))
+            return self._counted(Constant('number', number_of(token)))
         if token.kind == 'string':
-            return self._counted(Constant('string', _string(token)))
+            return self._counted(Constant('string', string_of(token)))
         if token.text in _LITERALS:
             return self._counted(Constant(*_LITERALS[token.text]))
         if self._taken('('):
@@ -254,7 +220,7 @@ class _Parser:
             terms.append(self._term(lambda: self._nested(self._sum)))
         return tuple(terms)
 
-    def _call(self, name: _Token) -> Call:
+    def _call(self, name: Token) -> Call:
         if name.text not in ARGUMENTS:
             known = ', '.join(sorted(ARGUMENTS))
             raise ValueError(f'at {name.at}: no function {name.text!r}; there are {known}')
@@ -266,7 +232,7 @@ class _Parser:
             raise ValueError(f'at {name.at}: has asks about a place in the state')
         return Call(name.text, arguments)
 
-    def _steps(self, name: _Token) -> tuple[str | int, ...]:
+    def _steps(self, name: Token) -> tuple[str | int, ...]:
         steps: list[str | int] = [name.text]
         while mark := self._taken('.', '['):
             self._counted(name)
@@ -282,9 +248,9 @@ class _Parser:
 
     def _index(self) -> str | int:
         token = self._next
-        index: str | int | float | None = _string(token) if token.kind == 'string' else None
+        index: str | int | float | None = string_of(token) if token.kind == 'string' else None
         if token.kind == 'number':
-            index = _number(token)
+            index = number_of(token)
         if index is None or isinstance(index, float):
             raise self._unexpected('a name in quotes or a whole number')
         self._at += 1
@@ -321,32 +287,3 @@ def _negated(term: Term) -> Term:
 def _what(part: _Part) -> str:
     names = {Constant: 'a literal', ListOf: 'a list', Call: 'this function', Arithmetic: 'a sum'}
     return names.get(type(part), 'a condition')
-
-
-def _number(token: _Token) -> int | float:
-    if token.text.isdigit():
-        # 64 bits have 19 digits; a longer one is not even read.
-        if len(token.text) <= 19 and (whole := int(token.text)) < _INT64:
-            return whole
-        raise ValueError(f'at {token.at}: a whole number of more than 64 bits')
-    value = float(token.text)
-    if math.isinf(value):
-        raise ValueError(f'at {token.at}: {token.text} is beyond every number')
-    return value
-
-
-def _string(token: _Token) -> str:
-    def escaped(match: re.Match[str]) -> str:
-        code = match[1]
-        if len(code) == 5:
-            return chr(int(code[1:], 16))
-        if code not in _ESCAPED:
-            raise ValueError(f'at {token.at}: \\{code} in a text means nothing')
-        return _ESCAPED[code]
-
-    text = _ESCAPE.sub(escaped, token.text[1:-1])
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f'at {token.at}: a lone surrogate is no text') from None
-    return unicodedata.normalize('NFC', text)

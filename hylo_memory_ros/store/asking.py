@@ -43,7 +43,7 @@ from hylo_memory_ros.store.schema import (
     tag,
     version,
 )
-from hylo_memory_ros.store.skill_filter import ANY_SKILL, admitted, has_status, is_skill
+from hylo_memory_ros.store.skill_filter import ANY_SKILL, admitted, is_skill
 
 __all__ = [
     'TOTAL_LIMIT',
@@ -289,15 +289,17 @@ def excluded_by_statistics(
 
 
 def left_at_gate(connection: sa.Connection, asked: Asked) -> tuple[int, list[int]]:
-    """Return what of the matching skills has another status, counted, and the assertions that do not fit.
+    """Return how many matching skills are refused, and with a caller's state the assertions of them.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
     """
     ungated = replace(asked, query=asked.query.model_copy(update=ANY_SKILL), fitting=None)
     refused = ~sa.and_(*admitted(asked.query, asked.fitting))
-    found = _select(ungated, assertion.c.assertion_id, has_status(asked.query)).where(is_skill, refused)
-    rows = connection.execute(found.limit(TOTAL_LIMIT)).all()
-    return sum(not row[1] for row in rows), [row[0] for row in rows if row[1]]
+    found = _select(ungated, version.c.assertion_id).where(is_skill, refused).limit(TOTAL_LIMIT)
+    if asked.fitting is None:
+        return connection.execute(sa.select(sa.func.count()).select_from(found.subquery())).scalar_one(), []
+    numbers = list(connection.execute(found).scalars())
+    return len(numbers), numbers
 
 
 def any_stale(connection: sa.Connection) -> bool:

@@ -61,7 +61,8 @@ class Asked:
     helpfulness: bool = False
     """Whether the score of helpfulness is to be told of each candidate."""
     fitting: str | None = None
-    """JSON array of the assertions of skills that fit the caller's state; None: whichever do."""
+    """JSON array of the assertions of skills that have the status asked for and fit the caller's state; None:
+    no state is given."""
     cold: bool = False
     """Asked of a cold file, with the main file beside it."""
     reached: tuple[str, ...] | None = None

@@ -171,7 +171,7 @@ class Store(Protocol):
         """Count what only the statistics of its landmark exclude, by reason."""
 
     def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
-        """Return how many matching skills have another status, and the assertions that do not fit."""
+        """Return how many matching skills are refused; with a caller's state also their assertions."""
 
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""

@@ -109,7 +109,7 @@ class SqliteReader:
             return halves.excluded_by_statistics(asked, among)
 
     def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
-        """Return how many matching skills have another status, and the assertions that do not fit."""
+        """Return how many matching skills are refused; with a caller's state also their assertions."""
         with self._db.reading() as connection:
             return asking.left_at_gate(connection, asked)
 

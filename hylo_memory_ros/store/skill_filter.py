@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind, MemoryQuery
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.store.schema import assertion, tag, version
+from hylo_memory_ros.store.schema import tag, version
 
-__all__ = ['ANY_SKILL', 'STATUS', 'admitted', 'has_status', 'is_skill']
+__all__ = ['ANY_SKILL', 'STATUS', 'admitted', 'is_skill']
 
 STATUS = 'status'
 """The field of `tag` that holds the status of a skill."""
@@ -31,19 +31,28 @@ def admitted(query: MemoryQuery, fitting: str | None) -> Iterator[sa.ColumnEleme
     Parameters
     ----------
     fitting : str, optional
-        JSON array of the assertions that fit the caller's state; None: whichever do.
+        JSON array of the assertions that have the status asked for and fit the caller's state; None: no state
+        is given.
     """
     if query.kinds is not None and MemoryKind.SKILL not in query.kinds:
         return
-    if set(query.skill_status) != set(SKILL_STATUSES):
-        yield ~is_skill | has_status(query)
+    skills_alone = query.kinds is not None and len(query.kinds) == 1
     if fitting is not None:
-        numbers = sa.bindparam('fitting', fitting, type_=sa.Text)
-        listed = sa.select(sa.func.json_each(numbers).table_valued('value', name='fits').c.value)
-        yield ~is_skill | assertion.c.assertion_id.in_(listed)
-
-
-def has_status(query: MemoryQuery) -> sa.ColumnElement[bool]:
-    """Return whether a skill has one of the statuses that a query asks for."""
-    found = sa.select(tag.c.assertion_id).where(tag.c.field == STATUS, tag.c.value.in_(query.skill_status))
-    return assertion.c.assertion_id.in_(found)
+        listed = sa.func.json_each(sa.bindparam('fitting', fitting, type_=sa.Text)).table_valued(
+            'value', name='fits'
+        )
+        if skills_alone:
+            # Nothing else is asked for, so the few that fit lead.
+            said = version.alias('said')
+            rows = sa.select(said.c.version_row).join(listed, said.c.assertion_id == listed.c.value)
+            yield version.c.version_row.in_(rows)
+        else:
+            yield ~is_skill | version.c.assertion_id.in_(sa.select(listed.c.value))
+    elif set(query.skill_status) != set(SKILL_STATUSES):
+        # Looked up one by one: a page needs few, and listing all that are verified takes longer than it.
+        has_status = sa.exists().where(
+            tag.c.field == STATUS,
+            tag.c.value.in_(query.skill_status),
+            tag.c.assertion_id == version.c.assertion_id,
+        )
+        yield has_status if skills_alone else ~is_skill | has_status

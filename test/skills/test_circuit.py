@@ -139,3 +139,15 @@ def test_comparing_terms_of_the_state_with_each_other() -> None:
     assert circuit.values({'a': 1, 'b': 2})[compare] == TRUE
     assert circuit.values({'a': 'x', 'b': 2})[compare] == UNFIT
     assert circuit.values({'a': 1})[compare] == UNKNOWN
+
+
+def test_a_distance_beyond_every_number_is_unfit() -> None:
+    circuit = Circuit()
+    texts = ('distance(p, [1e308, 1e308]) < 1', 'distance([-1e308, 0], p) > 1', 'distance(p, [0, 0]) <= 5')
+    numbers = [circuit.add(parse_predicate(text)) for text in texts]
+
+    assert [circuit.values({'p': [3.0, 4.0]})[number] for number in numbers] == [FALSE, TRUE, TRUE]
+    assert [circuit.values({'p': [1.7e308, 0]})[number] for number in numbers] == [FALSE, UNFIT, FALSE]
+    for unfit in ([1.0], [1.0, True], 'xy', 7, [1, 2, 3]):
+        assert [circuit.values({'p': unfit})[number] for number in numbers] == [UNFIT] * 3
+    assert [circuit.values({})[number] for number in numbers] == [UNKNOWN] * 3

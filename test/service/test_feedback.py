@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.child import TIMEOUT_S, script
 from support.clock import ManualClock
 
 from hylo_memory_ros.config import MemoryConfig
@@ -165,6 +168,24 @@ def test_what_is_counted_survives_the_file_being_closed(tmp_path: Path) -> None:
         assert counts(memory, 'dock').useful == 2
         with pytest.raises(ReadOnlyError):
             memory.feedback('useful', ids=[memory.query(FACTS)[0].item.id])
+
+
+def test_an_acknowledged_verdict_survives_a_killed_process(tmp_path: Path) -> None:
+    killed = """
+        memory = MemoryService.open(url)
+        memory.write([fact(number) for number in range(20)])
+        memory.begin_episode('lap')
+        answer = memory.query(MemoryQuery(kinds=['semantic'], k=20), receipt=True)
+        memory.feedback('useful', receipt_id=answer.receipt_id)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([*script(killed), str(tmp_path)], timeout=TIMEOUT_S, check=False)
+    assert done.returncode == -signal.SIGKILL
+    with MemoryService.open(f'sqlite:///{tmp_path}/memory.db') as memory:
+        assert memory.verify().ok
+        memory.end_episode(outcome='success')
+        told = [hit.stats.helpfulness for hit in memory.query(FACTS.model_copy(update={'k': 20}))]
+        assert [(one.useful, one.retrieved, one.succeeded) for one in told] == [(1, 1, 1)] * 20
 
 
 def test_what_is_counted_takes_no_sequence_and_is_in_no_hash(memory: MemoryService) -> None:

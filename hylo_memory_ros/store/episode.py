@@ -7,14 +7,13 @@ do not depend on which episode a commit fell into.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode
-from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.schema import episode, txn
 from hylo_memory_ros.store.transaction import Transaction
 
@@ -26,9 +25,9 @@ __all__ = [
     'ended_as',
     'episode_problems',
     'episodes_of',
-    'episodes_said',
     'load_episode',
     'open_episode',
+    'said_in',
 ]
 
 
@@ -141,13 +140,11 @@ def any_episode(connection: sa.Connection) -> bool:
     return raw.execute('SELECT 1 FROM episode LIMIT 1').fetchone() is not None
 
 
-def episodes_said(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[int, str]:
-    """Return the episode in which each of some rows of `ITEM_COLUMNS` was said, by version row."""
+def said_in(connection: sa.Connection, assertion_ids: Collection[int]) -> dict[int, str]:
+    """Return the episode in which assertions were made, empty without one; of those that are here."""
     raw: Any = connection.connection.dbapi_connection
     # Straight to the driver: the hits of every query come this way.
-    found = dict(raw.execute(_SAID, (json.dumps([row[_ASSERTION_ID] for row in rows]),)).fetchall())
-    said = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
-    return {version_row: name for version_row, name in said if name}
+    return dict(raw.execute(_SAID, (json.dumps(list(assertion_ids)),)).fetchall())
 
 
 def episode_problems(connection: sa.Connection) -> Iterator[str]:
@@ -192,11 +189,10 @@ def _episode(row: Any) -> Episode:
     )
 
 
-_VERSION_ROW, _ASSERTION_ID = 0, 20
 _SAID = """
     SELECT a.assertion_id, t.episode
     FROM json_each(?) AS asked JOIN assertion AS a ON a.assertion_id = asked.value
-    JOIN txn AS t ON t.sequence = a.sequence WHERE t.episode != ''
+    JOIN txn AS t ON t.sequence = a.sequence
 """
 _told = txn.c.op != 'consolidate'
 _within = txn.alias('within')

@@ -48,21 +48,24 @@ class PurgedEpisodes:
 
     Parameters
     ----------
-    connection : Connection
-        In the transaction of the purge, before anything is deleted.
+    transaction : Transaction
+        That of the purge, before anything is deleted; what of it is cold comes back.
     purged : Purged
         What is to be deleted.
     """
 
-    def __init__(self, connection: sa.Connection, purged: Purged) -> None:
-        self._connection = connection
+    def __init__(self, transaction: Transaction, purged: Purged) -> None:
+        connection = self._connection = transaction.connection
+        if purged.identity_ids and transaction.cold:
+            transaction.cold.linked([paired('about', item_id) for item_id in purged.ids])
+            transaction.cold.bring(connection.scalars(_TELLING, _KEYS))
         direct = set(purged.identity_ids)
         self.event_ids: list[int] = sorted(_events_about(connection, purged.ids) - direct)
         """Identities of the key events that are about it."""
         gone = set(purged.ids)
         for part in chunks(self.event_ids):
             gone |= set(connection.scalars(_ids_of, {'ids': part}))
-        summaries = connection.execute(_SUMMARIES, {'first': SUMMARY_PREFIX, 'end': _BEHIND}).all()
+        summaries = connection.execute(_SUMMARIES, _KEYS).all()
         ours = {*purged.assertion_ids, *(row.assertion_id for row in summaries), *self._events_said()}
         told = _Told(connection, purged, ours)
         self._emptied: list[Episode] = []
@@ -197,6 +200,7 @@ tells_nothing(episode, 'its notes, outcome and name are taken by `PurgedEpisodes
 
 # The next character: behind every key of a summary.
 _BEHIND = SUMMARY_PREFIX[:-1] + chr(ord(SUMMARY_PREFIX[-1]) + 1)
+_KEYS = {'first': SUMMARY_PREFIX, 'end': _BEHIND}
 _SAYING = 'SELECT rowid FROM {index} WHERE {index} MATCH ?'
 _identities: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
 _ids_of: sa.Select[Any] = sa.select(assertion.c.id).where(assertion.c.identity_id.in_(_identities))
@@ -215,15 +219,16 @@ _ABOUT: sa.Select[Any] = (
         assertion.c.source == sa.bindparam('source'),
     )
 )
+_is_summary = (
+    (identity.c.key >= sa.bindparam('first'))
+    & (identity.c.key < sa.bindparam('end'))
+    & (identity.c.kind == _EPISODIC)
+)
+_TELLING: sa.Select[Any] = sa.select(identity.c.identity_id).where(_is_summary)
 _SUMMARIES = (
     sa.select(identity.c.identity_id, identity.c.key, assertion.c.assertion_id, assertion.c.detail)
     .join(assertion, assertion.c.identity_id == identity.c.identity_id)
-    .where(
-        identity.c.key >= sa.bindparam('first'),
-        identity.c.key < sa.bindparam('end'),
-        identity.c.kind == _EPISODIC,
-        assertion.c.source == SUMMARY_SOURCE,
-    )
+    .where(_is_summary, assertion.c.source == SUMMARY_SOURCE)
 )
 _OPEN = select_items.where(
     version.c.identity_id.in_(_identities), version.c.to_seq.is_(None), version.c.valid_to_ns.is_(None)

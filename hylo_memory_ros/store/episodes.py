@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
+from hylo_memory_ros.store.cold.storage import ColdStorage, everything
 from hylo_memory_ros.store.database import Database
-from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, episodes_said
+from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, said_in
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed, Transaction
 from hylo_memory_ros.store.writing import check_items, check_stamps, resolved, write_items
@@ -22,12 +23,15 @@ __all__ = ['EpisodeStore']
 
 T = TypeVar('T')
 
+_VERSION_ROW, _ASSERTION_ID = 0, 20
+
 
 class EpisodeStore:
     """What a store over SQLite does with episodes; see `port.Store`."""
 
     _config: MemoryConfig
     _db: Database
+    _cold: ColdStorage
     _is_only_writer: bool = False
     _times_begun = 0
     _none_at = -1
@@ -73,12 +77,19 @@ class EpisodeStore:
         times_begun = self._times_begun
         if not rows or self._none_at == times_begun:
             return {}
+        wanted = {row[_ASSERTION_ID] for row in rows}
         with self._db.reading() as connection:
-            if any_episode(connection):
-                return episodes_said(connection, rows)
-        if self._is_only_writer:
-            self._none_at = times_begun
-        return {}
+            found = said_in(connection, wanted) if any_episode(connection) else None
+        if found is None:
+            if self._is_only_writer:
+                self._none_at = times_begun
+            return {}
+        if len(found) < len(wanted):
+            with self._cold.reading(everything) as halves:
+                for half in halves.all:
+                    found |= said_in(half, wanted)
+        said = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
+        return {version_row: name for version_row, name in said if name}
 
     def _look_for_episodes(self) -> None:
         """Another episode begins, or another file is in the place of the one before."""

@@ -395,7 +395,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
             matched = matched_versions(txn.connection, txn.cold.matching(asked, among))
             identity_ids = sorted({one.identity_id for one in matched})
             copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
-            episodes = PurgedEpisodes(txn.connection, purged_of(txn.connection, identity_ids))
+            episodes = PurgedEpisodes(txn, purged_of(txn.connection, identity_ids))
             matched += matched_versions(txn.connection, episodes.event_rows())
             if not dry_run:
                 gone = [*identity_ids, *episodes.event_ids, *episodes.summary_ids]

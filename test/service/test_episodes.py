@@ -629,6 +629,33 @@ class TestPurge:
         assert (run.id, run.note) == ('run', '')
         assert facts_of(memory, episode='run', outcome='purged') == {'dock'}
 
+    def test_what_is_cold_tells_as_before_and_leaves_too(
+        self, memory: MemoryService, path: Path, clock: ManualClock
+    ) -> None:
+        (secret,) = memory.write([fact('zebra', 'a zebra lives here', valid_from=1)]).ids
+        memory.begin_episode('run', note='feed it')
+        memory.write([fact('dock', valid_from=1)])
+        memory.forget(MemoryQuery(key='zebra'))
+        memory.end_episode(outcome='success')
+        clock.set(2000.0)
+        memory.forget(MemoryQuery(episode='run'))
+        ever = {'include_invalidated': True, 'kinds': frozenset({'semantic', 'episodic'})}
+        before = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
+        store = memory._store
+        clock.set(3000.0)
+        assert store.cool([one.identity_id for one in store.coolable()]).assertions > 3  # type: ignore[attr-defined]
+        after = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
+        assert (after, len(before[0])) == (before, 4)
+        hits = memory.query(MemoryQuery(key='dock', include_invalidated=True))
+        assert [hit.episode for hit in hits] == ['run']
+        assert memory.history(key='dock').versions[0].episode == 'run'
+        memory.purge(MemoryQuery(key='zebra'))
+        assert self.remains(path, 'zebra', secret) == set()
+        assert keys_of(memory, episode='run', **ever) == before[0] - {
+            'forgot semantic zebra: a zebra lives here'
+        }
+        assert memory.episodes()[0].note == 'feed it'
+
     def test_a_trial_changes_nothing(self, memory: MemoryService) -> None:
         an_episode(memory, 'run', 'success', fact('zebra'), note='zebra')
         before = (memory.snapshot(), memory.episodes(), keys_of(memory))

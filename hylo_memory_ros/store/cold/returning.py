@@ -62,6 +62,10 @@ class Returning:
         """Bring back the identities of which something cold has one of these ids."""
         self._bring_found(_NAMED, json.dumps(sorted(item_ids)))
 
+    def linked(self, links: Collection[str]) -> None:
+        """Bring back the identities of which something cold has one of these links, as tags hold them."""
+        self._bring_found(_LINKED, json.dumps(sorted(links)))
+
     def corrected(self, sequence: int) -> None:
         """Bring back the identities of which a correction moved or began something that is cold."""
         self._bring_found(_CORRECTED, sequence)
@@ -145,6 +149,10 @@ _HELD = """
 """
 _ARE_COLD = 'SELECT identity_id FROM cooled WHERE identity_id IN (SELECT value FROM json_each(?))'
 _NAMED = 'SELECT DISTINCT identity_id FROM assertion WHERE id IN (SELECT value FROM json_each(:value))'
+_LINKED = """
+    SELECT DISTINCT a.identity_id FROM tag AS t JOIN assertion AS a ON a.assertion_id = t.assertion_id
+    WHERE t.field = 'link' AND t.value IN (SELECT value FROM json_each(:value))
+"""
 _IN_MAP = 'SELECT DISTINCT identity_id FROM assertion WHERE map_id = :value'
 _CORRECTED = """
     SELECT a.identity_id FROM corrected AS c JOIN assertion AS a ON a.assertion_id = c.assertion_id

@@ -136,7 +136,8 @@ class Planner:
         self._count += 1
 
     def _together(self, row: Consolidable) -> _Together:
-        day = -1 if row.episode else row.valid_from_ns // _DAY_NS
+        start_ns = row.valid_from_ns if row.event_start_ns is None else row.event_start_ns
+        day = -1 if row.episode else start_ns // _DAY_NS
         found = _Together(row.episode, day, row.scope or '', row.map_id, row.event_clock or '')
         return self._keys.setdefault(found, found)
 
@@ -175,11 +176,12 @@ class Planner:
 
     def merges(self, need: Need) -> Iterator[Chunk]:
         """Yield near duplicates while there is need, oldest first."""
-        for cluster in self._clusters.values():
-            if not cluster.joined:
-                for chunk in self._cut('merge', cluster.members, cluster.together, need):
-                    self._merged.update(chunk.version_rows)
-                    yield chunk
+        groups = [
+            (cluster.together, cluster.members) for cluster in self._clusters.values() if not cluster.joined
+        ]
+        for chunk in self._cut('merge', groups, need):
+            self._merged.update(chunk.version_rows)
+            yield chunk
 
     def summaries(self, need: Need) -> Iterator[Chunk]:
         """Yield what belongs together and was not merged while there is need, oldest first.
@@ -195,15 +197,25 @@ class Planner:
                         for member in cluster.members
                         if member.is_summary is again and member.version_row not in self._merged
                     )
-            for together, members in groups.items():
-                yield from self._cut('summary', sorted(members), together, need)
+            ordered = [(together, sorted(members)) for together, members in groups.items()]
+            yield from self._cut('summary', ordered, need)
 
-    def _cut(self, rule: Rule, members: Sequence[Member], together: _Together, need: Need) -> Iterator[Chunk]:
-        first = 0
-        while need and len(members) - first > 1:
-            part = tuple(members[first : first + need.most(self._largest)])
-            first += len(part)
-            yield Chunk(rule, part, together.episode)
+    def _cut(
+        self, rule: Rule, groups: Sequence[tuple[_Together, Sequence[Member]]], need: Need
+    ) -> Iterator[Chunk]:
+        """Yield pieces of groups, the oldest piece first, the last one as small as the need is.
+
+        By age and not by group: what an interrupted run has left is cut as it would have been.
+        """
+        pieces = [
+            (members[first : first + self._largest], together)
+            for together, members in groups
+            for first in range(0, len(members) - 1, self._largest)
+        ]
+        for members, together in sorted(pieces, key=lambda piece: piece[0][0].order):
+            if not need:
+                return
+            yield Chunk(rule, tuple(members[: need.most(self._largest)]), together.episode)
 
 
 def _digest(*texts: str) -> bytes:

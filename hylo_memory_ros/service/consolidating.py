@@ -196,7 +196,7 @@ class Consolidating(Parts):
         return self._spaces.embedded([item])[0]
 
     def _keep(self, report: ConsolidationReport) -> None:
-        told = report.as_dict(0)
+        told = {**report.as_dict(0), 'skipped': len(report.skipped)}
         number = int(report.consolidation_id.partition('/')[2])
 
         def store(connection: sa.Connection) -> None:

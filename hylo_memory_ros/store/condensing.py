@@ -30,6 +30,8 @@ __all__ = [
     'groups_of',
     'revert_groups',
     'standing_for',
+    'summaries_over',
+    'versions_of_identities',
 ]
 
 CHANGED = 'what it was to stand for has changed meanwhile'
@@ -194,15 +196,33 @@ def standing_for(connection: sa.Connection, identity_ids: Sequence[int]) -> dict
     return found
 
 
+def summaries_over(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
+    """Return the identities of all summaries that ever stood for identities, over several steps too."""
+    raw: Any = connection.connection.dbapi_connection
+    found: list[int] = []
+    asked = list(identity_ids)
+    while asked:
+        rows = raw.execute(_OVER, (json.dumps(asked),))
+        asked = sorted({row[0] for row in rows} - {*found, *identity_ids})
+        found += asked
+    return found
+
+
+def versions_of_identities(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
+    """Return the version rows of identities, believed or not."""
+    raw: Any = connection.connection.dbapi_connection
+    return [row[0] for row in raw.execute(_VERSIONS, (json.dumps(list(identity_ids)),))]
+
+
 def revert_groups(transaction: Transaction, groups: Sequence[Stood]) -> Back:
     """Let what summaries stand for hold again, and withdraw them.
 
-    What was said, forgotten or withdrawn in the meantime counts as it would have without them. What was
+    What was said, withdrawn or purged in the meantime counts as it would have without them. What was
     forgotten as a summary stays forgotten.
     """
     there, timelines = _loaded(transaction, groups)
     forgotten = [group for group in groups if _is_forgotten(group, there, timelines)]
-    ready = [group for group in groups if group.summary in there and group not in forgotten]
+    ready = [group for group in groups if group not in forgotten]
     withdrawn: list[int] = []
     for group in ready:
         for number in there & {group.summary, *group.identities}:
@@ -219,8 +239,7 @@ def revert_groups(transaction: Transaction, groups: Sequence[Stood]) -> Back:
     for row, item_id in zip(transaction.added, restored, strict=True):
         transaction.note(item_id, timelines[row.identity_id].key, 'REVERT')
     kept = {_name(group, timelines): 'it was forgotten, with what it stands for' for group in forgotten}
-    purged = {f'summary {group.summary}': 'it was purged' for group in groups if group.summary not in there}
-    return Back(tuple(restored), tuple(removed), kept | purged)
+    return Back(tuple(restored), tuple(removed), kept)
 
 
 def _loaded(transaction: Transaction, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
@@ -306,6 +325,11 @@ _BEGIN = """
 _FORGET = """
     INSERT INTO forgetting (identity_id, sequence, forgotten_at_ns, consolidation) VALUES (?, ?, ?, ?)
 """
+_OVER = """
+    SELECT DISTINCT c.summary FROM consolidated AS c, json_each(c.identities) AS one
+    WHERE c.summary > 0 AND one.value IN (SELECT value FROM json_each(?))
+"""
+_VERSIONS = 'SELECT version_row FROM version WHERE identity_id IN (SELECT value FROM json_each(?))'
 _STANDING = """
     SELECT one.value, c.number, c.summary FROM consolidated AS c, json_each(c.identities) AS one
     WHERE c.reverted_seq IS NULL AND one.value IN (SELECT value FROM json_each(?))

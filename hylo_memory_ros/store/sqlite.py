@@ -28,6 +28,7 @@ from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.cooling import CoolingStore
 from hylo_memory_ros.store.cold.storage import ColdStorage, everything
+from hylo_memory_ros.store.condensing import summaries_over, versions_of_identities
 from hylo_memory_ros.store.consolidating import ConsolidatingStore
 from hylo_memory_ros.store.copies import (
     KEPT,
@@ -393,6 +394,10 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
 
         def act(txn: Transaction) -> Removal:
             matched = matched_versions(txn.connection, txn.cold.matching(asked, among))
+            # A summary tells of what it stands for, in its words too.
+            telling = summaries_over(txn.connection, [one.identity_id for one in matched])
+            txn.cold.bring(telling)
+            matched += matched_versions(txn.connection, versions_of_identities(txn.connection, telling))
             identity_ids = sorted({one.identity_id for one in matched})
             copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
             episodes = PurgedEpisodes(txn, purged_of(txn.connection, identity_ids))
@@ -514,7 +519,6 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
     def close(self) -> None:
         """Close the store; safe to repeat."""
         try:
-            self._cold.checkpoint()
             self._cold.close()
             self._db.close_readers()
             if self._db.checkpoint() and self._file_lock is not None:

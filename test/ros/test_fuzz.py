@@ -38,6 +38,9 @@ null
 payload
 {"a": NaN}
 {"a": [1e999]}
+{"state": {"battery": 0.5}}
+{"state": [], "skill_status": ["done"]}
+{"params": {}, "api_surface": "a@1", "status": "proposed", "trigger": "battery > 0.3"}
 ; drop table item
 ../../etc/passwd
 at:AAAA

@@ -193,11 +193,38 @@ def test_working_memory_has_no_place_on_disk_but_answers(talker: Talker, key: st
     assert talker.query().sequence == sequence
 
 
-def test_skills_are_refused_by_name(talker: Talker) -> None:
-    refused = talker.write(MemoryItem(kind='skill', key='open_door'))
+def test_a_skill_answers_once_evidence_got_it_through_its_gate(talker: Talker, key: str) -> None:
+    payload: dict[str, Any] = {'params': {}, 'api_surface': 'a@1', 'preconditions': ['battery > 0.3']}
+    evidence = {'evidence': ['a', 'b', 'c'], 'verdicts': {'useful': 3}}
 
-    assert (refused.success, refused.error_code) == (False, ErrorCode.UNSUPPORTED)
-    assert 'skill' in refused.message
+    def write(**fields: Any) -> Any:
+        return talker.write(MemoryItem(kind='skill', key=key, payload_json=json.dumps({**payload, **fields})))
+
+    def asked(**options: Any) -> Any:
+        return talker.query(filter=MemoryFilter(keys=[key], options_json=json.dumps(options)))
+
+    malformed = write(status='proposed', trigger='eval(1)')
+    assert (malformed.success, malformed.error_code) == (False, ErrorCode.INVALID_FIELD)
+    assert 'items[0].payload: $.trigger: at 1' in malformed.message
+    refused = write(status='verified', **evidence)
+    assert (refused.success, refused.error_code) == (False, ErrorCode.NOT_ADMITTED)
+    assert write(status='proposed').success
+    refused = write(status='verified')
+    assert refused.error_code == ErrorCode.NOT_ADMITTED
+    assert '$.evidence: 0 traces, at least 3 (skill_min_traces)' in refused.message
+    assert list(asked().excluded_reasons) == ['not_verified']
+    assert len(asked(skill_status=['proposed', 'verified']).hits) == 1
+
+    assert write(status='verified', **evidence).success
+
+    assert len(asked(state={'battery': 0.9}).hits) == 1
+    assert 'precondition_failed' in asked(state={'battery': 0.1}).excluded_reasons
+    assert 'precondition_unknown' in asked(state={}).excluded_reasons
+    for options in ({'state': 7}, {'state': [1]}, {'skill_status': ['done']}, {'skill_status': []}):
+        wrong = asked(**options)
+        assert (wrong.success, wrong.error_code) == (False, ErrorCode.INVALID_FIELD), options
+        assert 'filter.options_json' in wrong.message
+    assert talker.call(Forget, 'forget', filter=MemoryFilter(keys=[key])).count == 1
 
 
 def test_an_empty_write_is_refused(talker: Talker) -> None:

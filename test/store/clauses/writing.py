@@ -14,8 +14,8 @@ from hylo_memory_ros.errors import (
     HyloMemoryError,
     IdConflictError,
     InvalidRequestError,
+    SkillGateError,
     StoreError,
-    UnsupportedError,
 )
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -147,9 +147,12 @@ class WritingClauses(Clauses):
             assert state_of(memory) == before
             memory.write([fact('\u00e4' * 5, 1, payload={'k': {'k': {'k': 1}}})])
 
-    def test_a_skill_is_refused(self, memory: MemoryService) -> None:
-        with pytest.raises(UnsupportedError, match=r'items\[1\]\.kind'):
+    def test_a_skill_without_its_payload_or_its_evidence_is_refused(self, memory: MemoryService) -> None:
+        with pytest.raises(InvalidRequestError, match=r'items\[1\]\.payload: \$\.status'):
             memory.write([fact('a', 1), fact('b', 1, kind='skill')])
+        payload = {'params': {}, 'api_surface': 'a@1', 'status': 'verified'}
+        with pytest.raises(SkillGateError, match=r'items\[1\]\.payload: \$\.status'):
+            memory.write([fact('a', 1), fact('b', 1, kind='skill', payload=payload)])
         assert memory.sequence == 0
 
     @pytest.mark.parametrize(

@@ -237,7 +237,9 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
                 events, sequence = result.events, result.sequence
             if len(events) != len(durables):
                 raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
-            told, evicted = self._working.write(working, self._store.sequence, now_ns, dry_run=dry_run)
+            told, evicted = self._working.write(
+                working, self._store.sequence, now_ns, episode=self._episode, dry_run=dry_run
+            )
             self._tell_evicted(evicted, now_ns)
             kept, stored = iter(told), iter(events)
             in_order = (next(kept if item.kind is MemoryKind.WORKING else stored) for item in ready)

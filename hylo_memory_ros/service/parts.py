@@ -140,7 +140,8 @@ class Parts:
         if items:
             ids, keys = tuple(item.id or '' for item in items), tuple(item.key or '' for item in items)
             outcomes = ('EVICT',) * len(items)
-            self._listeners.tell(Change(self._store.sequence, at_ns, 'evict', ids, keys, outcomes))
+            change = Change(self._store.sequence, at_ns, 'evict', ids, keys, outcomes, episode=self._episode)
+            self._listeners.tell(change)
 
     def _refuse_closed(self) -> None:
         if self._closed:

@@ -32,6 +32,8 @@ class _Kept(NamedTuple):
     sequence: int
     """The newest transaction of the durable memory when it came."""
     recorded_at_ns: int
+    episode: str
+    """In which it was said last; empty: none."""
 
 
 class Left(NamedTuple):
@@ -98,7 +100,13 @@ class WorkingMemory:
             )
 
     def write(
-        self, items: Sequence[MemoryItem], sequence: int, recorded_at_ns: int, *, dry_run: bool = False
+        self,
+        items: Sequence[MemoryItem],
+        sequence: int,
+        recorded_at_ns: int,
+        *,
+        episode: str = '',
+        dry_run: bool = False,
     ) -> tuple[list[WriteEvent], list[MemoryItem]]:
         """Keep resolved items, each in the place of the one with the same identity.
 
@@ -110,6 +118,8 @@ class WorkingMemory:
             The newest transaction of the durable memory.
         recorded_at_ns : int
             Service clock.
+        episode : str
+            The episode that is open; empty: none.
         dry_run : bool
             Tell what would happen, and keep nothing.
 
@@ -121,21 +131,25 @@ class WorkingMemory:
             What was evicted for them, oldest first.
         """
         with self._lock:
-            events = [self._put(item, sequence, recorded_at_ns, dry_run=dry_run) for item in items]
+            came = (sequence, recorded_at_ns, episode)
+            events = [self._put(item, *came, dry_run=dry_run) for item in items]
             return events, self._evict()
 
-    def _put(self, item: MemoryItem, sequence: int, recorded_at_ns: int, *, dry_run: bool) -> WriteEvent:
+    def _put(
+        self, item: MemoryItem, sequence: int, recorded_at_ns: int, episode: str, *, dry_run: bool
+    ) -> WriteEvent:
         statement = statement_of(item, self._scope)
         before = self._items.get(statement.identity)
         if before is not None and before.content == statement.content:
             if not dry_run:
+                self._items[statement.identity] = before._replace(episode=episode)
                 self._items.move_to_end(statement.identity)
             return WriteEvent('SKIP_DUP', before.item.id or '', item.key)
         if not dry_run:
             kept = item.model_copy(update={'id': statement.id}, deep=True)
             self._take(statement.identity)
             self._items[statement.identity] = _Kept(
-                kept, statement.content, size_of(kept), sequence, recorded_at_ns
+                kept, statement.content, size_of(kept), sequence, recorded_at_ns, episode
             )
             self._bytes += self._items[statement.identity].size
         if before is None:
@@ -208,7 +222,7 @@ class WorkingMemory:
             (identity, kept.item)
             for identity, kept in self._items.items()
             if (at_ns is None or (kept.item.valid_from_ns or 0) <= at_ns)
-            and may_match(kept.item, query, map_id, self._clock, reached)
+            and may_match(kept.item, query, map_id, self._clock, reached, kept.episode)
         ]
 
     def clear(self) -> None:
@@ -239,9 +253,16 @@ def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
 
 
 def may_match(
-    item: MemoryItem, query: MemoryQuery, map_id: str | None, clock: str, reached: Names = frozenset()
+    item: MemoryItem,
+    query: MemoryQuery,
+    map_id: str | None,
+    clock: str,
+    reached: Names = frozenset(),
+    episode: str = '',
 ) -> bool:
     """Return whether an item passes every filter of a query, the time axes aside.
+
+    How an episode ended is not looked up for it.
 
     Parameters
     ----------
@@ -251,6 +272,8 @@ def may_match(
         The clock that event times are compared on.
     reached : collection of (name, map)
         What the links of the query reach elsewhere.
+    episode : str
+        In which it was said; empty: none.
     """
     return (
         (query.kinds is None or MemoryKind(item.kind) in query.kinds)
@@ -261,7 +284,7 @@ def may_match(
         and set(query.object_ids) <= set(item.object_ids)
         and (query.relation is None or _is_linked(item, query.relation, reached))
         and (query.scope or {}).items() <= item.scope.items()
-        and (query.episode is None or item.scope.get('episode_id') == query.episode)
+        and (query.episode is None or query.episode in (episode, item.scope.get('episode_id')))
         and query.outcome is None
         and (query.min_confidence is None or item.confidence >= query.min_confidence)
         and (query.min_helpfulness is None or query.min_helpfulness <= NEVER_JUDGED)

@@ -154,6 +154,19 @@ class TestCarrying:
         memory.purge(MemoryQuery(kinds=EPISODIC))
         assert memory.snapshot() == expected
 
+    def test_working_memory_knows_the_one_in_which_it_was_told(self, memory: MemoryService) -> None:
+        def told(name: str) -> set[str]:
+            return keys_of(memory, kinds=frozenset({'working'}), episode=name)
+
+        aim = MemoryItem(kind='working', key='aim', content='the dock')
+        memory.write([MemoryItem(kind='working', key='before', content='x'), aim])
+        memory.begin_episode('run')
+        memory.write([MemoryItem(kind='working', key='inside', content='x')])
+        assert told('run') == {'inside'}
+        memory.write([aim])
+        assert (told('run'), told('other')) == ({'inside', 'aim'}, set())
+        memory.end_episode(outcome='success')
+
     def test_a_purge_of_another_memory_leaves_what_is_open(self, memory: MemoryService) -> None:
         memory.begin_episode('run', note='for nobody')
         memory.write([fact('dock')])

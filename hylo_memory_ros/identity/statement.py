@@ -10,7 +10,7 @@ from typing import Any
 from hylo_memory_ros.identity.canonical import canonical_bytes
 from hylo_memory_ros.model import MemoryItem, Pose
 
-__all__ = ['Statement', 'content_bytes', 'statement_of']
+__all__ = ['Statement', 'computed_id', 'content_bytes', 'statement_of']
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,14 @@ def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
     element = sha256(dated).digest()
     content = sha256(text).digest() if item.key is not None else element
     identity = _identity(item, identity_scope, content)
-    named = (
-        item.id
-        or f'{item.kind.value}/{sha256(content + identity + stamp_ns.to_bytes(8, "big")).hexdigest()[:32]}'
-    )
+    named = item.id or computed_id(item.kind.value, content, identity, stamp_ns)
     return Statement(content, identity, element, named)
+
+
+def computed_id(kind: str, content: bytes, identity: bytes, valid_from_ns: int) -> str:
+    """Return what a statement is called to which no id was given."""
+    digest = sha256(content + identity + valid_from_ns.to_bytes(8, 'big'))
+    return f'{kind}/{digest.hexdigest()[:32]}'
 
 
 def content_bytes(item: MemoryItem) -> bytes:

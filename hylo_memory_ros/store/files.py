@@ -214,11 +214,11 @@ def check_outside(path: Path) -> None:
     DamagedFileError, ReadOnlyError
         It is none, or cannot be read.
     """
-    if path.is_dir():
-        raise DamagedFileError(f'database {path} is a directory', path=str(path))
-    if path.exists() and not path.is_file():
-        raise DamagedFileError(f'database {path} is no file, but a pipe or a device', path=str(path))
     try:
+        if path.is_dir():
+            raise DamagedFileError(f'database {path} is a directory', path=str(path))
+        if path.exists() and not path.is_file():
+            raise DamagedFileError(f'database {path} is no file, but a pipe or a device', path=str(path))
         size = path.stat().st_size
         with path.open('rb') as file:
             header = file.read(100)

@@ -28,22 +28,14 @@ from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.cooling import CoolingStore
 from hylo_memory_ros.store.cold.storage import ColdStorage, everything
-from hylo_memory_ros.store.condensing import summaries_over, versions_of_identities
 from hylo_memory_ros.store.consolidating import ConsolidatingStore
-from hylo_memory_ros.store.copies import (
-    KEPT,
-    copies_beside,
-    copies_since,
-    note_copies,
-    noted_copies,
-    remove_unfinished,
-)
+from hylo_memory_ros.store.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.store.correction import Edit, correct_assertions
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.database import Database, log_of, translated
 from hylo_memory_ros.store.ending import Ending, end_versions
-from hylo_memory_ros.store.episode_purge import PurgedEpisodes
 from hylo_memory_ros.store.episodes import EpisodeStore
+from hylo_memory_ros.store.erasing import ErasingStore, any_remains
 from hylo_memory_ros.store.files import (
     APPLICATION_ID,
     check_file,
@@ -57,7 +49,6 @@ from hylo_memory_ros.store.judged import JudgedStore
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
 from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.purging import first_said, purge_identities, purged_of
 from hylo_memory_ros.store.reader import SqliteReader
 from hylo_memory_ros.store.removal import (
     Matched,
@@ -83,11 +74,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar('T')
 
 _EXPIRE_EVERY = 256
-# Set by a purge until nothing of it is left in any page or log.
-_REMAINS = 'purge_remains'
 
 
-class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, SqliteReader):
+class SqliteStore(ErasingStore, EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, SqliteReader):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters
@@ -125,8 +114,6 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
         self._config = config
         self._clock = clock
         self._read_only = read_only
-        # Somebody reads what was purged: its bytes stay in the log until a later commit can cut it.
-        self._log_tells = False
         self._file_lock = self._prepare(exclusive and not read_only)
         self._is_only_writer = self.path is None or self._file_lock is not None
         self._db = Database(self.path, config, read_only=read_only)
@@ -181,7 +168,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
             self.epoch = get_state(connection, 'epoch', b'').decode()
             self._check_scope(connection, self.path)
             self.sequence, self._highest_ns = history.last_transaction(connection)
-            remains = get_state(connection, _REMAINS, b'')
+            remains = any_remains(connection)
         self._check_clock()
         self._cold.open()
         if remains and not self._read_only:
@@ -251,8 +238,7 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
             self._file_lock.promise(txn.sequence)
         self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
         self._cold.settle(returning)
-        if self._log_tells:
-            self._log_tells = not self._db.checkpoint(wait_ms=0)
+        self._cut_log()
         return result, committed
 
     def _announce(self) -> None:
@@ -378,78 +364,6 @@ class SqliteStore(EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, S
 
         removal, committed = self._transact(op, actor, act, dry_run=dry_run)
         return removal or Removal(0, sequence=self.sequence), committed
-
-    def purge(
-        self,
-        asked: Asked,
-        among: Sequence[int] | None,
-        unstored: Sequence[str] = (),
-        *,
-        reason: str,
-        actor: str,
-        dry_run: bool,
-    ) -> tuple[Removal, Committed | None]:
-        """Delete the identities of what matches, for good, and from every record what is named beside."""
-        copies: list[str] = []
-
-        def act(txn: Transaction) -> Removal:
-            matched = matched_versions(txn.connection, txn.cold.matching(asked, among))
-            # A summary tells of what it stands for, in its words too.
-            telling = summaries_over(txn.connection, [one.identity_id for one in matched])
-            txn.cold.bring(telling)
-            matched += matched_versions(txn.connection, versions_of_identities(txn.connection, telling))
-            identity_ids = sorted({one.identity_id for one in matched})
-            copies.extend(copies_since(txn.connection, first_said(txn.connection, identity_ids)))
-            episodes = PurgedEpisodes(txn, purged_of(txn.connection, identity_ids))
-            matched += matched_versions(txn.connection, episodes.event_rows())
-            if not dry_run:
-                gone = [*identity_ids, *episodes.event_ids, *episodes.summary_ids]
-                purge_identities(txn, gone, unstored)
-                episodes.clean(txn, self._config.identity_scope)
-            ids = list(dict.fromkeys((*(one.id for one in matched), *unstored)))
-            keep_audit(txn, reason, None, None, len(ids))
-            put_state(txn.connection, _REMAINS, b'1')
-            return Removal(len(ids), ids, txn.sequence)
-
-        removal, committed = self._transact('purge', actor, act, dry_run=dry_run, references=False)
-        if not removal:
-            return Removal(0, sequence=self.sequence), None
-        if self.path is not None:
-            copies += copies_beside(self.path)
-        if committed is not None:
-            copies += self._erase_remains()
-        return Removal(removal, removal.ids, removal.sequence, sorted(set(copies))), committed
-
-    def _erase_remains(self) -> list[str]:
-        """Let nothing that was purged be left in a file of this memory; return those that it may still be in.
-
-        What cannot be done now is done when the memory is opened again.
-        """
-        if self.path is None:
-            return []
-        unreached = self._cold.purged()
-        try:
-            remove_unfinished(self.path)
-            self._db.rewrite()
-        except (StoreError, OSError):
-            logger.warning('%s may still hold parts of what was purged', self.path, exc_info=True)
-            unreached.append(str(self.path))
-        self._log_tells = not self._db.checkpoint()
-        if self._log_tells:
-            unreached.append(str(log_of(self.path)))
-        if not unreached:
-            self.side_write(lambda connection: put_state(connection, _REMAINS, b''), durable=True)
-        return unreached
-
-    def copy(self, target: Path) -> None:
-        """Copy the whole memory to a new file, and remember it for a purge to name."""
-        if not self._read_only:
-            noted = {str(target.absolute()): self.sequence}
-            try:
-                self.side_write(lambda connection: note_copies(connection, noted), durable=True)
-            except StoreError:  # what is left of a full disk can still be copied to another
-                logger.warning('copy %s is not on record: no purge will name it', target, exc_info=True)
-        super().copy(target)
 
     def _free_name(self, stamp_ns: int) -> Path:
         """Return a name that no file kept by a restore has, also not one of the same time."""

@@ -143,6 +143,10 @@ _IN_SCOPE = """
         )
     )
 """
+_VECTORS = """
+    SELECT sum(length(e.vector)) FROM {main}.embedding AS e
+    WHERE a.has_embedding AND e.assertion_id = a.assertion_id
+"""
 _COOLABLE = f"""
     WITH lives AS (
         SELECT i.identity_id, i.kind, (
@@ -160,7 +164,8 @@ _COOLABLE = f"""
             AND v.valid_from_ns < lives.from_ns
         ), from_ns) END AS before_ns FROM lives
     )
-    SELECT cut.identity_id, cut.kind, count(*), sum({STATEMENT_BYTES.format(row='a')}), cut.before_ns
+    SELECT cut.identity_id, cut.kind, count(*),
+        sum({STATEMENT_BYTES.format(row='a')} + coalesce(({_VECTORS}), 0)), cut.before_ns
     FROM cut JOIN {{main}}.assertion AS a
     ON a.identity_id = cut.identity_id AND a.valid_from_ns < cut.before_ns
     GROUP BY cut.identity_id ORDER BY cut.identity_id

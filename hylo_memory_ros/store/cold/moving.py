@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.identity.statement import computed_id
 from hylo_memory_ros.store.cold.file import put_state_of, state_of
 from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.cold.schema import moved_tables, said_tables, spatial
@@ -47,6 +48,8 @@ class Moving(NamedTuple):
     until_seq: int
     highest: tuple[int, int, int]
     """Of assertions, versions, places."""
+    any_given: bool
+    """Whether any of it has an id that was given."""
     seq: int
     """The newest transaction that the copy is of."""
 
@@ -93,10 +96,11 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark)
     assertions = [row[0] for row in raw.execute('SELECT assertion_id FROM temp.moving')]
     places = [row[0] for row in raw.execute(_PLACES_TO_GO)]
     versions, size, until_ns, until_seq, *highest = raw.execute(_TOLD).fetchone()
+    any_given = any(item_id != computed_id(*of) for item_id, *of in raw.execute(_NAMED))
     raw.execute('COMMIT')
     if not same:
         return None
-    return Moving(cuts, assertions, places, versions, size, until_ns, until_seq, tuple(highest), seq)
+    return Moving(cuts, assertions, places, versions, size, until_ns, until_seq, tuple(highest), any_given, seq)
 
 
 def differs(raw: sqlite3.Connection) -> str:
@@ -137,6 +141,7 @@ def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark
         assertion=assertion,
         version=version,
         spatial=spatial,
+        any_given=mark.any_given or moving.any_given,
     )
 
 
@@ -229,6 +234,10 @@ _TOLD = f"""
         (SELECT max(assertion_id) FROM temp.moving),
         (SELECT coalesce(max(version_row), 0) FROM main.version WHERE assertion_id IN ({_GONE})),
         (SELECT coalesce(max(spatial_id), 0) FROM temp.placing)
+"""
+_NAMED = f"""
+    SELECT a.id, i.kind, a.content_digest, i.digest, a.valid_from_ns
+    FROM main.assertion AS a JOIN hot.identity AS i ON i.identity_id = a.identity_id WHERE assertion_id IN ({_GONE})
 """
 _CUT_NOW = """
     UPDATE temp.going SET before_ns = coalesce(

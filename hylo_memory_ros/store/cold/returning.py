@@ -58,9 +58,16 @@ class Returning:
             pairs = json.dumps(list(earliest_ns.items()))
             self.bring(row[0] for row in self._raw.execute(_REACHED, (pairs,)))
 
-    def named(self, item_ids: Collection[str]) -> None:
-        """Bring back the identities of which something cold has one of these ids."""
-        self._bring_found(_NAMED, json.dumps(sorted(item_ids)))
+    def named(self, item_ids: Collection[str], *, given: bool) -> None:
+        """Bring back the identities of which something cold has one of these ids.
+
+        Parameters
+        ----------
+        given : bool
+            Whether they were given. Of those that follow from what is said only a given one can be the same.
+        """
+        if item_ids and self.mark is not None and (given or self.mark.any_given):
+            self._bring_found(_NAMED, json.dumps(sorted(item_ids)))
 
     def linked(self, links: Collection[str]) -> None:
         """Bring back the identities of which something cold has one of these links, as tags hold them."""

@@ -339,13 +339,15 @@ class ColdStorage:
             tuple(numbers),
         )
 
-    def checkpoint(self) -> bool:
-        """Cut the write-ahead log of the cold file to nothing; False: somebody who reads kept it from that."""
-        return self.file is None or self.file.checkpoint()
-
     def close(self) -> None:
-        """Close every connection; safe to repeat."""
-        if self.file is not None:
+        """Close the cold file, its log emptied; safe to repeat."""
+        if self.file is None:
+            return
+        try:
+            self.file.checkpoint()
+        except StoreError:
+            logger.warning('%s keeps its write-ahead log', self.file.path, exc_info=True)
+        finally:
             self.file.close()
 
     def returning(self, connection: sa.Connection) -> Returning:

@@ -60,7 +60,11 @@ class Database:
             self._reader = self._writer
         else:
             self._reader = sa.create_engine(
-                'sqlite://', creator=self._connect_reader, poolclass=QueuePool, pool_size=_READERS
+                'sqlite://',
+                creator=self._connect_reader,
+                poolclass=QueuePool,
+                pool_size=_READERS,
+                pool_use_lifo=True,
             )
             sa.event.listen(self._reader, 'begin', _begin_deferred)
             self._writer = sa.create_engine('sqlite://', creator=self._connect, poolclass=StaticPool)
@@ -68,7 +72,9 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         if self.path is None:
-            return self._tuned(sqlite3.connect(':memory:', uri=True, isolation_level=None, check_same_thread=False))
+            return self._tuned(
+                sqlite3.connect(':memory:', uri=True, isolation_level=None, check_same_thread=False)
+            )
         self._inode = inode_of(self.path)
         return self._tuned(self._open('ro' if self.read_only else 'rw'))
 

@@ -88,7 +88,11 @@ class ColdFile:
         self._lock = threading.RLock()
         self._mover: sqlite3.Connection | None = None
         self._readers = sa.create_engine(
-            'sqlite://', creator=self._connect_reader, poolclass=QueuePool, pool_size=_READERS, use_lifo=True
+            'sqlite://',
+            creator=self._connect_reader,
+            poolclass=QueuePool,
+            pool_size=_READERS,
+            pool_use_lifo=True,
         )
         sa.event.listen(self._readers, 'begin', _begin)
 

@@ -184,7 +184,13 @@ _select_counters = sa.select(
             version.c.version_row,
         )
     ),
-    sa.select(episode.c.id).where(episode.c.end_seq.is_(None)).limit(1).scalar_subquery(),
+    # Only the newest can be open; it is found by an index.
+    sa.select(episode.c.id)
+    .where(
+        episode.c.begin_seq == sa.select(sa.func.max(episode.c.begin_seq)).scalar_subquery(),
+        episode.c.end_seq.is_(None),
+    )
+    .scalar_subquery(),
 )
 _select_last_time = sa.select(txn.c.recorded_at_ns).order_by(txn.c.sequence.desc()).limit(1)
 _select_state = sa.select(state.c.value).where(state.c.name == sa.bindparam('which'))

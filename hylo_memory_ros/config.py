@@ -137,7 +137,7 @@ class MemoryConfig(Contract):
     """Verdicts that stay, so that one given again replaces it; what they counted stays with the items."""
     skill_directory: str = ''
     """Directory of skill files, one JSON file a version. Empty: the name of the database with .skills added,
-    and none for a memory that keeps nothing."""
+    and none for a memory that keeps nothing; :memory: is none for any."""
     skill_min_traces: Limit = 3
     """Least number of distinct trace references that a verified skill needs as evidence."""
     skill_min_useful: Limit = 3

@@ -22,6 +22,7 @@ from hylo_memory_ros.cli import (
     proving,
     replaying,
     reporting,
+    skills,
 )
 from hylo_memory_ros.errors import HyloMemoryError
 
@@ -42,6 +43,7 @@ for command in (
     asking.history,
     asking.changes,
     episodes.episodes,
+    skills.skills,
     checking.verify,
     checking.snapshot,
     checking.observations,

@@ -7,9 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hylo_memory_ros.model import Change, Episode, Hit, QueryResult, Stats, Version
+from hylo_memory_ros.model import Change, Episode, Hit, QueryResult, SkillTransition, Stats, Version
 
-__all__ = ['change_line', 'episode_line', 'hit_line', 'json_line', 'summary_line', 'version_line']
+__all__ = [
+    'change_line',
+    'episode_line',
+    'hit_line',
+    'json_line',
+    'summary_line',
+    'transition_line',
+    'version_line',
+]
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
@@ -55,6 +63,11 @@ def summary_line(result: QueryResult) -> dict[str, Any]:
         'center_used': None if center is None else center.model_dump(mode='json', exclude_none=True),
         'purged': result.purged,
     }
+
+
+def transition_line(step: SkillTransition) -> dict[str, Any]:
+    """Return one step of a skill through its gate."""
+    return asdict(step)
 
 
 def version_line(version: Version) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError, StoreError
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.service.skills import NO_DIRECTORY
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.transaction import get_state
 
@@ -45,6 +46,9 @@ def opened(path: Path, *, writing: bool = False) -> Iterator[MemoryService]:
 def _open(path: Path, config: MemoryConfig, writing: bool) -> MemoryService:
     if writing and not path.is_file():
         raise StoreError(f'database {path}: there is no such file', path=str(path))
+    if writing:
+        # What the robot set is not known here, and nothing that is written here is a skill.
+        config = config.model_copy(update={'skill_directory': NO_DIRECTORY})
     url = sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
     return MemoryService.open(url, config=config, clock=lambda: 0, read_only=not writing)
 

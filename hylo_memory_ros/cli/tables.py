@@ -10,13 +10,21 @@ from rich.table import Table
 from rich.text import Text
 
 from hylo_memory_ros.cli.instant import instant_text
-from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, Version
+from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
 from hylo_memory_ros.model.helpfulness import VERDICTS
 from hylo_memory_ros.store.helpfulness_report import Told
 
 __all__ = [
-    'changes_table', 'console', 'episodes_table', 'facts_table', 'helpfulness_table', 'hits_table',
-    'summary_text', 'versions_table',
+    'changes_table',
+    'console',
+    'episodes_table',
+    'facts_table',
+    'helpfulness_table',
+    'hits_table',
+    'skills_table',
+    'summary_text',
+    'transitions_table',
+    'versions_table',
 ]  # fmt: skip
 
 Columns = Mapping[str, Sequence[str | Text]]
@@ -172,6 +180,44 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     for name, value in facts.items():
         table.add_row(name, shown(value, 10_000))
     return table
+
+
+def skills_table(hits: Sequence[Hit]) -> Table:
+    """Return skills: what they are for, where they stand, and what speaks for them."""
+    verdicts = [hit.item.payload.get('verdicts', {}) for hit in hits]
+    columns: Columns = {
+        'key': [shown(hit.item.key or '') for hit in hits],
+        'status': [hit.item.payload['status'] for hit in hits],
+        'useful': [_number(told.get('useful')) for told in verdicts],
+        'misleading': [_number(told.get('misleading')) for told in verdicts],
+        'wrong': [_number(told.get('wrong')) for told in verdicts],
+        'not applicable': [_number(told.get('not_applicable')) for told in verdicts],
+        'traces': [_number(len(set(hit.item.payload.get('evidence', ())))) for hit in hits],
+        'does': ['code' if 'code' in hit.item.payload else 'params' for hit in hits],
+        'api surface': [shown(hit.item.payload['api_surface']) for hit in hits],
+        'content': [shown(hit.item.content) for hit in hits],
+        'since': [instant_text(hit.item.valid_from_ns) for hit in hits],
+        'map': [shown(hit.item.scope.get('map_id', '')) for hit in hits],
+    }
+    return _table(columns, right={'useful', 'misleading', 'wrong', 'not applicable', 'traces'})
+
+
+def _number(count: int | None) -> str:
+    return str(count) if count else ''
+
+
+def transitions_table(steps: Sequence[SkillTransition]) -> Table:
+    """Return steps of skills through their gate, one a line."""
+    columns: Columns = {
+        'sequence': [str(step.sequence) for step in steps],
+        'recorded': [instant_text(step.recorded_at_ns) for step in steps],
+        'actor': [shown(step.actor) for step in steps],
+        'key': [shown(step.key or '(purged)') for step in steps],
+        'from': [step.from_status or '' for step in steps],
+        'to': [step.to_status for step in steps],
+        'traces': [shown(', '.join(step.evidence.get('traces', ()))) for step in steps],
+    }
+    return _table(columns, right={'sequence'})
 
 
 def summary_text(result: QueryResult, asked_radius_m: float | None) -> str:

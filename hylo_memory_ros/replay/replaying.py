@@ -20,6 +20,7 @@ from hylo_memory_ros.replay.clock import BagClock
 from hylo_memory_ros.replay.feeding import CLOCK, Feeding
 from hylo_memory_ros.replay.names import Names
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.service.skills import NO_DIRECTORY
 
 __all__ = ['Replayed', 'replay']
 
@@ -87,8 +88,9 @@ def replay(
     start_ns, end_ns = bag.span_ns
     topics = bag.topics
     clock = BagClock(0 if CLOCK in topics else start_ns)
-    # As a node before the first /clock: a bag may be older than what the file holds.
-    memory_config = config.memory.model_copy(update={'accept_older_clock': True})
+    # As a node before the first /clock: a bag may be older than what the file holds. It holds no skills.
+    alone = {'accept_older_clock': True, 'skill_directory': NO_DIRECTORY}
+    memory_config = config.memory.model_copy(update=alone)
     transforms = TransformBuffer(config.tf_buffer_s)
     with MemoryService.open(database, clock=clock, config=memory_config, map_id=config.map_id) as memory:
         pipeline = LandmarkPipeline(memory, transforms, config.perception, map_id=memory.map_id, clock=clock)

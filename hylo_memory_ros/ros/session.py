@@ -242,6 +242,7 @@ class Session:
             'transforms refused': sum(self._transforms.refused.values()),
             'poses kept in their frame': self._placement.kept,
             'messages unreadable': sum(getattr(self._node.executor, 'unreadable', {}).values()),
+            'skill directory': memory.skill_directory or '',
             'landmarks': status.landmarks,
             'landmarks confirmed': status.confirmed,
         }
@@ -251,6 +252,7 @@ class Session:
         if self._config.localisation_topic and not perception.localised:
             warnings.append(f'perception waits for localisation on {self._config.localisation_topic}')
         warnings += full
+        warnings += memory.skill_report.warnings
         warnings += [f'input {name}: its message type is not installed' for name in perception.skipped]
         warnings += [
             f'input {source.name}: a publisher does not match its quality of service ({source.incompatible})'

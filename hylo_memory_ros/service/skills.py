@@ -29,10 +29,12 @@ from hylo_memory_ros.store.skill import (
 )
 from hylo_memory_ros.store.skill_directory import SkillDirectory, file_name, item_of_file, printable
 
-__all__ = ['FOUND', 'SkillReport', 'Skills', 'skill_directory_of']
+__all__ = ['FOUND', 'NO_DIRECTORY', 'SkillReport', 'Skills', 'skill_directory_of']
 
 logger = logging.getLogger(__name__)
 
+NO_DIRECTORY = ':memory:'
+"""The parameter of who wants no files: skills stand in the database alone."""
 FOUND = 'skill directory'
 """Who writes what was found in the directory."""
 
@@ -52,6 +54,16 @@ class SkillReport:
     problems: tuple[str, ...] = ()
     """What could not be mended, each in one sentence."""
 
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should know, each in one sentence."""
+        told = list(self.problems)
+        if self.set_aside:
+            name, reason = self.set_aside[0]
+            count = len(self.set_aside)
+            told.append(f'{count} skill files were set aside, such as {printable(name)}: {reason}')
+        return told
+
 
 def skill_directory_of(path: Path | None, config: MemoryConfig) -> Path | None:
     """Return the directory of the skills of a database; None: there is none.
@@ -61,6 +73,8 @@ def skill_directory_of(path: Path | None, config: MemoryConfig) -> Path | None:
     >>> skill_directory_of(Path('/var/lib/robot/memory.db'), MemoryConfig())
     PosixPath('/var/lib/robot/memory.db.skills')
     """
+    if config.skill_directory == NO_DIRECTORY:
+        return None
     if config.skill_directory:
         return Path(config.skill_directory).expanduser().absolute()
     return None if path is None else path.with_name(f'{path.name}.skills')
@@ -261,16 +275,6 @@ class Skills:
         if directory is None or (self._read_only and not directory.path.exists()):
             return ()
         return tuple(directory.problems(self._known()))
-
-    def warnings(self) -> list[str]:
-        """Return what an operator should know of the directory, each in one sentence."""
-        report, told = self.report, list(self.report.problems)
-        if report.set_aside:
-            name, reason = report.set_aside[0]
-            told.append(
-                f'{len(report.set_aside)} skill files were set aside, such as {printable(name)}: {reason}'
-            )
-        return told
 
     def close(self) -> None:
         """Give the directory up; safe to repeat."""

@@ -41,7 +41,8 @@ class Discharge:
     """
 
     def __init__(self, low: float) -> None:
-        self._low = low
+        # A percentage is a float32: 0.2 arrives as a little more.
+        self._low = low + 1e-6
         self._told = False
 
     def is_now_low(self, part: float, *, charging: bool) -> bool:

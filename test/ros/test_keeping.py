@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from lifecycle_msgs.msg import Transition as T
+from lifecycle_msgs.msg import Transition
 from ros.harness import NODE, NodeProcess, Talker, held_domain, spatial
 from sensor_msgs.msg import BatteryState
 
@@ -112,12 +112,12 @@ def test_it_survives_deactivate_and_not_cleanup(shared: SimpleNamespace) -> None
     talker: Talker = shared.talker
     talker.call(Forget, 'forget', filter=WORKING)
     talker.write(goal('kept'))
-    assert talker.change_state(T.TRANSITION_DEACTIVATE)
+    assert talker.change_state(Transition.TRANSITION_DEACTIVATE)
     assert talker.write(goal('refused')).error_code == ErrorCode.NOT_ACTIVE
-    assert talker.change_state(T.TRANSITION_ACTIVATE)
+    assert talker.change_state(Transition.TRANSITION_ACTIVATE)
     assert keys(talker) == {'kept'}
-    assert talker.change_state(T.TRANSITION_DEACTIVATE)
-    assert talker.change_state(T.TRANSITION_CLEANUP)
+    assert talker.change_state(Transition.TRANSITION_DEACTIVATE)
+    assert talker.change_state(Transition.TRANSITION_CLEANUP)
     talker.activate()
     assert keys(talker) == set()
 

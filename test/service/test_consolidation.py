@@ -22,7 +22,7 @@ from hylo_memory_ros.errors import (
     ReadOnlyError,
     StoreBusyError,
 )
-from hylo_memory_ros.model import Budget, Condensed, MemoryItem, MemoryQuery, Pose, TimeSpan
+from hylo_memory_ros.model import Budget, Condensed, MemoryItem, MemoryKind, MemoryQuery, Pose, TimeSpan
 from hylo_memory_ros.service import MemoryService
 
 NOW_S = 2_000_000_000.0
@@ -576,7 +576,7 @@ def test_a_file_that_was_opened_for_reading_is_only_looked_at(memory: MemoryServ
 
 def test_its_record_is_kept(memory: MemoryService) -> None:
     memory.write(diary(10))
-    report = memory.consolidate({}, Budget(items=2), kinds=['episodic'], actor='ann')
+    report = memory.consolidate({}, Budget(items=2), kinds=[MemoryKind.EPISODIC], actor='ann')
     (record,) = memory.consolidations()
     assert (record.name, record.actor) == (report.consolidation_id, 'ann')
     assert record.asked == {'scope': {}, 'budget': {'items': 2}, 'kinds': ['episodic']}

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
-from hylo_memory_ros.store.cold.storage import ColdStorage, everything
+from hylo_memory_ros.store.cold.reaching import everything
+from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, said_in
 from hylo_memory_ros.store.rows import ItemRow

@@ -19,7 +19,8 @@ from hylo_memory_ros.model import Changes, VerifyReport, Version
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.checking import verify_database
-from hylo_memory_ros.store.cold.storage import ColdStorage, asked_of, everything, past_of
+from hylo_memory_ros.store.cold.reaching import asked_of, everything, past_of
+from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.embedding import (
     VectorTuple,

@@ -27,7 +27,8 @@ from hylo_memory_ros.store import history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.cooling import CoolingStore
-from hylo_memory_ros.store.cold.storage import ColdStorage, everything
+from hylo_memory_ros.store.cold.reaching import everything
+from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.consolidating import ConsolidatingStore
 from hylo_memory_ros.store.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.store.correction import Edit, correct_assertions

@@ -164,7 +164,10 @@ class TestWhoPays:
             assert rows_in(cold_of(path)) == 11
             assert memory.write([said('colour 2.5', 2.5)]) == late
             assert rows_in(cold_of(path)) == 5
-            assert [v.item.content for v in memory.history(key='mug').versions[-2:]] == ['colour 2', 'colour 2.5']
+            assert [v.item.content for v in memory.history(key='mug').versions[-2:]] == [
+                'colour 2',
+                'colour 2.5',
+            ]
 
     def test_an_id_that_is_cold_is_known(self, path: Path) -> None:
         with opened(path) as memory:

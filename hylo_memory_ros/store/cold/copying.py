@@ -56,8 +56,12 @@ def complete(copy: sqlite3.Connection, path: Path) -> None:
 
 
 _IS_COLD = '(SELECT before_ns FROM main.cooled AS c WHERE c.identity_id = {row}.identity_id)'
-_ASSERTIONS = f'SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row="a")}'
-_PLACES = ' UNION '.join(f'SELECT spatial_id FROM main.{name}' for name in ('assertion', 'version', 'corrected'))
+_ASSERTIONS = (
+    f'SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row="a")}'
+)
+_PLACES = ' UNION '.join(
+    f'SELECT spatial_id FROM main.{name}' for name in ('assertion', 'version', 'corrected')
+)
 _WHERE = dict.fromkeys((table.name for table in moved_tables), f'said.assertion_id IN ({_ASSERTIONS})') | {
     name: f'said.{stamp} < {_IS_COLD.format(row="said")}' for name, stamp in STAMPED.items()
 }

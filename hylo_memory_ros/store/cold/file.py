@@ -222,6 +222,12 @@ class ColdFile:
             yield connection
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the right to write the cold file without opening it."""
+        with self._lock:
+            yield
+
+    @contextmanager
     def moving(self) -> Iterator[sqlite3.Connection]:
         """Hold the right to write the cold file, with the driver's own connection, the main file attached.
 

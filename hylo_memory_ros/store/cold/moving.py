@@ -100,7 +100,9 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark)
     raw.execute('COMMIT')
     if not same:
         return None
-    return Moving(cuts, assertions, places, versions, size, until_ns, until_seq, tuple(highest), any_given, seq)
+    return Moving(
+        cuts, assertions, places, versions, size, until_ns, until_seq, tuple(highest), any_given, seq
+    )
 
 
 def differs(raw: sqlite3.Connection) -> str:

@@ -149,7 +149,9 @@ class Halves(NamedTuple):
         if self.cold is None:
             yield from batches(self.hot, size)
             return
-        rows = merge(*((row for batch in batches(one, size) for row in batch) for one in self.all), key=_first)
+        rows = merge(
+            *((row for batch in batches(one, size) for row in batch) for one in self.all), key=_first
+        )
         while batch := list(islice(rows, size)):
             yield batch
 

@@ -1,7 +1,7 @@
 """The cold half of a store: what may be moved there, the moves there and back, one slice a call.
 
-Threads: every method may be called from any thread. Moves serialise on the cold file's lock, taken before that
-of the database; whoever holds that of the database only reads the cold file.
+Threads: every method may be called from any thread. Moves serialise on the cold file's lock, taken before
+that of the database; whoever holds that of the database only reads the cold file.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import json
 import logging
 import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
     DamagedFileError,
     InvalidRequestError,
@@ -27,90 +25,28 @@ from hylo_memory_ros.errors import (
     UnsupportedError,
 )
 from hylo_memory_ros.store.cold.choosing import Coolable, coolable, cuts
-from hylo_memory_ros.store.cold.copying import complete
+from hylo_memory_ros.store.cold.custody import Custody
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
 from hylo_memory_ros.store.cold.mark import Mark, mark_in, mark_of, put_mark
 from hylo_memory_ros.store.cold.moving import Cooled, clear_leftovers, copied, delete_copied, differs
+from hylo_memory_ros.store.cold.reaching import Reached
 from hylo_memory_ros.store.cold.reading import Halves
 from hylo_memory_ros.store.cold.returning import Returning
-from hylo_memory_ros.store.database import Database, log_of, translated
-from hylo_memory_ros.store.files import sync
-from hylo_memory_ros.store.filtering import Asked
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.home import HOT
 from hylo_memory_ros.store.sizes import STATEMENT_BYTES
 from hylo_memory_ros.store.transaction import get_state
 
-__all__ = ['ColdStorage', 'asked_of', 'cold_path_of', 'everything', 'past_of']
+__all__ = ['ColdStorage']
 
 logger = logging.getLogger(__name__)
-
-
-# What the cold file of a memory that was replaced is, and what it is to be called.
-_LEFT = 'cold_left'
-
-Reached = Callable[[sa.Connection, Mark], bool]
-"""Whether something needs the cold file, given the main file and what that knows of the cold one."""
 
 # Moves that go on all the time commit some 100 times a second, and two files are opened within 0.2 ms.
 _TRIES = 50
 
 
-def everything(hot: sa.Connection, mark: Mark) -> bool:
-    """Reach for whatever there is."""
-    return True
-
-
-def asked_of(asked: Asked) -> Reached:
-    """Reach for the cold file where a question can have a match there."""
-
-    def reached(hot: sa.Connection, mark: Mark) -> bool:
-        if not mark.reaches(asked):
-            return False
-        keys = asked.query.all_keys
-        return not keys or asked.query.depth > 1 or any_cooled(hot, keys)
-
-    return reached
-
-
-def past_of(key: str | None) -> Reached:
-    """Reach for the cold file where the history of a key, or of an id, goes back to it."""
-    return lambda hot, mark: key is None or any_cooled(hot, [key])
-
-
-def any_cooled(hot: sa.Connection, keys: Sequence[str]) -> bool:
-    """Return whether anything of these keys is cold."""
-    raw: Any = hot.connection.dbapi_connection
-    return raw.execute(_ANY_COOLED, (json.dumps(list(keys)),)).fetchone() is not None
-
-
-def cold_path_of(path: Path, config: MemoryConfig) -> Path:
-    """Return where the cold file of a database stands."""
-    if config.cold_path:
-        return Path(config.cold_path).expanduser().absolute()
-    return path.with_name(f'{path.name}.cold')
-
-
-class ColdStorage:
-    """The cold file of one database.
-
-    Parameters
-    ----------
-    database : Database
-        The main file; in memory there is nothing to be gained, and every move is refused.
-    config : MemoryConfig
-        Limits and waiting times.
-    announce : callable
-        Notes, before a commit, that there may be one.
-    """
-
-    def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
-        self._db = database
-        self._announce = announce
-        self.file: ColdFile | None = None
-        if database.path is not None:
-            path = cold_path_of(database.path, config)
-            self.file = ColdFile(path, database.path, config, read_only=database.read_only)
+class ColdStorage(Custody):
+    """Reads from both files of a database, and moves between them."""
 
     @contextmanager
     def reading(self, reached: Reached) -> Iterator[Halves]:
@@ -145,114 +81,9 @@ class ColdStorage:
                 if same and state_of(raw).returns <= mark.returns:
                     opened.push(attempt.pop_all())
                     return Halves(hot, cold)
-        raise StoreBusyError(f'cold file {self.file}: moves go on whenever it is read; the call may be repeated')
-
-    def open(self) -> None:
-        """Refuse a cold file that is not the one, and finish what a killed process left unfinished.
-
-        Raises
-        ------
-        DamagedFileError, NewerSchemaError, ReadOnlyError
-            The cold file is missing, or refused; nothing is changed.
-        """
-        file = self.file
-        if file is None:
-            return
-        with self._db.reading() as connection:
-            mark, left = mark_of(connection), get_state(connection, _LEFT, b'')
-            epoch = get_state(connection, 'epoch', b'').decode()
-        if left and not self._db.read_only:
-            self._put_away(file, **json.loads(left))
-        if mark is not None:
-            file.check(mark)
-        if not self._db.read_only:
-            self._tidy(file, mark, epoch)
-
-    def tidy(self) -> None:
-        """Delete from the cold file whatever is not cold."""
-        if self.file is not None and self.file.path.exists():
-            with self._db.reading() as connection:
-                mark, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
-            self._tidy(self.file, mark, epoch)
-
-    def _tidy(self, file: ColdFile, mark: Mark | None, epoch: str) -> None:
-        if mark is not None:
-            if file.look()[2:] != (mark.moves, mark.returns):
-                with file.moving() as cold:
-                    self._settle(cold, mark)
-            return
-        if not file.path.exists():
-            return
-        # Nothing is cold yet. What was begun to be moved for the first time is still here, whole.
-        try:
-            if file.look().epoch == epoch:
-                file.remove()
-                return
-        except StoreError:
-            pass
-        logger.warning('%s is no cold file of %s; it is left alone', file.path, self._db.path)
-
-    @staticmethod
-    def _put_away(file: ColdFile, id: str, kept: str) -> None:
-        """Give the cold file of a memory that was replaced its name beside that memory."""
-        if file.path.exists() and file.look().id == id:
-            file.rename(Path(kept))
-
-    def purged(self) -> list[str]:
-        """Let nothing that was purged stay; return the files that it may still be in."""
-        if self.file is None or not self.file.path.exists():
-            return []
-        try:
-            self.tidy()
-            self.file.rewrite()
-            return [] if self.file.checkpoint() else [str(log_of(self.file.path))]
-        except StoreError:
-            logger.warning('%s may still hold what was purged', self.file.path, exc_info=True)
-            return [str(self.file.path)]
-
-    @contextmanager
-    def replaced(self, incoming: Path, kept: Path) -> Iterator[None]:
-        """Let the cold file go with the memory that is replaced within the block.
-
-        Parameters
-        ----------
-        incoming : Path
-            The memory to be; it holds everything itself, and tells the next opening what is left to do.
-        kept : Path
-            The name that the memory before gets.
-
-        Raises
-        ------
-        StoreBusyError
-            Somebody who still reads an older state kept the cold file's log from being emptied.
-        """
-        file = self.file
-        assert file is not None
-        with self._db.reading() as connection:
-            mark = mark_of(connection)
-        if mark is None:
-            yield
-            return
-        beside = kept.with_name(f'{kept.name}.cold')
-        if file.path.parent != kept.parent:
-            beside = file.path.with_name(f'{file.path.name}{kept.name}')
-        with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
-            left = json.dumps({'id': mark.id, 'kept': str(beside)}).encode()
-            raw.execute('INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)', (_LEFT, left))
-        if not file.checkpoint():
-            raise StoreBusyError(
-                f'cold file {file.path}: its log cannot be emptied while another program reads an older '
-                'state; the call may be repeated',
-                path=str(file.path),
-            )
-        file.close()
-        yield
-        self._put_away(file, mark.id, str(beside))
-
-    def complete(self, copy: sqlite3.Connection) -> None:
-        """Bring what is cold back in a copy of the main file."""
-        if self.file is not None:
-            complete(copy, self.file.path)
+        raise StoreBusyError(
+            f'cold file {self.file}: moves go on whenever it is read; the call may be repeated'
+        )
 
     def choose(
         self,
@@ -285,30 +116,37 @@ class ColdStorage:
             Nothing, when somebody wrote to what was being moved: the next call may move it.
         """
         file = self._movable(limit)
-        with self._db.reading() as connection:
-            raw = connection.connection.dbapi_connection
-            slices = cuts(raw, identity_ids, ended_before_ns, limit)
-            before, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
-        if not slices:
-            return Cooled()
-        if before is not None and not file.path.exists():
-            file.check(before)
-        mark = before or self._begun(file, epoch)
-        with file.moving() as cold:
-            self._settle(cold, mark)
-            moving = copied(cold, slices, mark)
-            self._announce()
-            with self._db.writing(durable=False, references=False) as connection:
-                # Written to since it was compared? Whoever brought something back left a mark.
-                same = moving is not None and mark_of(connection) == before
-                if same and last_transaction(connection)[0] != moving.seq:
-                    same = not differs(cold)
-                if same:
-                    put_mark(connection, delete_copied(connection, moving, mark))
-            if not same:
-                clear_leftovers(cold, mark, [number for number, _ in slices])
+        with file.alone():
+            with self._db.reading() as connection:
+                raw = connection.connection.dbapi_connection
+                chosen = cuts(raw, identity_ids, ended_before_ns, limit)
+                before, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
+            if not chosen:
                 return Cooled()
-        return moving.told
+            mark = before or self._begun(file, epoch)
+            with file.moving() as cold:
+                self._settle(cold, mark)
+                return self._moved(cold, chosen, before, mark)
+
+    def _moved(
+        self, cold: sqlite3.Connection, chosen: Sequence[tuple[int, int]], before: Mark | None, mark: Mark
+    ) -> Cooled:
+        moving = copied(cold, chosen, mark)
+        self._announce()
+        with self._db.writing(durable=False, references=False) as connection:
+            now = mark_of(connection)
+            # Written to since it was compared? Whoever brought something back left a mark.
+            same = moving is not None and now == before
+            if moving is not None and same and last_transaction(connection)[0] != moving.seq:
+                same = not differs(cold)
+            if moving is not None and same:
+                put_mark(connection, delete_copied(connection, moving, mark))
+        if moving is not None and same:
+            return moving.told
+        if now == before:
+            clear_leftovers(cold, mark, [number for number, _ in chosen])
+        # Else more may be left than this: the next move looks at all.
+        return Cooled()
 
     def warm(self, identity_ids: Sequence[int], limit: int) -> Cooled:
         """Bring one slice back: as many whole identities as have about so many statements, at least one."""
@@ -338,17 +176,6 @@ class ColdStorage:
             sum(size[3] for size in chosen),
             tuple(numbers),
         )
-
-    def close(self) -> None:
-        """Close the cold file, its log emptied; safe to repeat."""
-        if self.file is None:
-            return
-        try:
-            self.file.checkpoint()
-        except StoreError:
-            logger.warning('%s keeps its write-ahead log', self.file.path, exc_info=True)
-        finally:
-            self.file.close()
 
     def returning(self, connection: sa.Connection) -> Returning:
         """Return what brings cold rows back into a transaction of the main file."""
@@ -394,24 +221,7 @@ class ColdStorage:
             )
         return Mark(state.id)
 
-    def _settle(self, cold: sqlite3.Connection, mark: Mark, returned: Sequence[int] = ()) -> None:
-        """Delete from the cold file what a move or a return left there, when it has not been deleted yet."""
-        state = state_of(cold)
-        if (state.moves, state.returns) == (mark.moves, mark.returns):
-            return
-        assert self._db.path is not None
-        # What came back must be on the disk before it leaves the cold file.
-        sync(self._db.path)
-        if log_of(self._db.path).exists():
-            sync(log_of(self._db.path))
-        known = bool(returned) and (state.moves, state.returns) == (mark.moves, mark.returns - 1)
-        clear_leftovers(cold, mark, returned if known else None)
 
-
-_ANY_COOLED = """
-    SELECT 1 FROM identity AS i JOIN cooled AS c ON c.identity_id = i.identity_id
-    WHERE i.key IN (SELECT value FROM json_each(?)) LIMIT 1
-"""
 _SIZES = f"""
     SELECT a.identity_id, count(*), sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
            sum({STATEMENT_BYTES.format(row='a')})

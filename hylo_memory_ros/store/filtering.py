@@ -66,7 +66,7 @@ class Asked:
     cold: bool = False
     """Asked of a cold file, with the main file beside it."""
     reached: tuple[str, ...] | None = None
-    """JSON arrays of the version rows in each of its chains of links, in whichever file; None: not followed yet."""
+    """JSON arrays of the version rows in each of its chains of links, of any file; None: not followed yet."""
 
     @property
     def reads_helpfulness(self) -> bool:

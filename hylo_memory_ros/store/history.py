@@ -34,7 +34,7 @@ def versions_of(
     limit: int,
     offset: int = 0,
 ) -> list[tuple[Place, Version]]:
-    """Return versions of an id or an identity, believed or not, each with its place in the order of belief."""
+    """Return versions of an id or an identity, believed or not, each with its place in the order."""
     where: Sequence[sa.ColumnElement[bool]] = [
         condition
         for value, condition in (

@@ -1,4 +1,4 @@
-"""Killed before any step of a move to cold storage or back, the next opening answers the same, and finishes it.
+"""Killed before any step of a move to cold storage or back, the next opening answers the same.
 
 Steps are those of `support.nursery`.
 """

@@ -1,4 +1,4 @@
-"""Cold storage: what may go there, what questions pay for it, and every way in which its file can be wrong."""
+"""Cold storage: what may go there, who pays for it, and every way in which its file can be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any history of writes, removals, corrections and restarts: moves to cold storage and back change no answer."""
+"""Any history of writes, removals and corrections: moves to cold storage and back change no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may become cold: of each identity all that speaks from before a cut, behind which nothing holds any more."""
+"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now."""
 
 from __future__ import annotations
 

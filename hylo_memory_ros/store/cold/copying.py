@@ -37,7 +37,8 @@ def complete(copy: sqlite3.Connection, path: Path) -> None:
         copy.execute('BEGIN')
         if state_of(copy, 'cold').returns > mark.returns:
             raise StoreBusyError(
-                f'cold file {path}: something came back from it while it was copied; the call may be repeated',
+                f'cold file {path}: something came back from it while it was copied; '
+                'the call may be repeated',
                 path=str(path),
             )
         for table in moved_tables:

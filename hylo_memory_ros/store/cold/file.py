@@ -257,7 +257,7 @@ class ColdFile:
                     self._mover.execute('ROLLBACK')
 
     def checkpoint(self, wait_ms: int = 1000) -> bool:
-        """Move every commit from the write-ahead log into the file; False: somebody who reads kept it from that."""
+        """Move every commit from the log into the file; False: somebody who reads kept it from that."""
         if self._read_only or not log_of(self.path).exists():
             return True
         self._readers.dispose()

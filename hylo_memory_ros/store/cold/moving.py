@@ -1,8 +1,9 @@
 """A move to the cold file: copied, committed, synced and compared there before it is deleted here.
 
-Two SQLite files have no common commit. So the cold file commits first, through to the disk, and what the main
-file then commits at once deletes the rows and says, in `cooled`, that they are cold. Killed in between, the main
-file still has everything, and what the cold file has more of counts for nothing.
+Two SQLite files have no common commit. So the cold file commits first, through to the disk, and what the
+main file then commits at once deletes the rows and says, in `cooled`, that they are cold. Killed in between,
+the main file still has everything, and what the cold file has more of counts for nothing. That also holds
+when a power cut takes the main file's commit, which need not reach the disk at once.
 """
 
 # ruff: noqa: S608 - SQL of our own tables
@@ -85,7 +86,8 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark)
         if table in said_tables:
             raw.execute(f'DELETE FROM main.{name} WHERE {_WHERE[name]}')
         raw.execute(
-            f'INSERT OR REPLACE INTO main.{name} ({columns}) SELECT {columns} FROM hot.{name} WHERE {_WHERE[name]}'
+            f'INSERT OR REPLACE INTO main.{name} ({columns}) '
+            f'SELECT {columns} FROM hot.{name} WHERE {_WHERE[name]}'
         )
     state = state_of(raw)
     put_state_of(raw, state._replace(moves=mark.moves + 1))
@@ -228,7 +230,8 @@ _PLACES_TO_GO = (
 _TOLD = f"""
     SELECT
         (SELECT count(*) FROM main.version WHERE assertion_id IN ({_GONE})),
-        (SELECT sum({STATEMENT_BYTES.format(row='a')}) FROM main.assertion AS a WHERE assertion_id IN ({_GONE}))
+        (SELECT sum({STATEMENT_BYTES.format(row='a')})
+            FROM main.assertion AS a WHERE assertion_id IN ({_GONE}))
         + (SELECT coalesce(sum(length(vector)), 0) FROM main.embedding WHERE assertion_id IN ({_GONE})),
         (SELECT coalesce(max(valid_to_ns), 0) FROM main.version
             WHERE assertion_id IN ({_GONE}) AND to_seq IS NULL),
@@ -239,7 +242,8 @@ _TOLD = f"""
 """
 _NAMED = f"""
     SELECT a.id, i.kind, a.content_digest, i.digest, a.valid_from_ns
-    FROM main.assertion AS a JOIN hot.identity AS i ON i.identity_id = a.identity_id WHERE assertion_id IN ({_GONE})
+    FROM main.assertion AS a JOIN hot.identity AS i ON i.identity_id = a.identity_id
+    WHERE assertion_id IN ({_GONE})
 """
 _CUT_NOW = """
     UPDATE temp.going SET before_ns = coalesce(
@@ -250,9 +254,13 @@ _LEFT = """
     INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
     JOIN main.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns >= g.before_ns
 """
-_LEFT_PLACES = f'INSERT INTO temp.placing {_places("main", _GONE)} EXCEPT SELECT * FROM ({_places("main", _staying("main"))})'
+_LEFT_PLACES = f"""
+    INSERT INTO temp.placing {_places('main', _GONE)}
+    EXCEPT SELECT * FROM ({_places('main', _staying('main'))})
+"""
 _LEFT_ENDINGS = """
-    DELETE FROM main.forgetting WHERE identity_id IN (SELECT identity_id FROM temp.going) AND forgotten_at_ns >= (
+    DELETE FROM main.forgetting WHERE identity_id IN (SELECT identity_id FROM temp.going)
+    AND forgotten_at_ns >= (
         SELECT before_ns FROM temp.going AS g WHERE g.identity_id = forgetting.identity_id
     )
 """

@@ -1,7 +1,7 @@
 """Bringing back: before a transaction changes a past that is cold, it takes that into the main file again.
 
-The rows come back in the transaction itself, so it is all of it or nothing; they leave the cold file after the
-commit. Until then they are in both, and count in the main file alone.
+The rows come back in the transaction itself, so it is all of it or nothing; they leave the cold file after
+the commit. Until then they are in both, and count in the main file alone.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class Returning:
             for table in sorted(moved_tables, key=lambda one: _ORDER.index(one.name)):
                 name, columns = table.name, table.columns.keys()
                 selected = f'SELECT {", ".join(columns)} FROM {name} WHERE {_KEYS.get(name, "assertion_id")}'  # noqa: S608
-                rows = raw.execute(f'{selected} IN (SELECT value FROM json_each(?))', (of.get(name, said),))
+                those = of.get(name, said)
+                rows = raw.execute(f'{selected} IN (SELECT value FROM json_each(?))', (those,))  # noqa: S608
                 inserted = f'INSERT OR IGNORE INTO {name} ({", ".join(columns)})'
                 self._raw.executemany(f'{inserted} VALUES ({", ".join("?" * len(columns))})', rows)
         self._raw.execute(

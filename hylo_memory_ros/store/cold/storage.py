@@ -223,7 +223,8 @@ class ColdStorage(Custody):
 
 
 _SIZES = f"""
-    SELECT a.identity_id, count(*), sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
+    SELECT a.identity_id, count(*),
+           sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
            sum({STATEMENT_BYTES.format(row='a')})
     FROM json_each(?) AS wanted CROSS JOIN assertion AS a ON a.identity_id = wanted.value
     GROUP BY a.identity_id ORDER BY min(wanted.key)

@@ -178,7 +178,7 @@ class Removing(Parts):
             question, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
                 self._proving.receipts.flush()
-                self._remove_skill_files(question, among)
+            left = [] if dry_run else self._remove_skill_files(question, among)
             try:
                 removal, committed = self._store.purge(
                     question.among(),
@@ -196,12 +196,19 @@ class Removing(Parts):
                 self._spaces.forget_texts()
             self._follow(committed)
             self._from_working(question, dry_run=dry_run)
-            return removal
+            return Removal(removal, removal.ids, removal.sequence, (*removal.unreached, *left))
 
-    def _remove_skill_files(self, question: Question, among: Sequence[int] | None) -> None:
-        """Delete the files of skills before their commit: left behind, they would be taken for new skills."""
-        if len(self._skills.index):
-            self._skills.remove_files(list(self._store.matching(question.among(), among)))
+    def _remove_skill_files(self, question: Question, among: Sequence[int] | None) -> list[str]:
+        """Delete the files of skills before their commit: left behind, they would be taken for new skills.
+
+        Returns
+        -------
+        list of str
+            What may hold something of them, and was set aside.
+        """
+        if not len(self._skills.index):
+            return []
+        return self._skills.remove_files(list(self._store.matching(question.among(), among)))
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]

@@ -19,13 +19,13 @@ from hylo_memory_ros.errors import HyloMemoryError, StoreError
 from hylo_memory_ros.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.skills import SkillIndex, problems_of_skill_item
+from hylo_memory_ros.skills import SkillIndex, parse_predicate, problems_of_skill_item
 from hylo_memory_ros.store import Committed, Store
 from hylo_memory_ros.store.skill import (
-    digests_of_skills,
-    digests_of_skills_by_key,
     payloads_of_skills,
     skill_items,
+    stated_of_skills,
+    stated_skills,
 )
 from hylo_memory_ros.store.skill_directory import SkillDirectory, file_name, item_of_file, printable
 
@@ -121,6 +121,8 @@ class Skills:
         """Take over what one transaction changed."""
         self.index.add(committed.skills)
         if any(number in self.index for number in committed.unsaid):
+            # What was read of predicates stays in memory otherwise.
+            parse_predicate.cache_clear()
             self.reload()
 
     @contextmanager
@@ -139,17 +141,24 @@ class Skills:
         with self._directory.staged(dict(map(_file_of, skills))) as publish:
             yield publish
 
-    def remove_files(self, version_rows: Sequence[int]) -> None:
+    def remove_files(self, version_rows: Sequence[int]) -> list[str]:
         """Delete the files of every version of the identities of some, for good.
+
+        Returns
+        -------
+        list of str
+            What was set aside under their keys, and is of no version that was known: its path.
 
         Raises
         ------
         ReadOnlyError
             A file cannot be deleted.
         """
-        if self._directory is not None and len(self.index):
-            digests = self._store.side_read(lambda connection: digests_of_skills(connection, version_rows))
-            self._directory.remove(digests)
+        if self._directory is None:
+            return []
+        return self._directory.remove(
+            self._store.side_read(lambda connection: stated_of_skills(connection, version_rows))
+        )
 
     def mend(self) -> SkillReport:
         """Write again what the database knows and the directory lacks; what does not fit is not touched."""
@@ -163,7 +172,7 @@ class Skills:
         """
         if self._directory is None or not self._directory.path.exists():
             return
-        known = {file_name(key, digest) for key, digest in digests_of_skills_by_key(connection)}
+        known = {file_name(key, digest) for key, digest in stated_skills(connection)}
         reason = 'the restored memory does not know it'
         strange = [name for name in self._directory.entries() if name not in known]
         for name in strange:
@@ -198,9 +207,7 @@ class Skills:
 
     def _known(self) -> dict[str, bytes]:
         return self._store.side_read(
-            lambda connection: {
-                file_name(key, digest): digest for key, digest in digests_of_skills_by_key(connection)
-            }
+            lambda connection: {file_name(key, digest): digest for key, digest in stated_skills(connection)}
         )
 
     def _sorted_out(self, known: Mapping[str, bytes]) -> tuple[SkillReport, dict[str, MemoryItem]]:

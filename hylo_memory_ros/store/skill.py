@@ -23,11 +23,11 @@ from hylo_memory_ros.store.transaction import Transaction, chunks
 
 __all__ = [
     'Gate',
-    'digests_of_skills',
-    'digests_of_skills_by_key',
     'payloads_of_skills',
     'skill_items',
     'skill_transition',
+    'stated_of_skills',
+    'stated_skills',
     'transitions_of',
 ]
 
@@ -170,17 +170,17 @@ def payloads_of_skills(connection: sa.Connection) -> Iterator[tuple[int, Mapping
         yield number, json.loads(detail)['payload']
 
 
-def digests_of_skills_by_key(connection: sa.Connection) -> set[tuple[str, bytes]]:
+def stated_skills(connection: sa.Connection) -> set[tuple[str, bytes]]:
     """Return key and content digest of every skill that was ever stated."""
-    return {(row[0], row[1]) for row in connection.execute(_digests)}
+    return {(row[0], row[1]) for row in connection.execute(_keys)}
 
 
-def digests_of_skills(connection: sa.Connection, version_rows: Iterable[int]) -> set[bytes]:
-    """Return the content digests of all that was ever stated of the skills of some versions."""
+def stated_of_skills(connection: sa.Connection, version_rows: Iterable[int]) -> set[tuple[str, bytes]]:
+    """Return key and content digest of all that was ever stated of the skills of some versions."""
     return {
-        digest
+        (row[0], row[1])
         for part in chunks(version_rows)
-        for digest in connection.execute(_digests_of, {'rows': part}).scalars()
+        for row in connection.execute(_stated_of, {'rows': part})
     }
 
 
@@ -226,13 +226,14 @@ _stated = (
     .where(assertion.c.assertion_id.in_(_stated_skills))
     .order_by(assertion.c.assertion_id)
 )
-_digests = (
+_keys = (
     sa.select(identity.c.key, assertion.c.content_digest)
     .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .where(assertion.c.assertion_id.in_(_stated_skills))
 )
-_digests_of = (
-    sa.select(assertion.c.content_digest)
+_stated_of = (
+    sa.select(identity.c.key, assertion.c.content_digest)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .join(version, version.c.identity_id == assertion.c.identity_id)
     .where(
         version.c.version_row.in_(sa.bindparam('rows', expanding=True)),

@@ -13,15 +13,22 @@ import errno
 import logging
 import os
 import re
+import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from hylo_memory_ros.errors import FileInUseError, ReadOnlyError, StoreError, StoreFullError
+from hylo_memory_ros.errors import (
+    ConfigurationError,
+    FileInUseError,
+    ReadOnlyError,
+    StoreError,
+    StoreFullError,
+)
 from hylo_memory_ros.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryKind, parse_object
 from hylo_memory_ros.skills import problems_of_skill_item
@@ -37,6 +44,7 @@ SET_ASIDE = '.set-aside'
 
 _NAME = re.compile(r'(?P<slug>[A-Za-z0-9_-][A-Za-z0-9._-]{0,63})-(?P<digest>[0-9a-f]{64})\.json')
 _NEW = '.new'
+_LOCKED = '.skills'
 _KINDS: Mapping[int, type[StoreError]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), StoreFullError),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST), ReadOnlyError),
@@ -117,6 +125,8 @@ class SkillDirectory:
         Another memory writes it; the message names its host and pid.
     ReadOnlyError
         It is there, and cannot be written.
+    ConfigurationError
+        It holds other things, and was never a directory of skills: nothing of it is touched.
     """
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
@@ -134,8 +144,9 @@ class SkillDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         if not os.access(self.path, os.W_OK | os.X_OK | os.R_OK):
             raise ReadOnlyError(f'skill_directory {self.path} cannot be written', path=str(self.path))
+        self._refuse_foreign()
         try:
-            self._lock = FileLock(self.path / '.skills')
+            self._lock = FileLock(self.path / _LOCKED)
         except FileInUseError as exc:
             host, pid = exc.details['host'], exc.details['pid']
             raise FileInUseError(
@@ -144,6 +155,18 @@ class SkillDirectory:
                 host=host,
                 pid=pid,
             ) from exc
+
+    def _refuse_foreign(self) -> None:
+        """Refuse a directory of something else: what is in it would be set aside."""
+        if (self.path / f'{_LOCKED}.lock').exists():
+            return
+        strange = [entry.name for entry in self.path.iterdir() if not _NAME.fullmatch(entry.name)]
+        if strange:
+            raise ConfigurationError(
+                f'skill_directory: {self.path} holds other things, such as {printable(min(strange))}; '
+                'skills need a directory of their own',
+                parameter='skill_directory',
+            )
 
     def entries(self) -> list[str]:
         """Return the names of what is there, hidden names and what was set aside left out, sorted."""
@@ -274,17 +297,32 @@ class SkillDirectory:
             if entry.name.startswith('.') and entry.name.endswith(f'.json{_NEW}'):
                 entry.unlink(missing_ok=True)
 
-    def remove(self, digests: Iterable[bytes]) -> None:
-        """Delete every file of versions for good, whatever stands before or behind the digest in its name."""
-        gone = {digest.hex() for digest in digests}
-        if not gone or not self.path.exists():
-            return
+    def remove(self, versions: Collection[tuple[str, bytes]]) -> list[str]:
+        """Delete every file of versions for good, whatever stands before or behind the digest in its name.
+
+        Parameters
+        ----------
+        versions : collection of (key, digest)
+
+        Returns
+        -------
+        list of str
+            What was set aside under one of the keys and is of no version that was known: its path.
+        """
+        if not versions or not self.path.exists():
+            return []
         self._hold()
+        gone = {digest.hex() for _, digest in versions}
+        begins = tuple({file_name(key, b'').removesuffix('.json') for key, _ in versions})
+        left = []
         with _translated(self.path):
-            for entry in list(self.path.iterdir()):
-                if any(found in gone for found in re.findall(r'[0-9a-f]{64}', entry.name)):
-                    entry.unlink()
+            for entry in sorted(self.path.iterdir()):
+                if not gone.isdisjoint(re.findall(r'[0-9a-f]{64}', entry.name)):
+                    _delete(entry)
+                elif SET_ASIDE in entry.name and entry.name.startswith(begins):
+                    left.append(printable(str(entry)))
             self._sync()
+        return left
 
     def _sync(self) -> None:
         handle = os.open(self.path, os.O_RDONLY)
@@ -310,6 +348,13 @@ class SkillDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _delete(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink()
 
 
 @contextmanager

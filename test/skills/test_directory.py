@@ -17,7 +17,13 @@ from skills.examples import payload, skill
 from support.child import Unprivileged, run_on_small_disk, script
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import FileInUseError, ReadOnlyError, SkillGateError, StoreError
+from hylo_memory_ros.errors import (
+    ConfigurationError,
+    FileInUseError,
+    ReadOnlyError,
+    SkillGateError,
+    StoreError,
+)
 from hylo_memory_ros.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -311,6 +317,42 @@ def test_a_purge_deletes_every_version_for_good(folder: Path, directory: Path) -
     with opened(folder) as memory:
         assert memory.skill_report.admitted == ()
         assert memory.query(MemoryQuery(key='dock', skill_status=('proposed', 'verified'))).total == 0
+
+
+def test_no_byte_of_a_purged_skill_is_left_and_what_may_hold_some_is_named(tmp_path: Path) -> None:
+    secrets = {'key': 'zebra', 'code': 'okapi()', 'trigger': 'quagga == 1', 'evidence': ['bag:gnu'] * 3}
+    refused = skill('refuted', 'zebra', code='okapi(2)')
+    with opened(tmp_path) as memory:
+        memory.write([skill(**secrets)])
+        memory.write([skill('refuted', **secrets)])
+        memory.query(MemoryQuery(text='zebra', skill_status=('refuted',), state={'quagga': 1}), receipt=True)
+    put(tmp_path / 'memory.db.skills', refused)
+    with opened(tmp_path) as memory:
+        ((aside, _),) = memory.skill_report.set_aside
+        removal = memory.purge(MemoryQuery(key='zebra'))
+        assert removal == 2
+        assert removal.unreached == (str(tmp_path / 'memory.db.skills' / f'{aside}{SET_ASIDE}'),)
+    Path(removal.unreached[0]).unlink()
+    for path in tmp_path.rglob('*'):
+        for word in ('zebra', 'okapi', 'quagga', 'gnu'):
+            assert path.is_dir() or word.encode() not in path.read_bytes(), path
+            assert word not in path.name
+
+
+@pytest.mark.parametrize('where', ['.', 'home'])
+def test_a_directory_of_something_else_is_refused_and_left_alone(tmp_path: Path, where: str) -> None:
+    home = tmp_path / 'home'
+    home.mkdir()
+    (home / 'notes.txt').write_text('mine')
+    put(home, skill())
+    config = MemoryConfig(skill_directory=str(tmp_path / where))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r'skill_directory: .* holds other things, such as'):
+            opened(tmp_path, config=config)
+    assert (home / 'notes.txt').read_text() == 'mine'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['home', 'memory.db', 'memory.db.lock']
+    assert len(list(home.iterdir())) == 2
+    opened(tmp_path).close()
 
 
 def test_a_purge_that_fails_puts_the_files_back(

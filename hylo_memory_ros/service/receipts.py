@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -58,6 +58,8 @@ class Receipts:
         What is kept, and how much.
     side_write, side_read : callable
         Give a connection; the first under the lock that a purge holds.
+    cold_ids : callable
+        Which of some ids are in cold storage.
     read_only : bool
         Nothing is stored; receipts last as long as the memory is open.
     """
@@ -67,9 +69,11 @@ class Receipts:
         config: MemoryConfig,
         side_write: Callable[[Callable[[sa.Connection], None]], None],
         side_read: Callable[[Callable[[sa.Connection], Any]], Any],
+        cold_ids: Callable[[Collection[str]], set[str]],
         *,
         read_only: bool,
     ) -> None:
+        self._cold_ids = cold_ids
         self._config, self._write, self._read, self._read_only = config, side_write, side_read, read_only
         self._pending: OrderedDict[str, Asked] = OrderedDict()
         # A listener that is too slow misses the oldest.
@@ -200,7 +204,8 @@ class Receipts:
         body = receipt_body(asked)
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
-            scrub_body(body, ids - existing_ids(connection, ids))
+            gone = ids - existing_ids(connection, ids)
+            scrub_body(body, gone - self._cold_ids(gone))
         return ReceiptRow(
             asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode
         )

@@ -225,6 +225,9 @@ class Store(Protocol):
     def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
         """Bring one slice of what is cold of identities back."""
 
+    def cold_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in cold storage."""
+
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
 

@@ -6,7 +6,7 @@ Threads: every method may be called from any thread, beside a writer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from hylo_memory_ros.store.files import copy_database
 from hylo_memory_ros.store.ledger import losses
 from hylo_memory_ros.store.migrations import HEAD
 from hylo_memory_ros.store.port import SpatialTuple
+from hylo_memory_ros.store.receipt import existing_ids
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.schema import audit, known_map, txn
 from hylo_memory_ros.store.transaction import get_state
@@ -135,6 +136,13 @@ class SqliteReader:
             purges = sa.select(txn.c.sequence).where(txn.c.op == 'purge', txn.c.sequence > seq)
             total = sa.select(sa.func.sum(audit.c.count)).where(audit.c.sequence.in_(purges))
             return connection.execute(total).scalar() or 0
+
+    def cold_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in cold storage."""
+        if not ids:
+            return set()
+        with self._cold.reading(everything) as halves:
+            return set() if halves.cold is None else existing_ids(halves.cold, ids)
 
     def history(
         self,

@@ -44,7 +44,8 @@ def coolable(
 ) -> list[Coolable]:
     """Return identities of which something may become cold, in order of their number.
 
-    Of one that still holds, the newest two versions stay, so that it goes on without its past.
+    Of one that still holds, the newest two versions stay, so that it goes on without its past. A landmark
+    of whose end perception has not taken notice stays whole.
 
     Parameters
     ----------
@@ -168,6 +169,11 @@ _COOLABLE = f"""
         sum({STATEMENT_BYTES.format(row='a')} + coalesce(({_VECTORS}), 0)), cut.before_ns
     FROM cut JOIN {{main}}.assertion AS a
     ON a.identity_id = cut.identity_id AND a.valid_from_ns < cut.before_ns
+    WHERE cut.before_ns < {NEVER_NS} OR cut.kind != 'spatial' OR NOT EXISTS (
+        SELECT 1 FROM {{main}}.identity AS i JOIN {{main}}.landmark AS l ON l.key = i.key
+        WHERE i.identity_id = cut.identity_id AND l.map_id = a.map_id
+        AND l.written_ns NOT NULL AND l.forgotten_ns IS NULL
+    )
     GROUP BY cut.identity_id ORDER BY cut.identity_id
 """  # noqa: S608 - our own words
 _STAMPS = """

@@ -43,6 +43,9 @@ payload
 {"params": {}, "api_surface": "a@1", "status": "proposed", "trigger": "battery > 0.3"}
 ; drop table item
 ../../etc/passwd
+begin
+end
+{"episode": "a", "outcome": "useful"}
 at:AAAA
 sha256:00
 useful

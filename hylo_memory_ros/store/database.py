@@ -80,6 +80,9 @@ class Database:
 
     def _connect_reader(self) -> sqlite3.Connection:
         connection = self._tuned(self._open('ro' if self.read_only else 'rw'))
+        # What the writer needs to insert into indexes everywhere, a question is hardly faster for (5 % of
+        # 100 000 items), and every reader would hold the same pages once more.
+        connection.execute('PRAGMA cache_size = -2000')
         connection.execute('PRAGMA query_only = ON')
         return connection
 

@@ -200,7 +200,7 @@ class ColdFile:
             cached_statements=256,
         )
         connection.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
-        connection.execute('PRAGMA cache_size = -8000')
+        connection.execute('PRAGMA cache_size = -2000')
         connection.execute('PRAGMA temp_store = MEMORY')
         connection.execute('ATTACH ? AS hot', (uri_of(self._main, 'ro'),))
         return connection

@@ -286,13 +286,15 @@ class LandmarkBook:
         self.keyframes.put_back(changes.keyframes)
         self.sightings.put_back(changes.sightings)
 
-    def keep_only(self, numbers: Collection[int]) -> None:
-        """Let go the landmarks that were saved before and have no stored row any more."""
-        state = self.state
+    def keep_only(self, numbers: Collection[int]) -> set[str]:
+        """Let go the landmarks that were saved before and have no stored row any more; return their keys."""
+        state, gone = self.state, set()
         stored = np.isin(state['number'], np.fromiter(numbers, np.int64, len(numbers)))
         for row in np.flatnonzero(state['live'] & state['saved'] & ~stored).tolist():
+            gone.add(self.keys[row])
             self._unplace(row)
             self._drop(row)
+        return gone
 
     def _new_row(self) -> int:
         row = len(self.keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
@@ -365,10 +365,22 @@ class Journal:
                 self._take_away(self._books[map_id], gone)
                 if left is not None:
                     # What was purged must not be read from receipts either.
-                    self._books[map_id].keep_only(left)
+                    self._unsay(map_id, self._books[map_id].keep_only(left))
                     self._forget_receipts()
             self._seen = max(self._seen, *seen)
             self._own = {sequence for sequence in self._own if sequence > self._seen}
+
+    def _unsay(self, map_id: str, purged: Collection[str]) -> None:
+        """Let no statement that waits bring back what was purged, or name it."""
+        left = [
+            one for one in self._statements if concerns(one)[0] != map_id or concerns(one)[1] not in purged
+        ]
+        self._statements = [
+            one._replace(merged_into='')
+            if isinstance(one, Ending) and one.map_id == map_id and one.merged_into in purged
+            else one
+            for one in left
+        ]
 
     def _take_away(self, book: LandmarkBook, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:

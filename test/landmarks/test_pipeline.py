@@ -353,6 +353,19 @@ class TestTakingAway:
             pipeline.close()
             assert key not in {row[2] for row in landmark_rows(memory)}
 
+    def test_what_waits_to_be_written_does_not_bring_back_what_was_purged(self) -> None:
+        with open_memory() as memory:
+            pipeline = a_pipeline(memory, some_settings(an_input(gate_m=1.0)))
+            feed(pipeline, [a_message(1 + step / 10, [(3.0, 3.0, 1.0)]) for step in range(30)])
+            pipeline.commit()
+            (hit,) = landmarks_of(memory)
+            moving = [a_message(5 + step / 10, [(3.0 + 0.01 * step, 3.0, 1.0)]) for step in range(60)]
+            feed(pipeline, moving)
+            memory.purge(MemoryQuery(key=hit.item.key))
+            pipeline.close()
+            assert memory.history(key=hit.item.key).versions == ()
+            assert hit.item.key not in {row[2] for row in landmark_rows(memory)}
+
     def test_something_else_forgotten_changes_nothing(self) -> None:
         with open_memory() as memory:
             pipeline = a_pipeline(memory)

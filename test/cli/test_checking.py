@@ -23,10 +23,12 @@ def test_info_tells_what_a_file_holds(run: Run, file: Path) -> None:
     assert facts['recorded_at_ns'] == 300 * S
     assert facts['maps'] == ['flat']
     assert facts['complete'] is True
+    assert {kind: held['items'] for kind, held in facts['held'].items()} == {'episodic': 1, 'spatial': 3}
     assert facts['bytes'] == file.stat().st_size
     told = run('info', file).out
     assert facts['digest'] in told
     assert '1 spatial' in told
+    assert '3 spatial in ' in told
 
 
 def test_a_sound_file_is_verified(run: Run, file: Path) -> None:

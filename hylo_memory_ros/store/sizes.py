@@ -97,7 +97,9 @@ def miscounted(connection: sa.Connection) -> list[str]:
         .group_by(embedding.c.assertion_id)
         .subquery()
     )
-    size = sa.literal_column(STATEMENT_BYTES.format(row='assertion')) + sa.func.coalesce(vectors.c.bytes, 0)
+    size: sa.ColumnElement[int] = sa.literal_column(
+        STATEMENT_BYTES.format(row='assertion')
+    ) + sa.func.coalesce(vectors.c.bytes, 0)
     counted = (
         sa.select(identity.c.kind, sa.func.count(), sa.func.sum(size))
         .select_from(assertion)

@@ -10,11 +10,12 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import ClockError, InvalidRequestError, NotFoundError
 from hylo_memory_ros.identity import statement_of
-from hylo_memory_ros.model import Episode, MemoryItem, normal_key, sound_text
+from hylo_memory_ros.model import Episode, MemoryItem, normal_key
 from hylo_memory_ros.retrieval import MAX_SEQUENCE
 from hylo_memory_ros.service.episode_account import event_items, summary_item
+from hylo_memory_ros.service.episode_request import refuse_long, sound_id, sound_scope
 from hylo_memory_ros.service.parts import EndListener, Parts
-from hylo_memory_ros.service.sound import refuse_unsound, sound
+from hylo_memory_ros.service.sound import sound
 from hylo_memory_ros.store.episode import ended_as, episodes_of, load_episode, open_episode
 from hylo_memory_ros.store.episode_facts import gathered
 from hylo_memory_ros.store.history import last_transaction
@@ -25,10 +26,6 @@ __all__ = ['INTERRUPTED', 'Episodes']
 INTERRUPTED = 'interrupted'
 """Outcome of an episode that was open when the memory was opened, where that ends it."""
 
-# Its key must have room beside a name as long as this.
-_MOST_ID_BYTES = 256
-_MOST_NOTE_BYTES = 16_384
-_MOST_SCOPE = 64
 _MOST_EVENTS = 1000
 
 
@@ -71,9 +68,9 @@ class Episodes(Parts):
         ...     [hit.item.label or hit.item.key for hit in memory.query(MemoryQuery(outcome='failure'))]
         ['episode', 'episode_event', 'door']
         """
-        _refuse_long(note, actor)
-        where = _sound_scope(scope or {})
-        name = _sound_id(id) if id else where.get('episode_id', '')
+        refuse_long(note, actor)
+        where = sound_scope(scope or {})
+        name = sound_id(id) if id else where.get('episode_id', '')
         if where.pop('episode_id', name) != name:
             raise InvalidRequestError(f'scope: its episode_id is not the id {name!r}', field='scope')
         with self._lock:
@@ -129,9 +126,9 @@ class Episodes(Parts):
         ClockError
             The service clock lies before its begin.
         """
-        _refuse_long(note, actor)
+        refuse_long(note, actor)
         said = sound(normal_key, outcome, 'outcome')
-        name = _sound_id(id) if id else ''
+        name = sound_id(id) if id else ''
         most = self.config.episode_events if events is None else events
         if not 0 <= most <= _MOST_EVENTS:
             raise InvalidRequestError(f'events: {most} is not 0 to {_MOST_EVENTS}', field='events')
@@ -206,7 +203,7 @@ class Episodes(Parts):
         if known_at_ns is not None:
             seq = self._store.sequence_at(known_at_ns)
         ended_so = None if outcome is None else sound(normal_key, outcome, 'outcome')
-        where = _sound_scope(scope or {})
+        where = sound_scope(scope or {})
         return self.side_read(
             lambda connection: episodes_of(
                 connection,
@@ -296,37 +293,3 @@ class Episodes(Parts):
     def _tell_end(self, connection: sa.Connection, ended: Episode) -> None:
         for listener in self._end_listeners:
             listener(connection, ended)
-
-
-def _sound_id(id: str) -> str:
-    name = sound(normal_key, id, 'id')
-    if (size := len(name.encode())) > _MOST_ID_BYTES:
-        raise InvalidRequestError(
-            f'id: {name[:32]!r}… has {size} bytes, at most {_MOST_ID_BYTES}', field='id'
-        )
-    return name
-
-
-def _sound_scope(scope: Mapping[str, str]) -> dict[str, str]:
-    if len(scope) > _MOST_SCOPE:
-        raise InvalidRequestError(
-            f'scope: {len(scope)} pairs, at most {_MOST_SCOPE}', field='scope', limit=_MOST_SCOPE
-        )
-    where = {
-        sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name!r}]')
-        for name, value in scope.items()
-    }
-    if len(where) < len(scope):
-        raise InvalidRequestError(f'scope: a name is given twice in {sorted(scope)}', field='scope')
-    if 'episode_id' in where:
-        where['episode_id'] = _sound_id(where['episode_id'])
-    return where
-
-
-def _refuse_long(note: str, actor: str) -> None:
-    refuse_unsound(sound_text, note=note, actor=actor)
-    for field, text in (('note', note), ('actor', actor)):
-        if (size := len(text.encode())) > _MOST_NOTE_BYTES:
-            raise InvalidRequestError(
-                f'{field}: {size} bytes, at most {_MOST_NOTE_BYTES}', field=field, limit=_MOST_NOTE_BYTES
-            )

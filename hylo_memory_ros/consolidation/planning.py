@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal, NamedTuple
@@ -108,12 +108,16 @@ class Planner:
     ----------
     settings : ConsolidationSettings
         Limits and thresholds.
+    pause : callable
+        Called every now and then while it plans.
     """
 
-    def __init__(self, settings: ConsolidationSettings) -> None:
+    def __init__(self, settings: ConsolidationSettings, pause: Callable[[], None]) -> None:
         self._settings = settings
+        self._pause = pause
         self._largest = min(settings.group_items, settings.slice_items)
         self._clusters: dict[tuple[_Together, bytes, bool, bytes], _Cluster] = {}
+        self._groups: dict[_Together, list[Member]] = {}
         self._keys: dict[_Together, _Together] = {}
         self._merged: set[int] = set()
         self._count = 0
@@ -133,6 +137,7 @@ class Planner:
             bool(row.is_summary),
         )  # fmt: skip
         cluster.members.append(member)
+        self._groups.setdefault(together, []).append(member)
         self._count += 1
 
     def _together(self, row: Consolidable) -> _Together:
@@ -189,16 +194,16 @@ class Planner:
         What is a summary already comes last.
         """
         for again in (False, True):
-            groups: dict[_Together, list[Member]] = {}
-            for cluster in self._clusters.values():
-                if not cluster.joined:
-                    groups.setdefault(cluster.together, []).extend(
-                        member
-                        for member in cluster.members
-                        if member.is_summary is again and member.version_row not in self._merged
-                    )
-            ordered = [(together, sorted(members)) for together, members in groups.items()]
-            yield from self._cut('summary', ordered, need)
+            groups = []
+            for together, members in self._groups.items():
+                left = [
+                    member
+                    for member in members
+                    if member.is_summary is again and member.version_row not in self._merged
+                ]
+                groups.append((together, left))
+                self._pause()
+            yield from self._cut('summary', groups, need)
 
     def _cut(
         self, rule: Rule, groups: Sequence[tuple[_Together, Sequence[Member]]], need: Need

@@ -212,7 +212,8 @@ class Consolidating(Parts):
         if not self._consolidates.acquire(blocking=False):
             raise StoreBusyError('consolidate: another consolidation is running; ask again when it has ended')
         try:
-            yield
+            with self._courtesy.working():
+                yield
         finally:
             self._consolidates.release()
 

@@ -193,7 +193,7 @@ class ConsolidationRun:
         self._done.aged += [name for number, _ in cuts if number in moved for name in names.get(number, ())]
 
     def _condense(self) -> None:
-        planner = Planner(self._settings)
+        planner = Planner(self._settings, self._courtesy.give_way)
         self._read(planner)
         pending: list[Group] = []
         size = 0

@@ -97,7 +97,7 @@ class Retaining(Consolidating):
                 None, budget, kinds={MemoryKind(kind)}, tell=tell, cancelled=stop, actor=actor
             )
         after = self.fill()[kind]
-        problem = '' if stop() else _problem(after)
+        problem = '' if stop() else _problem(after, has_file=self.path is not None)
         return KindRetention(before, after, consolidation, aged, problem)
 
     def _budget(self, kind: str, limits: KindLimits, cut_ns: int | None) -> Budget | None:
@@ -132,6 +132,9 @@ class Retaining(Consolidating):
         return gone
 
 
-def _problem(after: Fill) -> str:
-    over = [one for one in after.reached(1.0) if after.part > 1.0]
-    return f'{"; ".join(over)}: what is left holds, and nothing that holds is dropped' if over else ''
+def _problem(after: Fill, *, has_file: bool) -> str:
+    over = after.reached(1.0) if after.part > 1.0 else ()
+    why = 'what is left holds, and nothing that holds is dropped'
+    if not has_file:
+        why = 'a memory without a file has no cold storage'
+    return f'{"; ".join(over)}: {why}' if over else ''

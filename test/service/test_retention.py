@@ -141,6 +141,15 @@ def test_what_holds_is_told_and_not_dropped(opened: Opened) -> None:
     assert memory.query(MemoryQuery(kinds=['spatial'], k=50)).total == 20
 
 
+def test_without_a_file_there_is_nowhere_to_go_and_that_is_told(clock: ManualClock) -> None:
+    limits = MemoryConfig(retention=Retention(spatial=KindLimits(max_items=10, max_age_s=1.0)))
+    with MemoryService.open(clock=clock, config=limits) as memory:
+        memory.write(moved(20))
+        assert memory.retain().problems == (
+            'spatial: 20 of 10 items (200 %): a memory without a file has no cold storage',
+        )
+
+
 def test_a_run_that_is_cancelled_says_so_and_the_next_goes_on(opened: Opened) -> None:
     memory = opened(episodic=KindLimits(max_items=100))
     memory.write([event(n) for n in range(150)])

@@ -18,7 +18,7 @@ from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, said_in
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transaction import Committed, Transaction
-from hylo_memory_ros.store.writing import check_items, check_stamps, resolved, write_items
+from hylo_memory_ros.store.writing import resolved, write_items
 
 __all__ = ['EpisodeStore']
 
@@ -60,12 +60,13 @@ class EpisodeStore:
         items: Sequence[MemoryItem],
         within: Callable[[sa.Connection, Episode], None],
     ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
-        """End the open episode and store what is to be remembered of it."""
-        check_items(items, self._config)
+        """End the open episode and store what is to be remembered of it.
+
+        It is bounded and stamped by the service itself: limits for callers could only keep an episode open.
+        """
 
         def act(txn: Transaction) -> tuple[Episode, WriteResult]:
             ready = [resolved(item, txn.recorded_at_ns) for item in items]
-            check_stamps(ready, self._config)
             written = write_items(txn, ready, self._config.identity_scope)
             ended = end_episode(txn, begun, ended_ns=ended_ns, outcome=outcome, note=note)
             within(txn.connection, ended)

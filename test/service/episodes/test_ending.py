@@ -149,3 +149,12 @@ class TestEnd:
             payload = summary_of(memory, 'run').payload
             assert payload['complete'] is False
             assert payload['kinds'] == {'semantic': 300}
+
+    def test_no_limit_for_callers_keeps_it_open(self, clock: ManualClock) -> None:
+        config = MemoryConfig(max_items_per_write=1, max_content_bytes=8, max_payload_bytes=8)
+        with MemoryService.open(clock=clock, config=config) as memory:
+            memory.begin_episode('run', note='n' * 1000)
+            for key in 'abc':
+                memory.write([fact(key, 'x')])
+            memory.end_episode(outcome='success')
+            assert len(events_of(memory, 'run')) == 3

@@ -108,3 +108,15 @@ class TestRestart:
             assert reader.query(MemoryQuery(key='dock'))[0].episode == 'run'
             with pytest.raises(ReadOnlyError):
                 reader.begin_episode('other')
+
+    def test_a_restore_interrupts_what_a_copy_has_open_where_that_is_configured(
+        self, reopen: Callable[..., MemoryService], tmp_path: Path
+    ) -> None:
+        with reopen(episode_at_restart='interrupt') as memory:
+            memory.begin_episode('run')
+            memory.snapshot(str(tmp_path / 'copy.db'))
+            memory.end_episode(outcome='success')
+            memory.restore(str(tmp_path / 'copy.db'))
+            assert memory.current_episode == ''
+            assert [(one.id, one.outcome) for one in memory.episodes()] == [('run', 'interrupted')]
+            assert memory.verify().ok

@@ -71,7 +71,8 @@ class MemoryQuery(Contract):
     episode: Key | None = None
     """What was said, or said again, in this episode, or whose scope has it as ``episode_id``."""
     outcome: Key | None = None
-    """The same of every episode that ended so; with `episode`, of that one if it did."""
+    """The same of every episode that ended so; with `episode`, of that one if it did. Nothing in working
+    memory matches."""
     any_map: bool = False
     """Search every map, not only the current one."""
     time_range_ns: tuple[StampNs | None, StampNs | None] | None = None

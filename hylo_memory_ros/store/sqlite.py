@@ -360,7 +360,9 @@ class SqliteStore(ErasingStore, EpisodeStore, JudgedStore, CoolingStore, Consoli
             matched = matched_versions(txn.connection, txn.cold.matching(now, among))
             remove(txn, matched)
             ids = [one.id for one in matched]
-            keep_audit(txn, reason, asked.query.model_dump_json(exclude_defaults=True), ids, len(matched))
+            # Skills of every status are meant, whatever was asked.
+            query = asked.query.model_dump_json(exclude_defaults=True, exclude={'skill_status'})
+            keep_audit(txn, reason, query, ids, len(matched))
             return Removal(len(matched), ids, txn.sequence)
 
         removal, committed = self._transact(op, actor, act, dry_run=dry_run)

@@ -72,10 +72,10 @@ class ConsolidationSettings(Contract):
     """What makes one text of many, name@version: ours, or one of an installed entry point."""
     summary_bytes: Annotated[int, Field(ge=64, le=65_536)] = 1024
     """Most bytes of the text of a summary in UTF-8."""
-    group_items: Annotated[int, Field(ge=2, le=1000)] = 64
+    group_items: Annotated[int, Field(ge=2, le=1000)] = 32
     """Most statements that one summary stands for."""
-    slice_items: Annotated[int, Field(ge=2, le=1000)] = 64
-    """Most statements that one transaction ends or moves; writers wait for at most one."""
+    slice_items: Annotated[int, Field(ge=2, le=1000)] = 128
+    """Most statements that one transaction ends; writers wait for at most one. In memory: those of one summary."""
     near_duplicate_distance_m: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
     """Side of the cells in which near duplicates lie together, metres."""
     near_duplicate_space: Text = ''
@@ -170,6 +170,9 @@ class MemoryConfig(Contract):
     """Size to which the write-ahead log is cut back."""
     cold_path: Text = ''
     """File of cold storage, which holds what has ended; empty: the database's own name with .cold added."""
+    accept_lost_cold_file: bool = False
+    """Open although the cold file is missing or refused: what asks for the past that it holds is refused, all
+    else goes on."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""
 

@@ -39,6 +39,7 @@ from hylo_memory_ros.service.retention import Retaining
 from hylo_memory_ros.service.skills import FOUND
 from hylo_memory_ros.service.sound import refuse_unsound
 from hylo_memory_ros.store import SqliteStore
+from hylo_memory_ros.store.cold.storage import ColdHeld
 from hylo_memory_ros.store.port import Within
 from hylo_memory_ros.store.writing import check_items, check_stamps, resolved
 
@@ -371,6 +372,11 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
             self._refuse_closed()
             sequence = self._store.sequence
         return self._mirroring.check(sequence)
+
+    def cold_storage(self) -> ColdHeld | None:
+        """Return the cold file, its size and what it holds; None: there never was anything in it."""
+        self._refuse_closed()
+        return self._store.cold_held()
 
     def counts(self) -> dict[str, int]:
         """Return the number of open versions by kind, and of items in working memory."""

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
-from hylo_memory_ros.store.cold.reaching import everything
+from hylo_memory_ros.store.cold.reaching import everything, nothing
 from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, said_in
@@ -87,7 +87,7 @@ class EpisodeStore:
                 self._none_at = times_begun
             return {}
         if len(found) < len(wanted):
-            with self._cold.reading(everything) as halves:
+            with self._cold.reading(everything, nothing) as halves:
                 for half in halves.all:
                     found |= said_in(half, wanted)
         said = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)

@@ -21,6 +21,7 @@ from hylo_memory_ros.model import (
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.cold.choosing import Coolable
 from hylo_memory_ros.store.cold.moving import Cooled
+from hylo_memory_ros.store.cold.storage import ColdHeld
 from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood
 from hylo_memory_ros.store.consolidable import Amount, Consolidable
 from hylo_memory_ros.store.correction import Edit
@@ -224,6 +225,9 @@ class Store(Protocol):
 
     def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
         """Bring one slice of what is cold of identities back."""
+
+    def cold_held(self) -> ColdHeld | None:
+        """Return what the cold file holds; None: there never was anything in it."""
 
     def cold_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids are those of statements in cold storage."""

@@ -19,7 +19,7 @@ from hylo_memory_ros.model import Changes, VerifyReport, Version
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.checking import verify_database
-from hylo_memory_ros.store.cold.reaching import asked_of, everything, past_of
+from hylo_memory_ros.store.cold.reaching import asked_of, everything, nothing, past_of
 from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.embedding import (
@@ -77,7 +77,7 @@ class SqliteReader:
             found = asking.fetch(connection, version_rows)
         if len(found) == len(version_rows):
             return found
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             return halves.fetch(version_rows)
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
@@ -87,12 +87,12 @@ class SqliteReader:
             found = asking.embeddings_of(connection, wanted)
         if len(found) == len(wanted):
             return found
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             return halves.vectors(wanted)
 
     def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
-        with self._cold.reading(asked_of(replace(asked, world='any'))) as halves:
+        with self._cold.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as halves:
             return halves.excluded_by_time(asked, among)
 
     def candidates(self, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
@@ -141,7 +141,7 @@ class SqliteReader:
         """Return which ids are those of statements in cold storage."""
         if not ids:
             return set()
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             return set() if halves.cold is None else existing_ids(halves.cold, ids)
 
     def history(
@@ -194,12 +194,15 @@ class SqliteReader:
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
-        with self._cold.reading(everything) as halves:
-            return verify_database(halves.hot, self._config.identity_scope, *halves.all[1:])
+        with self._cold.reading(everything, nothing) as halves:
+            report = verify_database(halves.hot, self._config.identity_scope, *halves.all[1:])
+        if self._cold.lost is not None:
+            return replace(report, problems=(*report.problems, str(self._cold.lost)))
+        return report
 
     def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             for connection in halves.all:
                 raw: Any = connection.connection.dbapi_connection
                 # The rows go straight into arrays: a Row object for each of a million would double the time.
@@ -213,22 +216,22 @@ class SqliteReader:
             found = vectors_of_assertions(connection, space, assertions)
         if len(found) == len(assertions):
             return found
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             return halves.vectors_of(space, assertions)
 
     def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
         """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             return halves.vector_records(space)
 
     def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             yield from halves.vector_batches(size)
 
     def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
         """Yield every version that has a vector, believed or not, in order of its row."""
-        with self._cold.reading(everything) as halves:
+        with self._cold.reading(everything, nothing) as halves:
             yield from halves.vector_version_batches(size)
 
     def maps(self) -> list[str]:

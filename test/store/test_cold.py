@@ -433,3 +433,35 @@ class TestWhole:
         assert not cold_of(tmp_path / 'memory.db').exists()
         with pytest.raises(DamagedFileError, match='is missing'):
             opened(tmp_path / 'memory.db')
+
+
+class TestLostFile:
+    """Opened without the cold file, because that was accepted."""
+
+    @pytest.fixture
+    def memory(self, path: Path) -> Iterator[MemoryService]:
+        cold_of(path).unlink()
+        with opened(path, config=MemoryConfig(accept_lost_cold_file=True)) as memory:
+            yield memory
+
+    def test_now_is_answered_and_the_past_is_refused(self, memory: MemoryService) -> None:
+        assert memory.query(MemoryQuery(key='mug'))[0].item.content == 'colour 8'
+        assert memory.query(MemoryQuery(text='colour', explain=True)).total == 1
+        memory.write([said('colour 9', 900), said('new', 900, 'cup')])
+        memory.forget(MemoryQuery(key='cup'))
+        refused: tuple[Callable[[], object], ...] = (
+            lambda: memory.query(PAST),
+            lambda: memory.query(MemoryQuery(key='mug', include_invalidated=True)),
+            lambda: memory.history(key='mug'),
+            lambda: memory.write([said('late', 2.5)]),
+            lambda: memory.purge(MemoryQuery(key='mug')),
+            lambda: memory.snapshot(f'{memory.path}.copy'),
+            lambda: cool(memory),
+            lambda: memory._store.warm([1]),
+        )
+        before = memory.manifest()
+        for act in refused:
+            with pytest.raises(DamagedFileError, match=r'memory\.db\.cold is missing'):
+                act()
+        assert memory.manifest() == before
+        assert any('is missing' in problem for problem in memory.verify().problems)

@@ -273,8 +273,8 @@ def test_moves_change_no_answer(tmp_path: Path) -> None:
     run_state_machine_as_test(
         ColdMachine,
         settings=settings(
-            max_examples=15,
-            stateful_step_count=25,
+            max_examples=10,
+            stateful_step_count=20,
             deadline=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

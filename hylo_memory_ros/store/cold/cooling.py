@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hylo_memory_ros.store.cold.choosing import Coolable
 from hylo_memory_ros.store.cold.moving import Cooled
-from hylo_memory_ros.store.cold.storage import ColdStorage
+from hylo_memory_ros.store.cold.storage import ColdHeld, ColdStorage
 
 __all__ = ['CoolingStore']
 
@@ -81,6 +81,10 @@ class CoolingStore:
             Most statements, but at least one identity comes back, and always as a whole.
         """
         return self._cold.warm(identity_ids, limit)
+
+    def cold_held(self) -> ColdHeld | None:
+        """Return what the cold file holds; None: there never was anything in it."""
+        return self._cold.held()
 
     def _ended(self, ended_before_ns: int | None) -> int:
         now_ns = self.now_ns()

@@ -50,6 +50,9 @@ class Custody:
     def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
         self._db = database
         self._announce = announce
+        self._accepts_loss = config.accept_lost_cold_file
+        self.lost: StoreError | None = None
+        """Why the cold file is not read, where the memory was opened without it."""
         self.file: ColdFile | None = None
         if database.path is not None:
             path = cold_path_of(database.path, config)
@@ -71,8 +74,15 @@ class Custody:
             epoch = get_state(connection, 'epoch', b'').decode()
         if left and not self._db.read_only:
             self._put_away(file, **json.loads(left))
-        if mark is not None:
-            file.check(mark)
+        try:
+            if mark is not None:
+                file.check(mark)
+        except StoreError as refused:
+            if not self._accepts_loss:
+                raise
+            self.lost = refused
+            logger.error('%s; what asks for the past that it holds is refused', refused)  # noqa: TRY400
+            return
         if not self._db.read_only:
             self._tidy(file, mark, epoch)
 
@@ -103,13 +113,18 @@ class Custody:
     @staticmethod
     def _put_away(file: ColdFile, id: str, kept: str) -> None:
         """Give the cold file of a memory that was replaced its name beside that memory."""
-        if file.path.exists() and file.look().id == id:
-            file.rename(Path(kept))
+        try:
+            if file.path.exists() and file.look().id == id:
+                file.rename(Path(kept))
+        except StoreError:  # nothing of this memory is in it
+            logger.warning('%s is left where it is', file.path, exc_info=True)
 
     def purged(self) -> list[str]:
         """Let nothing that was purged stay; return the files that it may still be in."""
         if self.file is None or not self.file.path.exists():
             return []
+        if self.lost is not None:
+            return [str(self.file.path)]
         try:
             self.tidy()
             self.file.rewrite()
@@ -138,7 +153,7 @@ class Custody:
         assert file is not None
         with self._db.reading() as connection:
             mark = mark_of(connection)
-        if mark is None:
+        if mark is None or self.lost is not None:
             yield
             return
         beside = kept.with_name(f'{kept.name}.cold')
@@ -159,12 +174,14 @@ class Custody:
 
     def complete(self, copy: sqlite3.Connection) -> None:
         """Bring what is cold back in a copy of the main file."""
+        if self.lost is not None:
+            raise self.lost
         if self.file is not None:
             complete(copy, self.file.path)
 
     def close(self) -> None:
         """Close the cold file, its log emptied; safe to repeat."""
-        if self.file is None:
+        if self.file is None or self.lost is not None:
             return
         try:
             self.file.checkpoint()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.filtering import Asked
 
-__all__ = ['Reached', 'asked_of', 'everything', 'past_of']
+__all__ = ['Reached', 'asked_of', 'everything', 'nothing', 'past_of']
 
 Reached = Callable[[sa.Connection, Mark], bool]
 """Whether something needs the cold file, given the main file and what that knows of the cold one."""
@@ -20,6 +20,11 @@ Reached = Callable[[sa.Connection, Mark], bool]
 def everything(_hot: sa.Connection, _mark: Mark) -> bool:
     """Reach for whatever there is."""
     return True
+
+
+def nothing(_hot: sa.Connection, _mark: Mark) -> bool:
+    """Reach for the main file alone."""
+    return False
 
 
 def asked_of(asked: Asked) -> Reached:

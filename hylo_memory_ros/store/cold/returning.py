@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.store import asking
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.cold.file import ColdFile
@@ -32,9 +33,12 @@ class Returning:
         The main file, in the transaction.
     file : ColdFile or None
         The cold file; None: there can be none.
+    lost : StoreError or None
+        Why it is not read; whatever would have to come back is refused so.
     """
 
-    def __init__(self, connection: sa.Connection, file: ColdFile | None) -> None:
+    def __init__(self, connection: sa.Connection, file: ColdFile | None, lost: StoreError | None) -> None:
+        self._lost = lost
         self._raw: Any = connection.connection.dbapi_connection
         self._connection = connection
         self._file = file
@@ -90,8 +94,7 @@ class Returning:
         """Return the version rows that match, in both files; those that were cold have come back."""
         if not self or self.mark is None or not self.mark.reaches(asked):
             return asking.matching_rows(self._connection, asked, among)
-        assert self._file is not None
-        with self._file.reading() as cold:
+        with self._both() as cold:
             found = Halves(self._connection, cold).matching(asked, among)
             raw: Any = cold.connection.dbapi_connection
             owners = [row[0] for row in raw.execute(_OWNERS, (json.dumps(list(found)),))]
@@ -106,10 +109,17 @@ class Returning:
 
     @contextmanager
     def _cold(self) -> Iterator[Any]:
-        assert self._file is not None
-        with self._file.reading() as connection:
+        with self._both() as connection:
             raw: Any = connection.connection.dbapi_connection
             yield raw
+
+    @contextmanager
+    def _both(self) -> Iterator[sa.Connection]:
+        assert self._file is not None
+        if self._lost is not None:
+            raise self._lost
+        with self._file.reading() as connection:
+            yield connection
 
     def bring(self, identity_ids: Iterable[int]) -> None:
         """Bring back the cold past of identities, of those that have one."""

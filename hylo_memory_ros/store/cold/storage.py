@@ -12,7 +12,7 @@ import sqlite3
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -29,15 +29,16 @@ from hylo_memory_ros.store.cold.custody import Custody
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
 from hylo_memory_ros.store.cold.mark import Mark, mark_in, mark_of, put_mark
 from hylo_memory_ros.store.cold.moving import Cooled, clear_leftovers, copied, delete_copied, differs
-from hylo_memory_ros.store.cold.reaching import Reached
+from hylo_memory_ros.store.cold.reaching import Reached, everything, nothing
 from hylo_memory_ros.store.cold.reading import Halves
 from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.home import HOT
+from hylo_memory_ros.store.schema import assertion
 from hylo_memory_ros.store.sizes import STATEMENT_BYTES
 from hylo_memory_ros.store.transaction import get_state
 
-__all__ = ['ColdStorage']
+__all__ = ['ColdHeld', 'ColdStorage']
 
 logger = logging.getLogger(__name__)
 
@@ -45,32 +46,51 @@ logger = logging.getLogger(__name__)
 _TRIES = 50
 
 
+class ColdHeld(NamedTuple):
+    """What a cold file holds."""
+
+    file: str
+    bytes: int = 0
+    """Of the file."""
+    statements: int = 0
+    identities: int = 0
+    """Of which something is there."""
+    lost: str = ''
+    """Why it is not read; empty: it is."""
+
+
 class ColdStorage(Custody):
     """Reads from both files of a database, and moves between them."""
 
     @contextmanager
-    def reading(self, reached: Reached) -> Iterator[Halves]:
+    def reading(self, reached: Reached, needed: Reached | None = None) -> Iterator[Halves]:
         """Read one consistent state of the main file, and of the cold file where a question reaches it.
 
         Parameters
         ----------
         reached : Reached
             Decides from the state of the main file.
+        needed : Reached, optional
+            Whether an answer without the cold file, where that is lost, would be wrong; none: it would.
 
         Raises
         ------
         StoreBusyError
             Moves went on whenever the two files were opened.
+        StoreError
+            The memory was opened without its cold file, and that is needed.
         """
         with ExitStack() as opened:
-            yield self._halves(opened, reached)
+            yield self._halves(opened, reached, needed or reached)
 
-    def _halves(self, opened: ExitStack, reached: Reached) -> Halves:
+    def _halves(self, opened: ExitStack, reached: Reached, needed: Reached) -> Halves:
         for _ in range(_TRIES):
             with ExitStack() as attempt:
                 hot = attempt.enter_context(self._db.reading())
                 mark = None if self.file is None else mark_of(hot)
-                if mark is None or not reached(hot, mark):
+                if self.lost is not None and mark is not None and needed(hot, mark):
+                    raise self.lost
+                if mark is None or self.lost is not None or not reached(hot, mark):
                     opened.push(attempt.pop_all())
                     return Halves(hot)
                 assert self.file is not None
@@ -84,6 +104,17 @@ class ColdStorage(Custody):
         raise StoreBusyError(
             f'cold file {self.file}: moves go on whenever it is read; the call may be repeated'
         )
+
+    def held(self) -> ColdHeld | None:
+        """Return what the cold file holds; None: there never was anything in it."""
+        with self.reading(everything, nothing) as halves:
+            if mark_of(halves.hot) is None or self.file is None:
+                return None
+            where, lost = str(self.file.path), '' if self.lost is None else str(self.lost)
+            if halves.cold is None:
+                return ColdHeld(where, lost=lost)
+            statements, identities = halves.cold.execute(_HELD).one()
+            return ColdHeld(where, self.file.path.stat().st_size, statements, identities)
 
     def choose(
         self,
@@ -179,7 +210,7 @@ class ColdStorage(Custody):
 
     def returning(self, connection: sa.Connection) -> Returning:
         """Return what brings cold rows back into a transaction of the main file."""
-        return Returning(connection, self.file)
+        return Returning(connection, self.file, self.lost)
 
     def settle(self, returning: Returning) -> None:
         """Take what a transaction brought back out of the cold file, once it is committed.
@@ -203,6 +234,8 @@ class ColdStorage(Custody):
             )
         if self._db.read_only:
             raise ReadOnlyError(f'database {self._db.path} was opened for reading', path=str(self._db.path))
+        if self.lost is not None:
+            raise self.lost
         if limit < 1:
             raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
         return self.file
@@ -222,6 +255,7 @@ class ColdStorage(Custody):
         return Mark(state.id)
 
 
+_HELD = sa.select(sa.func.count(), sa.func.count(assertion.c.identity_id.distinct()))
 _SIZES = f"""
     SELECT a.identity_id, count(*),
            sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),

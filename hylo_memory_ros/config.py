@@ -75,7 +75,7 @@ class ConsolidationSettings(Contract):
     group_items: Annotated[int, Field(ge=2, le=1000)] = 32
     """Most statements that one summary stands for."""
     slice_items: Annotated[int, Field(ge=2, le=1000)] = 128
-    """Most statements that one transaction ends; writers wait for at most one. In memory: those of one summary."""
+    """Most statements that one transaction ends, for which writers wait; in memory those of one summary."""
     near_duplicate_distance_m: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
     """Side of the cells in which near duplicates lie together, metres."""
     near_duplicate_space: Text = ''

@@ -110,7 +110,8 @@ class ConsolidationRun:
         self._follow = follow
         self._courtesy = courtesy
         self._can_cool = store.path is not None
-        self._most = settings.slice_items
+        # In memory there is one connection: who asks waits until a slice has ended.
+        self._most = settings.slice_items if store.path is not None else 1
         self._rules: dict[str, str] = {}
         self._to_age: list[tuple[int, int]] = []
         self._done = _Done()

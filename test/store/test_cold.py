@@ -431,7 +431,10 @@ class TestWhole:
             assert memory.query(PAST)[0].item.content == 'colour 2'
         assert rows_in(tmp_path / 'card' / 'old.db') == 11
         assert not cold_of(tmp_path / 'memory.db').exists()
-        with pytest.raises(DamagedFileError, match='is missing'):
+        with opened(tmp_path / 'memory.db', read_only=True) as memory:
+            assert memory.query(PAST)[0].item.content == 'colour 2'
+        (tmp_path / 'card' / 'old.db').unlink()
+        with pytest.raises(DamagedFileError, match=r'card/old\.db is missing'):
             opened(tmp_path / 'memory.db')
 
 

@@ -50,7 +50,7 @@ class Custody:
     def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
         self._db = database
         self._announce = announce
-        self._accepts_loss = config.accept_lost_cold_file
+        self._config = config
         self.lost: StoreError | None = None
         """Why the cold file is not read, where the memory was opened without it."""
         self.file: ColdFile | None = None
@@ -66,25 +66,33 @@ class Custody:
         DamagedFileError, NewerSchemaError, ReadOnlyError
             The cold file is missing, or refused; nothing is changed.
         """
-        file = self.file
-        if file is None:
+        if self.file is None:
             return
         with self._db.reading() as connection:
             mark, left = mark_of(connection), get_state(connection, _LEFT, b'')
             epoch = get_state(connection, 'epoch', b'').decode()
+        file = self._found(self.file, mark)
         if left and not self._db.read_only:
             self._put_away(file, **json.loads(left))
         try:
             if mark is not None:
                 file.check(mark)
         except StoreError as refused:
-            if not self._accepts_loss:
+            if not self._config.accept_lost_cold_file:
                 raise
             self.lost = refused
             logger.error('%s; what asks for the past that it holds is refused', refused)  # noqa: TRY400
             return
         if not self._db.read_only:
             self._tidy(file, mark, epoch)
+
+    def _found(self, file: ColdFile, mark: Mark | None) -> ColdFile:
+        """Return the cold file where the main file says it is, when it is not where it usually is."""
+        assert self._db.path is not None
+        if mark is not None and mark.path and not self._config.cold_path and not file.path.exists():
+            self.file = ColdFile(Path(mark.path), self._db.path, self._config, read_only=self._db.read_only)
+            return self.file
+        return file
 
     def tidy(self) -> None:
         """Delete from the cold file whatever is not cold."""

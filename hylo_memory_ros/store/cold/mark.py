@@ -33,6 +33,8 @@ class Mark(NamedTuple):
     """Highest row number of an assertion that was moved."""
     version: int = 0
     spatial: int = 0
+    path: str = ''
+    """Where it was made, unless beside the main file: who has no parameters finds it there."""
     any_given: bool = False
     """Whether anything that was moved had an id that was given: another statement may come to have it."""
 

@@ -240,11 +240,11 @@ class ColdStorage(Custody):
             raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
         return self.file
 
-    @staticmethod
-    def _begun(file: ColdFile, epoch: str) -> Mark:
+    def _begun(self, file: ColdFile, epoch: str) -> Mark:
         """Make the cold file of a memory that never had one; one that was made and not used is taken."""
+        where = str(file.path) if self._config.cold_path else ''
         if not file.path.exists():
-            mark = Mark(uuid.uuid4().hex)
+            mark = Mark(uuid.uuid4().hex, path=where)
             file.make(mark, epoch)
             return mark
         state = file.look()
@@ -252,7 +252,7 @@ class ColdStorage(Custody):
             raise DamagedFileError(
                 f'cold file {file.path} belongs to another memory; move it away', path=str(file.path)
             )
-        return Mark(state.id)
+        return Mark(state.id, path=where)
 
 
 _HELD = sa.select(sa.func.count(), sa.func.count(assertion.c.identity_id.distinct()))

@@ -49,6 +49,7 @@ class Question:
             clock=self.clock,
             space=self.query.embedding[0] if self.query.embedding is not None else '',
             helpfulness=self.weighs_helpfulness,
+            gated=self.hides_skills,
             fitting=None if self.fit is None else self.fit.listed(),
         )
 

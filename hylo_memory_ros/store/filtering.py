@@ -60,6 +60,8 @@ class Asked:
     """Only what has a vector in this space; empty: all."""
     helpfulness: bool = False
     """Whether the score of helpfulness is to be told of each candidate."""
+    gated: bool = True
+    """Whether skills are held to the status asked for; False where there are none."""
     fitting: str | None = None
     """JSON array of the assertions of skills that have the status asked for and fit the caller's state; None:
     no state is given."""
@@ -93,7 +95,8 @@ def conditions(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     yield from (_believed(version, asked), _holds(version, asked))
     yield from _filters(asked)
     yield from statistics_of(asked.query)
-    yield from admitted(asked.query, asked.fitting)
+    if asked.gated:
+        yield from admitted(asked.query, asked.fitting)
     if asked.space:
         placed = sa.select(embedding.c.assertion_id).where(embedding.c.space == asked.space)
         yield assertion.c.assertion_id.in_(placed)

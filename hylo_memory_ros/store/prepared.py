@@ -101,6 +101,7 @@ def _shape(asked: Asked) -> tuple[Any, ...] | None:
         query.include_stale,
         query.min_helpfulness,
         asked.helpfulness,
+        asked.gated,
         query.skill_status,
         asked.fitting is None,
     )

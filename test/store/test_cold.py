@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -422,6 +423,29 @@ class TestWhole:
                 assert reader.query(MemoryQuery(key='mug', as_of=number - 3)).total == 1
                 assert len(reader.history(key='mug', limit=1000).versions) == 2 * number - 8
             assert reader.verify().ok
+
+    def test_answers_stay_while_others_move_and_write(self, path: Path) -> None:
+        def move() -> None:
+            for turn in range(25):
+                while cool(memory, limit=3).assertions:
+                    pass
+                memory._store.warm(range(1, 7), limit=4)
+                # What was said before, once more: its past comes back, and nothing changes.
+                memory.write([said('colour 2', 2), said(f'new {turn}', 900 + turn, 'cup')])
+
+        def ask(asked: MemoryService) -> None:
+            while not moving.done():
+                assert asked.query(PAST)[0].item.content == 'colour 2'
+                assert asked.query(MemoryQuery(text='event', as_of=200)).total == 5
+                assert asked.query(MemoryQuery(known_seq=2, text='event', as_of=500, k=1)).total == 5
+                assert len(asked.history(key='mug').versions) == 8
+
+        with opened(path) as memory, opened(path, read_only=True) as reader, ThreadPoolExecutor() as threads:
+            moving = threads.submit(move)
+            for asking in [threads.submit(ask, memory), threads.submit(ask, reader)]:
+                asking.result()
+            moving.result()
+            assert memory.verify().ok
 
     def test_a_path_of_its_own(self, tmp_path: Path) -> None:
         config = MemoryConfig(cold_path=str(tmp_path / 'card' / 'old.db'))

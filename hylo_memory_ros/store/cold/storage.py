@@ -87,6 +87,8 @@ class ColdStorage(Custody):
         for _ in range(_TRIES):
             with ExitStack() as attempt:
                 hot = attempt.enter_context(self._db.reading())
+                if self.file is not None:
+                    hot.begin()  # one state from here on, also for the driver's own connection
                 mark = None if self.file is None else mark_of(hot)
                 if self.lost is not None and mark is not None and needed(hot, mark):
                     raise self.lost
@@ -95,6 +97,7 @@ class ColdStorage(Custody):
                     return Halves(hot)
                 assert self.file is not None
                 cold = attempt.enter_context(self.file.reading())
+                cold.begin()
                 raw: Any = cold.connection.dbapi_connection
                 # The main file first: what it says is cold is there, unless it came back in between.
                 same = mark_in(raw, HOT) == mark and last_transaction(cold) == last_transaction(hot)

@@ -54,7 +54,8 @@ def prepared_rows(
         return [tuple(row) for row in connection.execute(build(), values)]
     sql, constants = _compiled((name, *shape), build)
     words = None if asked.query.text is None else search_words(asked.query.text)
-    bound = {**constants, 'at_ns': asked.at_ns, 'seq': asked.seq, 'words': words, 'fitting': asked.fitting, **values}
+    named = {'at_ns': asked.at_ns, 'seq': asked.seq, 'words': words, 'fitting': asked.fitting}
+    bound = {**constants, **named, **values}
     raw: Any = connection.connection.dbapi_connection
     rows: list[tuple[Any, ...]] = raw.execute(sql, bound).fetchall()
     return rows

@@ -9,7 +9,7 @@ revision = '0001'
 down_revision = None
 
 
-def upgrade() -> None:
+def upgrade() -> None:  # noqa: PLR0915 - one statement a table
     """Make every table, index and the full-text index."""
     op.create_table(
         'identity',

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from hylo_memory_ros.consolidation import STANDS_FOR
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.identity import Sha256, canonical_bytes
 from hylo_memory_ros.model import Hit, Pose
@@ -92,8 +93,9 @@ def _facts(hit: Hit) -> dict[str, Any]:
         facts['stale'] = True
     if item.entities:
         facts['entities'] = item.entities
-    if item.links:
-        facts['links'] = [':'.join(link) for link in item.links]
+    # How many a summary stands for is in its payload; the names of all would fill the prompt.
+    if links := [link for link in item.links if link[0] != STANDS_FOR]:
+        facts['links'] = [':'.join(link) for link in links]
     facts |= {name: told for name, told in (('payload', item.payload), ('says', item.content)) if told}
     return facts
 

@@ -78,6 +78,8 @@ class Ranked(NamedTuple):
 
 
 _TEXTS = (FULL_TEXT, SUMMARY_TEXT)
+# Among few texts bm25 means little, and it would change with each that comes.
+_SUMMARY_RANK = sa.literal_column('-1.0', sa.Float)
 _SPEAKING = ' UNION ALL '.join(f'SELECT rowid FROM {name} WHERE {name} MATCH ?' for name in _TEXTS)  # noqa: S608
 _COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM ({_SPEAKING}) LIMIT ?)'  # noqa: S608
 
@@ -115,7 +117,9 @@ def _words(words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.C
 
 def _speaking(name: str, words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.Select[Any]:
     table: sa.ColumnElement[Any] = sa.literal_column(name)
-    rank: sa.ColumnElement[Any] = sa.func.bm25(table, type_=sa.Float) if ranked else sa.null()
+    rank: sa.ColumnElement[Any] = sa.null()
+    if ranked:
+        rank = sa.func.bm25(table, type_=sa.Float) if name == FULL_TEXT else _SUMMARY_RANK
     rowid = sa.column('rowid', sa.Integer)
     found = (
         sa.select(rowid, rank.label('rank'))

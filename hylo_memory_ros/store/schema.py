@@ -278,8 +278,8 @@ state = Table(
 
 # Contentless: the words are indexed, the text itself stays in `assertion` and `identity`.
 FULL_TEXT = 'item_text'
-# What consolidations say has its own index: ranks depend on all that is in one, and what was believed
-# before a consolidation is still to be answered as it was.
+# What consolidations say has its own index, without ranks: those depend on all that is in one, and what was
+# believed before a consolidation is still to be answered as it was.
 SUMMARY_TEXT = 'summary_text'
 
 

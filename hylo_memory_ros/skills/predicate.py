@@ -13,6 +13,9 @@
     path       = name { '.' name | '[' (string | whole number) ']' }
     call       = function '(' [ sum { ',' sum } ] ')'
 
+It means what it means in CEL, but for this: all numbers are of one type, true and false have no order,
+``has`` also asks about the top of the state, and what is no condition (a sum, a list) is refused at reading.
+
 No loops, no regular expressions, no names beyond the state and the functions below, no reference to another
 predicate: each is read and evaluated in a time that its own length bounds.
 """

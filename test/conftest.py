@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # The model and the clauses of the store are also used elsewhere, and may be imported from there first.
 pytest.register_assert_rewrite(
     'support', 'store.clauses', 'store.contract', 'store.plain_memory', 'store.sample'
 )
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile('untimed', deadline=None)
+settings.load_profile('untimed')
 
 ROOT = Path(__file__).resolve().parents[1]
 DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral ones

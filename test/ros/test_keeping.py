@@ -19,7 +19,7 @@ from hylo_memory_ros.parameters import ParameterFile
 from hylo_memory_ros.ros.fields import stamp_msg
 from hylo_memory_ros.srv import Changes, Forget
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.timeout(90)]
 WORKING = MemoryFilter(kinds=['working'])
 DAY_S = 1_600_000_000
 

@@ -20,7 +20,7 @@ from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithP
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.srv import Query, Write
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.timeout(90)]
 T = Transition
 INPUT = {
     'inputs': ['front'],

@@ -12,7 +12,7 @@ from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.srv import Write
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.timeout(60)]
 
 
 def check_end(process: NodeProcess) -> None:

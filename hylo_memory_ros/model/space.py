@@ -56,7 +56,7 @@ class EmbeddingSpace(Contract):
     bits: Annotated[int, Field(ge=2, le=8)] = 4
     """Bits for each component in turbo_quant, the sketch of the residual included."""
     mean_of_summaries: bool = False
-    """A summary gets the mean of the vectors it stands for; else its text is embedded where that is possible."""
+    """A summary gets the mean of the vectors it stands for; else its text is embedded, where it can be."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the random rotation and sketch of turbo_quant and provekv_pool."""
 

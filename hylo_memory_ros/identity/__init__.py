@@ -35,7 +35,7 @@ from hylo_memory_ros.identity.prompt import (
 )
 from hylo_memory_ros.identity.reuse import CachedPrefix, Reuse, may_reuse, prefix_from_json
 from hylo_memory_ros.identity.set_hash import EMPTY_STATE, digest_of_state, updated_state
-from hylo_memory_ros.identity.statement import Statement, content_bytes, statement_of
+from hylo_memory_ros.identity.statement import Statement, content_bytes, identity_digest, statement_of
 from hylo_memory_ros.identity.vectors import (
     DerivedGenerationIdentity,
     EmbeddingIdentity,
@@ -78,6 +78,7 @@ __all__ = [
     'canonical_bytes',
     'content_bytes',
     'digest_of_state',
+    'identity_digest',
     'may_reuse',
     'prefix_from_json',
     'require_exact_rerank',

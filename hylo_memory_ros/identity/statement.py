@@ -10,7 +10,7 @@ from typing import Any
 from hylo_memory_ros.identity.canonical import canonical_bytes
 from hylo_memory_ros.model import MemoryItem, Pose
 
-__all__ = ['Statement', 'computed_id', 'content_bytes', 'statement_of']
+__all__ = ['Statement', 'computed_id', 'content_bytes', 'identity_digest', 'statement_of']
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,10 @@ def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
     dated = text if item.valid_from_assumed else text[:-1] + b',"valid_from_ns":%d}' % stamp_ns
     element = sha256(dated).digest()
     content = sha256(text).digest() if item.key is not None else element
-    identity = _identity(item, identity_scope, content)
+    if item.key is None:
+        identity = sha256(b'keyless\0' + content).digest()
+    else:
+        identity = identity_digest(item, identity_scope)
     named = item.id or computed_id(item.kind.value, content, identity, stamp_ns)
     return Statement(content, identity, element, named)
 
@@ -76,9 +79,15 @@ def content_bytes(item: MemoryItem) -> bytes:
     return canonical_bytes(_content_fields(item))
 
 
-def _identity(item: MemoryItem, identity_scope: Sequence[str], content: bytes) -> bytes:
-    if item.key is None:
-        return sha256(b'keyless\0' + content).digest()
+def identity_digest(item: MemoryItem, identity_scope: Sequence[str]) -> bytes:
+    """Return the digest of what an item with a key may supersede; it depends on no time and no content.
+
+    Examples
+    --------
+    >>> mug = MemoryItem(kind='spatial', key='mug', content='red', valid_from=1)
+    >>> identity_digest(mug, ['map_id']) == statement_of(mug, ['map_id']).identity
+    True
+    """
     scope = {name: item.scope[name] for name in identity_scope if name in item.scope}
     return sha256(canonical_bytes({'key': item.key, 'kind': item.kind.value, 'scope': scope})).digest()
 

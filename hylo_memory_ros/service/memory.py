@@ -217,6 +217,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         check_stamps(working, self.config)
         with self._lock:
             self._refuse_closed()
+            durables = self._skills.judged(durables)
             self._mirroring.vectors.check_items(durables)
             if not dry_run:
                 self._maps.remember(item.scope.get('map_id', '') for item in durables)

@@ -16,12 +16,13 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import HyloMemoryError, StoreError
-from hylo_memory_ros.identity import content_bytes
+from hylo_memory_ros.identity import content_bytes, identity_digest
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
 from hylo_memory_ros.skills import SkillIndex, parse_predicate, problems_of_skill_item
 from hylo_memory_ros.store import Committed, Store
 from hylo_memory_ros.store.skill import (
+    judged_skill,
     payloads_of_skills,
     skill_items,
     stated_of_skills,
@@ -101,6 +102,7 @@ class Skills:
     def __init__(self, store: Store, config: MemoryConfig, *, read_only: bool) -> None:
         self._store = store
         self._read_only = read_only
+        self._identity_scope = config.identity_scope
         self.index = SkillIndex()
         self.report = SkillReport()
         self._strange: tuple[tuple[str, str], ...] = ()
@@ -124,6 +126,25 @@ class Skills:
             # What was read of predicates stays in memory otherwise.
             parse_predicate.cache_clear()
             self.reload()
+
+    def judged(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+        """Give skills that change their status without telling verdicts those that they have.
+
+        They are the verdicts that held, and what feedback has counted since.
+        """
+        return [self._judged(item) if item.kind is MemoryKind.SKILL else item for item in items]
+
+    def _judged(self, item: MemoryItem) -> MemoryItem:
+        if 'verdicts' in item.payload or item.key is None:
+            return item
+        identity = identity_digest(item, self._identity_scope)
+        found = self._store.side_read(lambda connection: judged_skill(connection, identity))
+        if found is None or found[0].status == item.payload.get('status'):
+            return item
+        known, counted = found
+        told = known.verdicts.model_dump()
+        verdicts = {name: value + getattr(counted, name) for name, value in told.items()}
+        return item.model_copy(update={'payload': {**item.payload, 'verdicts': verdicts}})
 
     @contextmanager
     def staged(self, items: Sequence[MemoryItem], *, dry_run: bool) -> Iterator[Callable[[], None]]:

@@ -13,8 +13,10 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import SkillGateError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
-from hylo_memory_ros.model.skill import SkillPayload, SkillTransition
+from hylo_memory_ros.model.helpfulness import VERDICTS
+from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
 from hylo_memory_ros.skills import Thresholds, problems_at_gate, skill_of
+from hylo_memory_ros.store.helpfulness import helpfulness
 from hylo_memory_ros.store.purged import Purged, on_purge
 from hylo_memory_ros.store.schema import assertion, identity, metadata, tag, txn, version
 from hylo_memory_ros.store.skill_filter import STATUS
@@ -23,6 +25,7 @@ from hylo_memory_ros.store.transaction import Transaction, chunks
 
 __all__ = [
     'Gate',
+    'judged_skill',
     'payloads_of_skills',
     'skill_items',
     'skill_transition',
@@ -170,6 +173,21 @@ def payloads_of_skills(connection: sa.Connection) -> Iterator[tuple[int, Mapping
         yield number, json.loads(detail)['payload']
 
 
+def judged_skill(connection: sa.Connection, identity_digest: bytes) -> tuple[SkillPayload, Verdicts] | None:
+    """Return what holds of a skill, and the verdicts that feedback has counted on it; None: nothing holds.
+
+    Parameters
+    ----------
+    identity_digest : bytes
+        Of the skill.
+    """
+    row = connection.execute(_judged, {'digest': identity_digest}).one_or_none()
+    if row is None:
+        return None
+    counted = {name: getattr(row, name) or 0 for name in VERDICTS}
+    return skill_of(json.loads(row.detail)['payload']), Verdicts(**counted)
+
+
 def stated_skills(connection: sa.Connection) -> set[tuple[str, bytes]]:
     """Return key and content digest of every skill that was ever stated."""
     return {(row[0], row[1]) for row in connection.execute(_keys)}
@@ -225,6 +243,17 @@ _stated = (
     .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .where(assertion.c.assertion_id.in_(_stated_skills))
     .order_by(assertion.c.assertion_id)
+)
+_judged = (
+    sa.select(assertion.c.detail, *(helpfulness.c[name] for name in VERDICTS))
+    .join(version, version.c.assertion_id == assertion.c.assertion_id)
+    .join(identity, identity.c.identity_id == version.c.identity_id)
+    .outerjoin(helpfulness, helpfulness.c.subject == assertion.c.id)
+    .where(
+        identity.c.digest == sa.bindparam('digest'),
+        version.c.to_seq.is_(None),
+        version.c.valid_to_ns.is_(None),
+    )
 )
 _keys = (
     sa.select(identity.c.key, assertion.c.content_digest)

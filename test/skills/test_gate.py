@@ -157,6 +157,32 @@ def test_a_verified_skill_gains_verdicts_as_long_as_it_would_still_pass(memory: 
     assert hit.item.payload['verdicts'] == {'useful': 20, 'wrong': 1}
 
 
+def test_a_promotion_that_tells_no_verdicts_has_those_of_feedback(memory: MemoryService) -> None:
+    memory.write([skill(verdicts={'useful': 2, 'wrong': 1})])
+    proposed = MemoryQuery(kinds=['skill'], skill_status=('proposed',))
+    for _ in range(6):
+        found = memory.query(proposed, receipt=True)
+        memory.feedback('useful', receipt_id=found.receipt_id)
+    memory.feedback('not_applicable', ids=[str(found[0].item.id)])
+    told = payload('verified')
+    del told['verdicts']
+    memory.write([skill().model_copy(update={'payload': told})])
+    (hit,) = memory.query(MemoryQuery(kinds=['skill']))
+    assert hit.item.payload['verdicts'] == {'useful': 8, 'misleading': 0, 'wrong': 1, 'not_applicable': 1}
+    assert memory.skill_transitions()[-1].evidence['verdicts'] == hit.item.payload['verdicts']
+    assert memory.verify().ok
+
+
+def test_feedback_alone_is_weighed_like_verdicts_that_are_told(memory: MemoryService) -> None:
+    memory.write([skill()])
+    (hit,) = memory.query(MemoryQuery(kinds=['skill'], skill_status=('proposed',)))
+    memory.feedback('misleading', ids=[str(hit.item.id)])
+    told = payload('verified')
+    del told['verdicts']
+    with pytest.raises(SkillGateError, match=r'useful: 0.*1 of 1 misleading or wrong'):
+        memory.write([skill().model_copy(update={'payload': told})])
+
+
 def test_the_same_again_is_no_transition(memory: MemoryService, clock: ManualClock) -> None:
     for item in (skill(), skill('verified'), skill('verified')):
         clock.now_ns += round(1.0 * NS)

@@ -81,9 +81,7 @@ class Proving:
         self._retriever_in = retriever_in
         self._retriever = retriever
         self._side_write, self._current_episode = side_write, current_episode
-        self.receipts = Receipts(
-            config, side_write, store.side_read, store.cold_ids, read_only=read_only
-        )
+        self.receipts = Receipts(config, side_write, store.side_read, store.cold_ids, read_only=read_only)
         self._renderer, self._counter = renderer_named(config.renderer), counter_named(config.token_counter)
 
     def query(self, query: MemoryQuery, receipt: bool) -> QueryResult:

@@ -206,9 +206,7 @@ class Receipts:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             gone = ids - existing_ids(connection, ids)
             scrub_body(body, gone - self._cold_ids(gone))
-        return ReceiptRow(
-            asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode
-        )
+        return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode)
 
     def _run(self) -> None:
         while True:

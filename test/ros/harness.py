@@ -158,7 +158,7 @@ class Talker:
     def client(self, kind: Any, name: str) -> Any:
         client = self._clients.setdefault(name, None) or self.node.create_client(kind, name)
         self._clients[name] = client
-        self.spin_until(client.service_is_ready, 45.0, f'service {name}')
+        self.spin_until(client.service_is_ready, 15.0, f'service {name}')
         return client
 
     def call(self, srv: Any, name: str, request: Any = None, wait_s: float = 10.0, /, **fields: Any) -> Any:

@@ -17,6 +17,8 @@ from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 
 NOW_NS = 1000 * 10**9
+# Of each operation: the five together take as long as any other test of kills.
+KILLS = 5
 
 
 @pytest.fixture(scope='module')
@@ -101,7 +103,7 @@ def test_a_move_there(nursery: Nursery, lived: Path) -> None:
     with opened(lived) as memory:
         expected = told(memory)
     code = OPEN + 'while memory._store.cool(range(1, 20), limit=4).assertions: acknowledge("cooled")'
-    for place, _ in nursery.kill_along(lived, code):
+    for place, _ in nursery.kill_along(lived, code, KILLS):
         check(place, expected)
 
 
@@ -109,7 +111,7 @@ def test_a_move_back(nursery: Nursery, cold: Path) -> None:
     with opened(cold) as memory:
         expected = told(memory)
     code = f'{OPEN}memory._store.warm(range(1, 20), limit=100); acknowledge("warm")'
-    for place, _ in nursery.kill_along(cold, code):
+    for place, _ in nursery.kill_along(cold, code, KILLS):
         check(place, expected)
 
 
@@ -121,7 +123,7 @@ def test_a_write_to_a_cold_past(nursery: Nursery, cold: Path) -> None:
     with opened(cold) as memory:
         before = told(memory)
     outcomes = set()
-    for place, words in nursery.kill_along(cold, code):
+    for place, words in nursery.kill_along(cold, code, KILLS):
         with opened(place) as memory:
             late = memory.query(MemoryQuery(key='mug', as_of=2.7))[0].item.content
             assert late in ({'late'} if 'late' in words else {'late', 'red 2'})
@@ -134,7 +136,7 @@ def test_a_write_to_a_cold_past(nursery: Nursery, cold: Path) -> None:
 
 def test_a_purge_of_what_is_cold(nursery: Nursery, cold: Path) -> None:
     code = f'{OPEN}memory.purge(MemoryQuery(text="zebra")); acknowledge("purged")'
-    for place, words in nursery.kill_along(cold, code):
+    for place, words in nursery.kill_along(cold, code, KILLS):
         with opened(place) as memory:
             left = memory.query(MemoryQuery(text='zebra', include_invalidated=True)).total
             assert left in ({0} if 'purged' in words else {0, 9})
@@ -150,7 +152,7 @@ def test_a_restore_over_it(nursery: Nursery, cold: Path, tmp_path: Path) -> None
         copy = tmp_path / 'copy.db'
         memory.snapshot(str(copy))
     code = f'{OPEN}memory.restore({str(copy)!r}); acknowledge("restored")'
-    for place, words in nursery.kill_along(cold, code):
+    for place, words in nursery.kill_along(cold, code, KILLS):
         with opened(place) as memory:
             after = told(memory)
             assert after[0] == before[0]

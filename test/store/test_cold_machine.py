@@ -273,7 +273,7 @@ def test_moves_change_no_answer(tmp_path: Path) -> None:
     run_state_machine_as_test(
         ColdMachine,
         settings=settings(
-            max_examples=10,
+            max_examples=6,
             stateful_step_count=20,
             deadline=None,
             derandomize=True,

@@ -91,14 +91,14 @@ class Nursery:
         status = json.loads(self._process.stdout.readline())
         return Ended(status, (folder / 'acknowledged').read_text().split())
 
-    def kill_along(self, origin: Path, code: str) -> Iterator[tuple[Path, list[str]]]:
+    def kill_along(self, origin: Path, code: str, kills: int = KILLS) -> Iterator[tuple[Path, list[str]]]:
         """Kill the same operation on fresh copies of a folder, earlier and later."""
         whole = self._copy(origin, 'whole')
         ended = self.run(whole, code)
         assert (ended.status, ended.words[-3:-1]) == (0, ['done', 'after'])
         steps = int(ended.words[-1])
         yield whole, ended.words
-        for last in range(1, steps + 1, steps // KILLS + 1):
+        for last in range(1, steps + 1, steps // kills + 1):
             folder = self._copy(origin, f'{last}')
             ended = self.run(folder, code, last)
             assert ended.status == 9, f'not killed at step {last} of {steps}'

@@ -50,9 +50,9 @@ class EpisodeHandler:
         if not self.clock():
             raise ClockError('clock: it has not started, so no episode can begin')
         name, note = checked_text(request.id, 'id'), checked_text(request.note, 'note')
-        scope = scope_of(request.scope, '')
+        scope, actor = scope_of(request.scope, ''), checked_text(request.actor, 'actor')
         self.perception.settle()
-        response.id = self.memory.begin_episode(name, scope, note).id
+        response.id = self.memory.begin_episode(name, scope, note, actor).id
         return response
 
     def _end(self, request: Any, response: Any) -> Any:
@@ -61,9 +61,9 @@ class EpisodeHandler:
                 f'scope: {list(request.scope)}: it is told by the begin, not by the end', field='scope'
             )
         name, note = checked_text(request.id, 'id'), checked_text(request.note, 'note')
-        outcome = checked_text(request.outcome, 'outcome')
+        outcome, actor = checked_text(request.outcome, 'outcome'), checked_text(request.actor, 'actor')
         self.perception.settle()
-        ended = self.memory.end_episode(name, outcome, note)
+        ended = self.memory.end_episode(name, outcome, note, actor)
         response.id = ended.id
         response.message = f'ended after {ended.duration_s:.3f} s, remembered at sequence {ended.end_seq}'
         return response

@@ -10,6 +10,7 @@ from typing import Any
 
 from hylo_memory_ros.ros.fields import checked_text, texts
 from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Judging']
 
@@ -18,8 +19,8 @@ __all__ = ['Judging']
 class Judging:
     """The handler that takes feedback on one memory."""
 
-    memory: Any
-    """The `MemoryService`."""
+    memory: MemoryService
+    """What they are of."""
     writer: Lane
     """The one thread that writes."""
 
@@ -34,6 +35,7 @@ class Judging:
             ids=texts(request.ids, 'ids'),
             episode=checked_text(request.episode, 'episode'),
             note=checked_text(request.note, 'note'),
+            actor=checked_text(request.actor, 'actor'),
         )
         response.updated = len(judged)
         if judged.replaced:

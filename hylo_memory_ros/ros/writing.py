@@ -116,7 +116,12 @@ class Writing:
 
     def _store(self, request: Any, response: Any, drafts: Sequence[Draft]) -> Any:
         items = [self.placement.placed(draft) for draft in drafts]
-        result = self.memory.write(items, request_id=request.request_id or None, dry_run=request.dry_run)
+        result = self.memory.write(
+            items,
+            request_id=request.request_id or None,
+            actor=checked_text(request.actor, 'actor'),
+            dry_run=request.dry_run,
+        )
         response.ids = [event.id for event in result.events]
         response.outcomes = [event.event for event in result.events]
         response.closed_ids = [event.closed_id for event in result.events]

@@ -59,6 +59,14 @@ def asked(talker: Talker, options: dict[str, Any], **fields: Any) -> list[str]:
     return [hit.item.key or hit.item.content for hit in answer.hits]
 
 
+def test_who_asks_is_told_in_the_feed(talker: Talker) -> None:
+    events = heard(talker, MemoryEvent, f'{NODE}/events')
+    assert begin(talker, 'whose', actor='mission').success
+    assert talker.write(spatial('whose-cup', 1.0, content='a cup'), actor='planner').success
+    assert end(talker, 'whose', 'success', actor='operator').success
+    talker.spin_until(lambda: {event.actor for event in events} >= {'mission', 'planner', 'operator'})
+
+
 def test_from_begin_to_end(talker: Talker) -> None:
     events = heard(talker, MemoryEvent, f'{NODE}/events')
     before = talker.query(k=0).sequence

@@ -55,6 +55,13 @@ def test_a_verdict_on_an_answer_is_counted_and_shown(talker: Talker) -> None:
     assert talker.query(filter=MemoryFilter(ids=[first])).hits[0].details_json == ''
 
 
+def test_each_who_says_so_counts_once(talker: Talker) -> None:
+    (hit,) = talker.query(filter=MemoryFilter(keys=['thing 3'])).hits
+    for actor in ('planner', 'operator', 'planner'):
+        assert judge(talker, ids=[hit.item.id], outcome='not_applicable', actor=actor).success
+    assert verdicts(talker, hit.item.id)['not_applicable'] == 2
+
+
 def test_questions_may_ask_for_it_and_weigh_it(talker: Talker) -> None:
     ids = [hit.item.id for hit in talker.query(filter=near('map', 50.0)).hits]
     assert judge(talker, ids=ids[3:], outcome='useful').updated == 1

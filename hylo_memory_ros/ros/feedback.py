@@ -6,8 +6,9 @@ The handler is a coroutine; what it changes runs in the one writer's thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from hylo_memory_ros.model.helpfulness import Verdict
 from hylo_memory_ros.ros.fields import checked_text, texts
 from hylo_memory_ros.ros.workers import Lane
 from hylo_memory_ros.service import MemoryService
@@ -30,7 +31,7 @@ class Judging:
 
     def _feedback(self, request: Any, response: Any) -> Any:
         judged = self.memory.feedback(
-            checked_text(request.outcome, 'outcome'),
+            cast('Verdict', checked_text(request.outcome, 'outcome')),  # any other word is refused there
             receipt_id=checked_text(request.receipt_id, 'receipt_id'),
             ids=texts(request.ids, 'ids'),
             episode=checked_text(request.episode, 'episode'),

@@ -6,34 +6,21 @@ Threads: any.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood, condense_groups, revert_groups
 from hylo_memory_ros.store.consolidable import Amount, Consolidable, amount_at_hand, consolidable, ids_before
 from hylo_memory_ros.store.consolidation import begin_record
-from hylo_memory_ros.store.database import Database
+from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction
 
 __all__ = ['ConsolidatingStore']
 
-T = TypeVar('T')
 
-
-class ConsolidatingStore:
+class ConsolidatingStore(TransactingStore):
     """What a store over SQLite does with consolidations; see `port.Store`."""
-
-    path: Path | None
-    _config: MemoryConfig
-    _db: Database
-
-    def _transact(
-        self, op: str, actor: str, act: Callable[[Transaction], T], *, durable: bool
-    ) -> tuple[T, Committed | None]:
-        raise NotImplementedError
 
     def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Amount:
         """Return how much of some kinds is at hand, perhaps only of one scope."""

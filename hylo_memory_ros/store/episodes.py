@@ -6,39 +6,28 @@ Threads: any. Where there never was an episode, only the first answer looks for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
 from hylo_memory_ros.store.cold.reaching import everything, nothing
-from hylo_memory_ros.store.cold.storage import ColdStorage
-from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, said_in
 from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction
 from hylo_memory_ros.store.writing import resolved, write_items
 
 __all__ = ['EpisodeStore']
 
-T = TypeVar('T')
 
 _VERSION_ROW, _ASSERTION_ID = 0, 20
 
 
-class EpisodeStore:
+class EpisodeStore(TransactingStore):
     """What a store over SQLite does with episodes; see `port.Store`."""
 
-    _config: MemoryConfig
-    _db: Database
-    _cold: ColdStorage
-    _is_only_writer: bool = False
     _times_begun = 0
     _none_at = -1
-
-    def _transact(self, op: str, actor: str, act: Callable[[Transaction], T]) -> tuple[T, Committed | None]:
-        raise NotImplementedError
 
     def begin_episode(
         self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str

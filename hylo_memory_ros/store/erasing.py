@@ -6,30 +6,27 @@ Threads: any; purges serialise on the database's lock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
-from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.condensing import summaries_over, versions_of_identities
 from hylo_memory_ros.store.copies import copies_beside, copies_since, note_copies, remove_unfinished
-from hylo_memory_ros.store.database import Database, log_of
+from hylo_memory_ros.store.database import log_of
 from hylo_memory_ros.store.episode_purge import PurgedEpisodes
 from hylo_memory_ros.store.filtering import Asked
 from hylo_memory_ros.store.purging import first_said, purge_identities, purged_of
-from hylo_memory_ros.store.reader import SqliteReader
 from hylo_memory_ros.store.removal import Matched, keep_audit, matched_versions
+from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction, get_state, put_state
 
 __all__ = ['ErasingStore', 'any_remains']
 
 logger = logging.getLogger(__name__)
-T = TypeVar('T')
 
 # Set by a purge until nothing of it is left in any page or log.
 _REMAINS = 'purge_remains'
@@ -46,32 +43,8 @@ class _Going(NamedTuple):
     """Their versions."""
 
 
-class ErasingStore(SqliteReader):
+class ErasingStore(TransactingStore):
     """What a store over SQLite deletes for good; see `port.Store`."""
-
-    path: Path | None
-    sequence: int
-    _config: MemoryConfig
-    _db: Database
-    _cold: ColdStorage
-    _read_only: bool
-    # Somebody reads what was purged: its bytes stay in the log until a later commit can cut it.
-    _log_tells = False
-
-    def _transact(
-        self,
-        op: str,
-        actor: str,
-        act: Callable[[Transaction], T],
-        *,
-        dry_run: bool = False,
-        references: bool = True,
-    ) -> tuple[T, Committed | None]:
-        raise NotImplementedError
-
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-        raise NotImplementedError
 
     def purge(
         self,
@@ -128,11 +101,6 @@ class ErasingStore(SqliteReader):
             self.side_write(lambda connection: put_state(connection, _REMAINS, b''), durable=True)
         return unreached
 
-    def _cut_log(self) -> None:
-        """Cut a log that somebody still read when something was purged."""
-        if self._log_tells:
-            self._log_tells = not self._db.checkpoint(wait_ms=0)
-
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file, and remember it for a purge to name."""
         if not self._read_only:
@@ -153,10 +121,13 @@ def _going(txn: Transaction, matched: list[Matched]) -> _Going:
     connection = txn.connection
     identity_ids = sorted({one.identity_id for one in matched})
     while True:
+        # What still holds was found here, and said again there.
+        txn.cold.bring(identity_ids)
         episodes = PurgedEpisodes(txn, purged_of(connection, identity_ids))
         # A summary tells of what it stands for in its words too, also one of events about that.
         telling = summaries_over(connection, [*identity_ids, *episodes.event_ids])
         if not telling:
+            txn.cold.bring([*episodes.event_ids, *episodes.summary_ids])
             events = matched_versions(connection, episodes.event_rows())
             return _Going(identity_ids, episodes, [*matched, *events])
         txn.cold.bring(telling)

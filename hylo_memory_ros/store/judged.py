@@ -10,19 +10,16 @@ from collections.abc import Sequence
 
 from hylo_memory_ros.model import Helpfulness
 from hylo_memory_ros.store import feedback as _feedback  # noqa: F401 - a purge asks every table
-from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.helpfulness import any_helpfulness, helpfulness_of
 from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.store.transacting import TransactingStore
 
 __all__ = ['JudgedStore']
 
 
-class JudgedStore:
+class JudgedStore(TransactingStore):
     """What a store over SQLite tells of helpfulness; see `port.Store`."""
 
-    _db: Database
-    _is_only_writer: bool
-    _side_writes = 0
     _blank_at = -1
 
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:

@@ -8,49 +8,38 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
-import uuid
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import ClockError, ConfigurationError, DamagedFileError, StoreError
+from hylo_memory_ros.errors import ClockError, DamagedFileError, StoreError
 from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.skills import Thresholds
 from hylo_memory_ros.store import history
 from hylo_memory_ros.store.asking import Asked
-from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.cooling import CoolingStore
-from hylo_memory_ros.store.cold.reaching import everything
 from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.consolidating import ConsolidatingStore
-from hylo_memory_ros.store.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.store.correction import Edit, correct_assertions
 from hylo_memory_ros.store.correction_record import Moved
-from hylo_memory_ros.store.database import Database, log_of, translated
+from hylo_memory_ros.store.database import Database, log_of
 from hylo_memory_ros.store.ending import Ending, end_versions
 from hylo_memory_ros.store.episodes import EpisodeStore
 from hylo_memory_ros.store.erasing import ErasingStore, any_remains
 from hylo_memory_ros.store.files import (
     APPLICATION_ID,
     check_file,
-    copy_database,
     make_file,
     migrate,
     path_of,
-    swap_file,
 )
 from hylo_memory_ros.store.judged import JudgedStore
 from hylo_memory_ros.store.lock import FileLock
 from hylo_memory_ros.store.migrations import upgrade
 from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.reader import SqliteReader
 from hylo_memory_ros.store.removal import (
     Matched,
     forget_versions,
@@ -58,6 +47,7 @@ from hylo_memory_ros.store.removal import (
     matched_versions,
     retract_versions,
 )
+from hylo_memory_ros.store.restoring import RestoringStore, new_epoch
 from hylo_memory_ros.store.reversal import Reversal, revert
 from hylo_memory_ros.store.transaction import Committed, Transaction, get_state, put_state
 from hylo_memory_ros.store.writing import (
@@ -72,12 +62,9 @@ from hylo_memory_ros.store.writing import (
 __all__ = ['SqliteStore']
 
 logger = logging.getLogger(__name__)
-T = TypeVar('T')
-
-_EXPIRE_EVERY = 256
 
 
-class SqliteStore(ErasingStore, EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore, SqliteReader):
+class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters
@@ -177,16 +164,8 @@ class SqliteStore(ErasingStore, EpisodeStore, JudgedStore, CoolingStore, Consoli
 
     def _first_state(self, connection: sa.Connection) -> None:
         if not get_state(connection, 'epoch', b''):
-            put_state(connection, 'epoch', uuid.uuid4().hex.encode())
+            put_state(connection, 'epoch', new_epoch())
             put_state(connection, 'identity_scope', json.dumps(self._config.identity_scope).encode())
-
-    def _check_scope(self, connection: sa.Connection, path: Path | None) -> None:
-        scope = tuple(json.loads(get_state(connection, 'identity_scope', b'[]')))
-        if scope != self._config.identity_scope:
-            raise ConfigurationError(
-                f'identity_scope: {list(self._config.identity_scope)}, but {path} was made with '
-                f'{list(scope)}; who may supersede whom cannot change afterwards'
-            )
 
     def _check_clock(self) -> None:
         ahead_s = (self._highest_ns - self._clock()) / 1e9
@@ -199,59 +178,6 @@ class SqliteStore(ErasingStore, EpisodeStore, JudgedStore, CoolingStore, Consoli
                 'set accept_older_clock to go on',
                 ahead_s=ahead_s,
             )
-
-    def clock_ns(self) -> int:
-        """Return the service clock, which may lie behind the highest time seen."""
-        return self._clock()
-
-    def now_ns(self) -> int:
-        """Return the highest service time seen."""
-        self._highest_ns = max(self._highest_ns, self._clock())
-        return self._highest_ns
-
-    def _transact(
-        self,
-        op: str,
-        actor: str,
-        act: Callable[[Transaction], T],
-        *,
-        durable: bool = True,
-        dry_run: bool = False,
-        within: Within | None = None,
-        references: bool = True,
-    ) -> tuple[T, Committed | None]:
-        self._announce()
-        with self._db.writing(durable=durable, references=references) as connection:
-            returning = self._cold.returning(connection)
-            txn = Transaction(connection, self.now_ns(), op, actor, returning)
-            result = act(txn)
-            if within is not None:
-                within(connection, txn.sequence)
-            committed = txn.finish()
-            if txn.sequence % _EXPIRE_EVERY == 0:
-                history.expire_changes(connection, txn.sequence - self._config.event_retention)
-            if dry_run or result == 0:  # a removal that found nothing leaves nothing
-                transaction = connection.get_transaction()
-                assert transaction is not None
-                transaction.rollback()
-                return result, None
-        if durable and self._file_lock is not None:
-            self._file_lock.promise(txn.sequence)
-        self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
-        self._cold.settle(returning)
-        self._cut_log()
-        return result, committed
-
-    def _announce(self) -> None:
-        if self._file_lock is not None:
-            self._file_lock.note_commits()
-
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-        self._announce()
-        with self._db.writing(durable=durable) as connection:
-            within(connection)
-        self._side_writes += 1
 
     def write(
         self,
@@ -368,67 +294,6 @@ class SqliteStore(ErasingStore, EpisodeStore, JudgedStore, CoolingStore, Consoli
         removal, committed = self._transact(op, actor, act, dry_run=dry_run)
         return removal or Removal(0, sequence=self.sequence), committed
 
-    def _free_name(self, stamp_ns: int) -> Path:
-        """Return a name that no file kept by a restore has, also not one of the same time."""
-        assert self.path is not None
-        names = (self.path.with_name(f'{self.path.name}{KEPT}{stamp}') for stamp in count(stamp_ns))
-        return next(name for name in names if not name.exists())
-
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> Committed:
-        """Put a verified copy in the place of the whole memory, and begin a new epoch."""
-        check_file(source, writable=False)
-        epoch, copies = _new_epoch(), self.side_read(noted_copies)
-        candidate = Database(source, self._config, read_only=True)
-        cold = ColdStorage(candidate, self._config.model_copy(update={'cold_path': ''}), self._announce)
-        try:
-            cold.open()
-            with cold.reading(everything) as halves:
-                connection = halves.hot
-                self._check_scope(connection, source)
-                report = verify_database(connection, self._config.identity_scope, *halves.all[1:])
-                if not report.ok:
-                    raise DamagedFileError(
-                        f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
-                    )
-                if ready is not None:
-                    ready(connection)
-                raw: Any = connection.connection.dbapi_connection
-                self._replace(raw, epoch, cold.complete)
-        finally:
-            cold.close()
-            candidate.close()
-
-        def act(txn: Transaction) -> None:
-            put_state(txn.connection, 'epoch', epoch)
-            note_copies(txn.connection, copies)
-
-        _, committed = self._transact('restore', '', act)
-        assert committed is not None
-        self.epoch = epoch.decode()
-        self._look_for_episodes()
-        self._side_writes += 1
-        return committed
-
-    def _replace(self, source: Any, epoch: bytes, complete: Callable[[sqlite3.Connection], None]) -> None:
-        if self.path is None:
-            with self._db.exclusively() as raw:
-                source.backup(raw)
-                complete(raw)
-            return
-        incoming = self.path.with_name(f'.{self.path.name}.restored')
-        incoming.unlink(missing_ok=True)
-        copy_database(source, incoming, complete)
-        migrate(incoming)
-        # Renamed before the swap: at no moment does the old name stand for the other history.
-        with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
-            raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
-        kept = self._free_name(self.now_ns())
-        with self._cold.replaced(incoming, kept), self._db.closed():
-            if self._file_lock is not None:
-                self._file_lock.note_checkpoint()
-            swap_file(self.path, incoming, kept)
-        logger.info('restored %s; the memory before is kept as %s', self.path, kept)
-
     def add_map(self, map_id: str) -> None:
         """Remember a map."""
         self.side_write(lambda connection: _insert_map(connection, map_id))
@@ -459,10 +324,6 @@ class _AnsweredBeforeError(Exception):
     def __init__(self, answer: WriteResult) -> None:
         super().__init__()
         self.answer = answer
-
-
-def _new_epoch() -> bytes:
-    return uuid.uuid4().hex.encode()
 
 
 def _insert_map(connection: sa.Connection, map_id: str) -> None:

@@ -6,19 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hylo_memory_ros.store.cold.choosing import Coolable
 from hylo_memory_ros.store.cold.moving import Cooled
-from hylo_memory_ros.store.cold.storage import ColdHeld, ColdStorage
+from hylo_memory_ros.store.cold.storage import ColdHeld
+from hylo_memory_ros.store.transacting import TransactingStore
 
 __all__ = ['CoolingStore']
 
 
-class CoolingStore:
+class CoolingStore(TransactingStore):
     """The cold half of a store; a move changes no answer and no hash, and takes no sequence."""
-
-    _cold: ColdStorage
-
-    def now_ns(self) -> int:
-        """Return the highest service time seen."""
-        raise NotImplementedError
 
     def coolable(
         self,

@@ -102,8 +102,10 @@ class Parts:
 
     @property
     def sequence(self) -> int:
-        """Number of the newest transaction."""
-        return self._store.sequence
+        """Number of the newest transaction that every question sees."""
+        mirror = self._mirroring.mirror
+        # A moment after its commit only, while the mirror follows, the store is ahead.
+        return min(self._store.sequence, mirror.sequence) if mirror.ready else self._store.sequence
 
     @property
     def map_id(self) -> str:

@@ -302,6 +302,33 @@ class TestWrongFiles:
             assert memory.manifest() == before
             assert memory.verify().ok
 
+    @pytest.mark.parametrize('cooled_before', [True, False])
+    def test_a_database_that_lacks_what_was_moved_is_refused(
+        self, tmp_path: Path, cooled_before: bool
+    ) -> None:
+        """An old copy of the database alone would take what was said since for leftovers."""
+        path = tmp_path / 'memory.db'
+        with opened(path) as memory:
+            fill(memory)
+            if cooled_before:
+                cool(memory)
+        backup = shutil.copy(path, tmp_path / 'backup')
+        with opened(path) as memory:
+            memory.write([said(f'colour {number}', number) for number in range(9, 12)])
+            cool(memory)
+            before, past = memory.manifest(), memory.history(key='mug')
+        newer = shutil.copy(path, tmp_path / 'newer')
+        held = cold_of(path).read_bytes()
+        shutil.copy(backup, path)
+        with pytest.raises(DamagedFileError, match='is newer than its database: .* are in it alone'):
+            opened(path)
+        assert cold_of(path).read_bytes() == held
+        shutil.copy(newer, path)
+        with opened(path) as memory:
+            assert memory.manifest() == before
+            assert memory.history(key='mug') == past
+            assert memory.verify().ok
+
 
 class TestWithoutRoom:
     """A full disk and a folder that cannot be written."""

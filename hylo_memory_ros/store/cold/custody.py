@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import StoreBusyError, StoreError
+from hylo_memory_ros.errors import DamagedFileError, StoreBusyError, StoreError
 from hylo_memory_ros.store.cold.copying import complete
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
 from hylo_memory_ros.store.cold.mark import Mark, mark_of
@@ -76,7 +76,11 @@ class Custody:
             self._put_away(file, **json.loads(left))
         try:
             if mark is not None:
-                file.check(mark)
+                ahead = file.check(mark).moves > mark.moves
+            else:
+                ahead = file.path.exists() and file.is_of(epoch)
+            if ahead:
+                self._refuse_newer(file)
         except StoreError as refused:
             if not self._config.accept_lost_cold_file:
                 raise
@@ -85,6 +89,22 @@ class Custody:
             return
         if not self._db.read_only:
             self._tidy(file, mark, epoch)
+
+    @staticmethod
+    def _refuse_newer(file: ColdFile) -> None:
+        """Refuse a cold file that has moves of which the main file knows nothing, unless all of them is there too.
+
+        A move whose end was lost left everything in the main file. Where it is not, the main file is one
+        from before what was moved had been said.
+        """
+        with file.reading() as cold:
+            strays = cold.exec_driver_sql(_STRAYS).scalar_one()
+        if strays:
+            raise DamagedFileError(
+                f'cold file {file.path} is newer than its database: {strays} statements are in it alone; put '
+                'the newer database back',
+                path=str(file.path),
+            )
 
     def _found(self, file: ColdFile, mark: Mark | None) -> ColdFile:
         """Return the cold file where the main file says it is, when it is not where it usually is."""
@@ -110,12 +130,9 @@ class Custody:
         if not file.path.exists():
             return
         # Nothing is cold yet. What was begun to be moved for the first time is still here, whole.
-        try:
-            if file.look().epoch == epoch:
-                file.remove()
-                return
-        except StoreError:
-            pass
+        if file.is_of(epoch):
+            file.remove()
+            return
         logger.warning('%s is no cold file of %s; it is left alone', file.path, self._db.path)
 
     @staticmethod
@@ -210,3 +227,15 @@ class Custody:
             sync(log_of(self._db.path))
         known = bool(returned) and (state.moves, state.returns) == (mark.moves, mark.returns - 1)
         clear_leftovers(cold, mark, returned if known else None)
+
+
+# What a move left behind counts for nothing, and is in the main file still.
+_STRAYS = """
+    SELECT count(*) FROM main.assertion AS said
+    LEFT JOIN hot.cooled AS c ON c.identity_id = said.identity_id
+    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns)
+    AND NOT EXISTS (
+        SELECT 1 FROM hot.assertion AS h
+        WHERE h.assertion_id = said.assertion_id AND h.content_digest = said.content_digest
+    )
+"""

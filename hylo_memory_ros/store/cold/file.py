@@ -156,6 +156,13 @@ class ColdFile:
             )
         return state
 
+    def is_of(self, epoch: str) -> bool:
+        """Return whether it is a sound cold file that was made for a history."""
+        try:
+            return self.look().epoch == epoch
+        except StoreError:
+            return False
+
     def look(self) -> ColdState:
         """Return how far a cold file is, whoever it belongs to; it is only read.
 

@@ -1,14 +1,15 @@
 """What becomes of many happenings: which are near duplicates, which belong together, what stands for them.
 
 Nothing here reads or writes a memory: rows and items come in, a plan goes out; the same in, the same out.
-Reading order: `wording`, `summariser`, `similarity`, `planning`, `summary`.
+Reading order: `wording`, `standing`, `summariser`, `similarity`, `planning`, `summary`.
 """
 
 from __future__ import annotations
 
 from hylo_memory_ros.consolidation.planning import Chunk, Need, Planner
+from hylo_memory_ros.consolidation.standing import STANDS_FOR
 from hylo_memory_ros.consolidation.summariser import GROUP, Extractive, Summariser, summariser_named
-from hylo_memory_ros.consolidation.summary import STANDS_FOR, Composer
+from hylo_memory_ros.consolidation.summary import Composer
 
 __all__ = [
     'GROUP',

@@ -7,7 +7,6 @@ and objects, at about the same place; whoever brings more than words in its payl
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,23 +18,24 @@ from hylo_memory_ros.consolidation.similarity import Alike
 from hylo_memory_ros.consolidation.wording import normal_words
 from hylo_memory_ros.store.consolidable import Consolidable
 
-__all__ = ['Chunk', 'Member', 'Need', 'Planner', 'Rule']
+__all__ = ['NEAR_DUPLICATE', 'Chunk', 'Member', 'Need', 'Planner', 'Rule']
 
 Rule = Literal['merge', 'summary']
+NEAR_DUPLICATE = 'near-duplicate@1'
+"""What makes one of near duplicates."""
 _DAY_NS = 86_400_000_000_000
 
 
 class Member(NamedTuple):
     """What is kept of one happening until the plan is made."""
 
-    order: int
-    """Its place among all, oldest first."""
+    order: tuple[int, int]
+    """Since when it holds, or what it stands for began, and its place among all: oldest first."""
     version_row: int
     identity_id: int
     assertion_id: int
     items: int
     bytes: int
-    is_summary: bool
 
 
 class Chunk(NamedTuple):
@@ -102,18 +102,23 @@ class _Cluster:
 
 
 class Planner:
-    """Gathers happenings, oldest first, and cuts them into chunks, oldest first.
+    """Gathers happenings and what stands for some, oldest first, and cuts them into chunks, oldest first.
 
     Parameters
     ----------
     settings : ConsolidationSettings
         Limits and thresholds.
+    level : int
+        Only up to this one: 0 for happenings themselves, 1 for what stands for some of them too, and so on.
     pause : callable
         Called every now and then while it plans.
     """
 
-    def __init__(self, settings: ConsolidationSettings, pause: Callable[[], None]) -> None:
+    def __init__(self, settings: ConsolidationSettings, level: int, pause: Callable[[], None]) -> None:
         self._settings = settings
+        self.level = level
+        self.next_level: int | None = None
+        """The lowest one above its own of which there is anything."""
         self._pause = pause
         self._largest = min(settings.group_items, settings.slice_items)
         self._clusters: dict[tuple[_Together, bytes, bool, bytes], _Cluster] = {}
@@ -124,34 +129,36 @@ class Planner:
 
     def add(self, row: Consolidable) -> None:
         """Take one happening in; each must be at least as young as those before."""
+        if row.level > self.level:
+            self.next_level = min(row.level, self.next_level or row.level)
+            return
         together = self._together(row)
         about = self._about(row)
-        words = b'' if row.has_payload and not row.is_summary else _digest(*normal_words(row.content))
-        # What is a summary already is merged with others of its kind alone.
-        key = together, about, bool(row.is_summary), words or row.version_row.to_bytes(8, 'big')
+        # What was merged is merged again with others of its kind alone.
+        merged = bool(row.level) and row.source == NEAR_DUPLICATE
+        words = b'' if row.has_payload and not merged else _digest(*normal_words(row.content))
+        key = together, about, merged, words or row.version_row.to_bytes(8, 'big', signed=True)
         cluster = self._clusters.get(key)
         if cluster is None:
             cluster = self._clusters[key] = _Cluster(together, about)
+        begun_ns = _start_ns(row) if row.level else row.valid_from_ns
         member = Member(
-            self._count, row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes,
-            bool(row.is_summary),
+            (begun_ns, self._count), row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes,
         )  # fmt: skip
         cluster.members.append(member)
         self._groups.setdefault(together, []).append(member)
         self._count += 1
 
     def _together(self, row: Consolidable) -> _Together:
-        start_ns = row.valid_from_ns if row.event_start_ns is None else row.event_start_ns
-        day = -1 if row.episode else start_ns // _DAY_NS
+        day = -1 if row.episode else _start_ns(row) // _DAY_NS
         found = _Together(row.episode, day, row.scope or '', row.map_id, row.event_clock or '')
         return self._keys.setdefault(found, found)
 
     def _about(self, row: Consolidable) -> bytes:
         distance_m = self._settings.near_duplicate_distance_m
         cell = ''
-        if row.place is not None:
-            frame_id, *position = json.loads(row.place)
-            cell = f'{frame_id} {[math.floor(part / distance_m) for part in position]}'
+        if row.frame_id is not None:
+            cell = f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
         return _digest(row.label, row.named or '', cell)
 
     def heads(self) -> list[int]:
@@ -176,8 +183,6 @@ class Planner:
                 if leader != head:
                     by_head[leader].members += by_head[head].members
                     by_head[head].joined = True
-        for cluster in self._clusters.values():
-            cluster.members.sort()
 
     def merges(self, need: Need) -> Iterator[Chunk]:
         """Yield near duplicates while there is need, oldest first."""
@@ -189,21 +194,13 @@ class Planner:
             yield chunk
 
     def summaries(self, need: Need) -> Iterator[Chunk]:
-        """Yield what belongs together and was not merged while there is need, oldest first.
-
-        What is a summary already comes last.
-        """
-        for again in (False, True):
-            groups = []
-            for together, members in self._groups.items():
-                left = [
-                    member
-                    for member in members
-                    if member.is_summary is again and member.version_row not in self._merged
-                ]
-                groups.append((together, left))
-                self._pause()
-            yield from self._cut('summary', groups, need)
+        """Yield what belongs together and was not merged while there is need, oldest first."""
+        groups = []
+        for together, members in self._groups.items():
+            left = [member for member in members if member.version_row not in self._merged]
+            groups.append((together, left))
+            self._pause()
+        yield from self._cut('summary', groups, need)
 
     def _cut(
         self, rule: Rule, groups: Sequence[tuple[_Together, Sequence[Member]]], need: Need
@@ -214,13 +211,17 @@ class Planner:
         """
         pieces = [
             (members[first : first + self._largest], together)
-            for together, members in groups
+            for together, members in ((together, sorted(unordered)) for together, unordered in groups)
             for first in range(0, len(members) - 1, self._largest)
         ]
         for members, together in sorted(pieces, key=lambda piece: piece[0][0].order):
             if not need:
                 return
             yield Chunk(rule, tuple(members[: need.most(self._largest)]), together.episode)
+
+
+def _start_ns(row: Consolidable) -> int:
+    return row.valid_from_ns if row.event_start_ns is None else row.event_start_ns
 
 
 def _digest(*texts: str) -> bytes:

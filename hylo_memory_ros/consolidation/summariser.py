@@ -6,14 +6,16 @@ a `Summariser`. One that answers otherwise for the same items makes consolidatio
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import entry_points
 from itertools import count
 from typing import Protocol
 
+from hylo_memory_ros.consolidation.standing import is_standing, labels_of, last_ns, stood
 from hylo_memory_ros.consolidation.wording import normal_words, sentences
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import MemoryItem
@@ -24,6 +26,7 @@ GROUP = 'hylo_memory_ros.summarisers'
 """Entry point group of summarisers."""
 DEFAULT_SUMMARISER = 'extractive@1'
 _MOST_LABELS = 8
+_TIMES = re.compile(r' \(x([1-9]\d{0,8})\)$')
 
 
 class Summariser(Protocol):
@@ -56,7 +59,8 @@ class Extractive:
 
     A sentence weighs as much as its words on average, a word as often as statements hold it. The first
     and the last sentence are taken first, then the weightiest, of equal ones the earlier, while there is
-    room; one that says the same as a sentence taken before counts for it. They stand in order of time.
+    room; one that says the same as a sentence taken before counts for it. They stand in order of time,
+    each in a line. What a summary of this kind quotes counts as what it quotes.
     """
 
     name = DEFAULT_SUMMARISER
@@ -68,7 +72,7 @@ class Extractive:
         room = max_bytes - len(head.encode())
         chosen: list[tuple[int, str]] = []
         for sentence, times in _in_order_of_weight(said, weight):
-            text = f' {sentence.text}' + (f' (x{times})' if times > 1 else '')
+            text = f'\n{sentence.text}' + (f' (x{times})' if times > 1 else '')
             size = len(text.encode())
             if size <= room:
                 chosen.append((sentence.place, text))
@@ -77,10 +81,15 @@ class Extractive:
 
 
 def _head(items: Sequence[MemoryItem]) -> str:
-    labels = Counter(item.label for item in items if item.label)
-    counted = ', '.join(f'{label} x{times}' for label, times in _most_common(labels))
-    between = f'{_utc(items[0].valid_from_ns)} to {_utc(items[-1].valid_from_ns)}'
-    return f'{len(items)} records, {between}' + (f' ({counted})' if counted else '') + ':'
+    counted = ', '.join(
+        f'{label} x{times}' for label, times in _most_common(sum(map(labels_of, items), Counter()))
+    )
+    first, last = items[0], items[-1]
+    # Of a summary valid_from is when it was made.
+    begun_ns = first.event_time.start_ns if is_standing(first) and first.event_time else first.valid_from_ns
+    ended_ns = last_ns(last) if is_standing(last) else last.valid_from_ns
+    between = f'{_utc(begun_ns)} to {_utc(ended_ns)}'
+    return f'{sum(map(stood, items))} records, {between}' + (f' ({counted})' if counted else '') + ':'
 
 
 def _most_common(labels: Counter[str]) -> list[tuple[str, int]]:
@@ -106,16 +115,28 @@ def _distinct(items: Sequence[MemoryItem]) -> tuple[_Said, Counter[str]]:
     places = count()
     for item in items:
         held: set[str] = set()
-        for text in sentences(item.content):
+        for text, more in _sentences(item):
             place = next(places)
             words = tuple(normal_words(text))
             held.update(words)
             first, times = said.get(words, (_Sentence(place, text, words), 0))
-            said[words] = first, times + 1
+            said[words] = first, times + more
         weight.update(held)
     # What a number is about is said by the words around it.
     weight['#'] = 0
     return said, weight
+
+
+def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
+    """Yield what an item says, sentence by sentence, and how often."""
+    if item.source != DEFAULT_SUMMARISER or not is_standing(item):
+        # One of near duplicates says it for all of them.
+        yield from ((text, stood(item)) for text in sentences(item.content))
+        return
+    _, *quoted = item.content.splitlines()
+    for text in quoted:
+        counted = _TIMES.search(text)
+        yield (text[: counted.start()], int(counted[1])) if counted else (text, 1)
 
 
 def _in_order_of_weight(said: _Said, weight: Counter[str]) -> list[tuple[_Sentence, int]]:

@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 
 from hylo_memory_ros.config import ConsolidationSettings
-from hylo_memory_ros.consolidation.planning import Rule
+from hylo_memory_ros.consolidation.planning import NEAR_DUPLICATE, Rule
+from hylo_memory_ros.consolidation.standing import (
+    CONSOLIDATED,
+    STANDS_FOR,
+    first_ns,
+    labels_of,
+    last_ns,
+    stood,
+)
 from hylo_memory_ros.consolidation.summariser import Summariser
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.identity import canonical_bytes
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, TimeSpan, sound_text
 
-__all__ = ['NEAR_DUPLICATE', 'STANDS_FOR', 'Composer']
-
-NEAR_DUPLICATE = 'near-duplicate@1'
-"""What makes one of near duplicates."""
-STANDS_FOR = 'summarises'
-"""Relation of a summary to each statement that it stands for."""
-_PAYLOAD = 'consolidated'
+__all__ = ['Composer']
 
 
 class Composer:
@@ -61,7 +63,7 @@ class Composer:
         self._embed = embed
         self._spaces = spaces
 
-    def compose(self, rule: Rule, items: Sequence[MemoryItem]) -> MemoryItem:
+    def compose(self, rule: Rule, items: Sequence[MemoryItem], level: int) -> MemoryItem:
         """Return what is to stand for items, with its id and without the time from which it speaks.
 
         Label, scope and links are those that all have in common, entities and objects those of any, its
@@ -75,6 +77,8 @@ class Composer:
             ``merge`` or ``summary``.
         items : sequence of MemoryItem
             At least two, in order of world time.
+        level : int
+            1 above that of the highest that may be among them; of a happening 0.
 
         Raises
         ------
@@ -89,7 +93,7 @@ class Composer:
             kind=MemoryKind.EPISODIC,
             content=items[0].content if merged else self._text(items),
             label=_common(item.label for item in items) or '',
-            payload=self._payload(name, items, keep=merged),
+            payload=self._payload(name, items, level, keep=merged),
             entities=_united(item.entities for item in items),
             object_ids=_united(item.object_ids for item in items),
             links=(*_shared_links(items), *((STANDS_FOR, str(item.id)) for item in items)),
@@ -124,26 +128,28 @@ class Composer:
             )
         return text
 
-    def _payload(self, name: str, items: Sequence[MemoryItem], keep: bool) -> dict[str, Any]:
-        labels = Counter(item.label for item in items if item.label)
+    @staticmethod
+    def _payload(name: str, items: Sequence[MemoryItem], level: int, *, keep: bool) -> dict[str, Any]:
+        labels: Counter[str] = sum(map(labels_of, items), Counter())
         told: dict[str, Any] = {
             'by': name,
+            'level': level,
             'count': len(items),
-            'stands_for': sum(_stood(item) for item in items),
-            'first_ns': min(_first_ns(item) for item in items),
-            'last_ns': max(_last_ns(item) for item in items),
+            'stands_for': sum(map(stood, items)),
+            'first_ns': min(map(first_ns, items)),
+            'last_ns': max(map(last_ns, items)),
         }
         if labels:
             told['labels'] = dict(sorted(labels.items()))
         shared = _shared_payload(items) if keep else {}
-        return {**shared, _PAYLOAD: told}
+        return {**shared, CONSOLIDATED: told}
 
     def _span(self, items: Sequence[MemoryItem]) -> TimeSpan:
         spans = [item.event_time for item in items if item.event_time is not None]
         is_open = any(span.end_ns is None for span in spans)
         return TimeSpan(
-            start_ns=min(_first_ns(item) for item in items),
-            end_ns=None if is_open else max(_last_ns(item) for item in items),
+            start_ns=min(map(first_ns, items)),
+            end_ns=None if is_open else max(map(last_ns, items)),
             clock=spans[0].clock if spans else self._clock,
         )
 
@@ -176,23 +182,6 @@ class Composer:
         return means
 
 
-def _first_ns(item: MemoryItem) -> int:
-    return item.event_time.start_ns if item.event_time is not None else item.valid_from_ns or 0
-
-
-def _last_ns(item: MemoryItem) -> int:
-    if item.event_time is None or item.event_time.end_ns is None:
-        return _first_ns(item)
-    return item.event_time.end_ns
-
-
-def _stood(item: MemoryItem) -> int:
-    """Return how many statements an item stands for: itself, or those that it is a summary of."""
-    told = item.payload.get(_PAYLOAD)
-    is_summary = any(relation == STANDS_FOR for relation, _ in item.links)
-    return int(told['stands_for']) if is_summary and isinstance(told, dict) else 1
-
-
 def _common(values: Iterable[str]) -> str | None:
     found = set(values)
     return found.pop() if len(found) == 1 else None
@@ -217,5 +206,5 @@ def _shared_payload(items: Sequence[MemoryItem]) -> dict[str, Any]:
     return {
         name: value
         for name, value in first.items()
-        if name != _PAYLOAD and all(name in other and other[name] == value for other in rest)
+        if name != CONSOLIDATED and all(name in other and other[name] == value for other in rest)
     }

@@ -1,4 +1,4 @@
-"""Taking a consolidation back, slice by slice: one transaction for each that it made."""
+"""Taking a consolidation back, slice by slice, newest first: one transaction for each that it made."""
 
 from __future__ import annotations
 
@@ -55,17 +55,23 @@ class Reverting:
         kept: dict[str, str] = {}
         restored: list[str] = []
         withdrawn: list[str] = []
-        for _, those in groupby(groups, key=lambda group: group.sequence):
+        beneath: set[int] = set()
+        for _, those in groupby(reversed(groups), key=lambda group: group.sequence):
             with self._changing():
-                back, committed = self._store.revert_groups(list(those), within=self._mark, actor=self._actor)
+                back, committed = self._store.revert_groups(
+                    list(those), beneath=beneath, within=self._mark, actor=self._actor
+                )
                 self._follow(committed)
             restored += back.restored
             withdrawn += back.withdrawn
             kept |= back.kept
+            beneath.update(back.beneath)
             self._courtesy.give_way()
+        # A summary of which another one was made holds again, and goes next.
+        gone = set(withdrawn)
         return Reversion(
             self._record.name,
-            tuple(restored),
+            tuple(one for one in restored if one not in gone),
             tuple(withdrawn),
             kept,
             self._store.digest(),
@@ -94,7 +100,8 @@ class Reverting:
 
     def _refuse_again(self, connection: sa.Connection, groups: Sequence[Stood]) -> None:
         standing = standing_for(connection, [group.summary for group in groups])
-        if again := sorted({number for those in standing.values() for number, _ in those}):
+        others = {number for those in standing.values() for number, _ in those} - {self._record.number}
+        if again := sorted(others):
             names = ', '.join(map(name_of, again))
             raise InvalidRequestError(
                 f'consolidation_id: what {self._record.name!r} made was consolidated again by {names}: '

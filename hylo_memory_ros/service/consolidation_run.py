@@ -14,8 +14,9 @@ from typing import Any
 from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryKind
+from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
 from hylo_memory_ros.service.courtesy import Courtesy
+from hylo_memory_ros.service.supposing import Supposed
 from hylo_memory_ros.store import Committed, Store
 from hylo_memory_ros.store.cold.choosing import NEVER_NS
 from hylo_memory_ros.store.condensing import Group
@@ -114,6 +115,7 @@ class ConsolidationRun:
         self._most = settings.slice_items if store.path is not None else 1
         self._rules: dict[str, str] = {}
         self._to_age: list[tuple[int, int]] = []
+        self._supposed = Supposed()
         self._done = _Done()
         self._need = self._at_first = Need(0, 0)
 
@@ -194,49 +196,70 @@ class ConsolidationRun:
         self._done.aged += [name for number, _ in cuts if number in moved for name in names.get(number, ())]
 
     def _condense(self) -> None:
-        planner = Planner(self._settings, self._courtesy.give_way)
-        self._read(planner)
+        """Condense what happened, then what stands for it, and so on while there is need."""
+        before_ns, level = self._store.now_ns(), 0
+        while self._need and not self._done.cancelled:
+            planner = Planner(self._settings, level, self._courtesy.give_way)
+            self._read(planner, before_ns)
+            made = self._condense_planned(planner)
+            if not made and planner.next_level is None:
+                return
+            level = level + 1 if made or planner.next_level is None else planner.next_level
+
+    def _condense_planned(self, planner: Planner) -> bool:
+        """Condense what belongs together of one level, and return whether anything did."""
         pending: list[Group] = []
-        size = 0
+        size, made = 0, False
         for chunk in self._chunks(planner):
             stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
             if self._ended(stage):
-                return
-            group = self._group(chunk)
+                return made
+            group = self._group(chunk, planner.level + 1)
             if group is None:
                 continue
             if pending and (group.episode != pending[0].episode or size + len(group.ids) > self._most):
-                self._settle(pending)
+                made = self._settle(pending, planner.level + 1) or made
                 pending, size = [], 0
             pending.append(group)
             size += len(group.ids)
             self._rules[str(group.summary.id)] = chunk.rule
         if pending and not self._ended('summarising'):
-            self._settle(pending)
+            made = self._settle(pending, planner.level + 1) or made
         self._age_what_gave_way()
+        return made
 
-    def _read(self, planner: Planner) -> None:
+    def _read(self, planner: Planner, before_ns: int) -> None:
         """Let the planner see what holds now."""
-        before_ns, after = self._store.now_ns(), (-1, 0)
+        now_ns, after = self._store.now_ns(), (-1, 0)
         while not self._ended('reading'):
             rows = self._store.consolidable(
-                before_ns, _ROWS, scope=self._wish.scope or None, after=after, open_episode=self._open_episode
+                before_ns,
+                _ROWS,
+                now_ns=now_ns,
+                scope=self._wish.scope or None,
+                after=after,
+                open_episode=self._open_episode,
             )
-            for row in rows:
+            for row in self._supposed.holding(rows):
                 planner.add(row)
             if len(rows) < _ROWS:
                 break
             after = rows[-1].valid_from_ns, rows[-1].version_row
+        for row in self._supposed.summaries:
+            planner.add(row)
         if (space := self._settings.near_duplicate_space) and not self._done.cancelled:
             planner.join_alike(self._vectors(space, planner.heads()))
 
     def _vectors(self, space: str, assertions: Sequence[int]) -> dict[int, Sequence[float]]:
         found: dict[int, Sequence[float]] = {}
         for first in range(0, len(assertions), _VECTORS):
-            vectors = self._store.vectors_of(space, assertions[first : first + _VECTORS])
-            found |= {number: vector_of(data) for number, data in vectors.items()}
+            asked = assertions[first : first + _VECTORS]
+            found |= {
+                number: vector_of(data) for number, data in self._store.vectors_of(space, asked).items()
+            }
             self._courtesy.give_way()
-        return found
+        supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
+        return found | {number: vectors[space] for number, vectors in supposed.items() if space in vectors}
 
     def _chunks(self, planner: Planner) -> Iterator[Chunk]:
         if self._done.cancelled:
@@ -244,16 +267,13 @@ class ConsolidationRun:
         yield from planner.merges(self._need)
         yield from planner.summaries(self._need)
 
-    def _group(self, chunk: Chunk) -> Group | None:
+    def _group(self, chunk: Chunk, level: int) -> Group | None:
         """Return what is to stand for a chunk, and take off what is gained; None: nothing is."""
-        rows = self._store.fetch(chunk.version_rows)
-        if len(rows) < len(chunk.members):
+        items = self._items(chunk.version_rows)
+        if items is None:
             return None
-        ordered = [rows[row] for row in chunk.version_rows]
-        vectors = self._store.vectors(ordered)
-        items = [item_of(row, vectors.get(row[0])) for row in ordered]
         try:
-            summary = self._composer.compose(chunk.rule, items)
+            summary = self._composer.compose(chunk.rule, items, level)
         except InvalidRequestError as exc:
             self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
             return None
@@ -264,12 +284,30 @@ class ConsolidationRun:
         self._need.less(fewer, smaller)
         return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
 
-    def _settle(self, groups: Sequence[Group]) -> None:
-        """Let summaries stand for groups, and move what they stand for into cold storage."""
+    def _items(self, version_rows: Sequence[int]) -> list[MemoryItem] | None:
+        """Return what versions say; None: one of them is not there any more."""
+        rows = self._store.fetch([number for number in version_rows if number > 0])
+        if any(number > 0 and number not in rows for number in version_rows):
+            return None
+        vectors = self._store.vectors(list(rows.values()))
+        return [
+            item_of(rows[number], vectors.get(number)) if number > 0 else self._supposed.item(number)
+            for number in version_rows
+        ]
+
+    def _settle(self, groups: Sequence[Group], level: int) -> bool:
+        """Let summaries stand for groups, and move what they stand for into cold storage.
+
+        Returns
+        -------
+        bool
+            Whether one of them does.
+        """
         if self._wish.dry_run:
+            self._supposed.add(groups, level)
             self._keep([Condensed(str(group.summary.id), group.ids) for group in groups])
             self._done.aged += [name for group in groups for name in group.ids] if self._can_cool else []
-            return
+            return True
         with self._changing():
             number, part, committed = self._store.condense(
                 groups, self._done.number, asked=self._wish.asked, actor=self._wish.actor
@@ -281,6 +319,7 @@ class ConsolidationRun:
         self._to_age += [(identity_id, NEVER_NS) for identity_id in part.identity_ids]
         if len(self._to_age) >= _IDENTITIES:
             self._age_what_gave_way()
+        return bool(part.done)
 
     def _age_what_gave_way(self) -> None:
         if self._can_cool and self._to_age:

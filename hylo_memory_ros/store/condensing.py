@@ -83,6 +83,8 @@ class Back(NamedTuple):
     """Summaries that were taken out."""
     kept: Mapping[str, str]
     """Summaries that stay as they are, and why."""
+    beneath: tuple[int, ...] = ()
+    """Identities that those stand for."""
 
 
 class _Open(NamedTuple):
@@ -133,14 +135,16 @@ def _end(transaction: Transaction, number: int, ended: Sequence[_Open]) -> None:
     kind = MemoryKind.EPISODIC.value
     first = len(transaction.added)
     for one in ended:
-        begun = VersionRow(
-            transaction.next_id('version'), one.identity_id, one.assertion_id, one.spatial_id, kind,
-            one.valid_from_ns, at_ns, False, sequence,
-        )  # fmt: skip
-        transaction.added.append(begun)
         transaction.ended.append(one.version_row)
         transaction.count_version(kind, one.element, (None, False), -1)
-        transaction.count_version(kind, one.element, (at_ns, False), 1)
+        # A summary may be one of another at once: while a clock stands still it never held.
+        if one.valid_from_ns < at_ns:
+            begun = VersionRow(
+                transaction.next_id('version'), one.identity_id, one.assertion_id, one.spatial_id, kind,
+                one.valid_from_ns, at_ns, False, sequence,
+            )  # fmt: skip
+            transaction.added.append(begun)
+            transaction.count_version(kind, one.element, (at_ns, False), 1)
         transaction.note(one.id, None, 'CONSOLIDATE')
     raw: Any = transaction.connection.connection.dbapi_connection
     raw.execute(_END, (sequence, json.dumps([one.version_row for one in ended])))
@@ -214,14 +218,21 @@ def versions_of_identities(connection: sa.Connection, identity_ids: Sequence[int
     return [row[0] for row in raw.execute(_VERSIONS, (json.dumps(list(identity_ids)),))]
 
 
-def revert_groups(transaction: Transaction, groups: Sequence[Stood]) -> Back:
+def revert_groups(transaction: Transaction, groups: Sequence[Stood], beneath: Collection[int] = ()) -> Back:
     """Let what summaries stand for hold again, and withdraw them.
 
     What was said, withdrawn or purged in the meantime counts as it would have without them. What was
     forgotten as a summary stays forgotten.
+
+    Parameters
+    ----------
+    beneath : collection of int
+        Identities of summaries for which another stands that was forgotten.
     """
     there, timelines = _loaded(transaction, groups)
-    forgotten = [group for group in groups if _is_forgotten(group, there, timelines)]
+    forgotten = [
+        group for group in groups if group.summary in beneath or _is_forgotten(group, there, timelines)
+    ]
     ready = [group for group in groups if group not in forgotten]
     withdrawn: list[int] = []
     for group in ready:
@@ -239,7 +250,8 @@ def revert_groups(transaction: Transaction, groups: Sequence[Stood]) -> Back:
     for row, item_id in zip(transaction.added, restored, strict=True):
         transaction.note(item_id, timelines[row.identity_id].key, 'REVERT')
     kept = {_name(group, timelines): 'it was forgotten, with what it stands for' for group in forgotten}
-    return Back(tuple(restored), tuple(removed), kept)
+    below = tuple(number for group in forgotten for number in group.identities)
+    return Back(tuple(restored), tuple(removed), kept, below)
 
 
 def _loaded(transaction: Transaction, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
@@ -315,7 +327,7 @@ _OPEN = """
     FROM version AS v JOIN assertion AS a ON a.assertion_id = v.assertion_id
     JOIN identity AS i ON i.identity_id = v.identity_id
     WHERE v.version_row IN (SELECT value FROM json_each(?)) AND i.key IS NULL
-    AND v.to_seq IS NULL AND v.valid_to_ns IS NULL AND v.valid_from_ns < ?
+    AND v.to_seq IS NULL AND v.valid_to_ns IS NULL AND v.valid_from_ns <= ?
 """
 _END = 'UPDATE version SET to_seq = ? WHERE version_row IN (SELECT value FROM json_each(?))'
 _BEGIN = """

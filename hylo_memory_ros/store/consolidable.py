@@ -9,10 +9,18 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.store.rows import detail_of, paired
+from hylo_memory_ros.store.rows import detail_of, paired, to_json
 from hylo_memory_ros.store.sizes import STATEMENT_BYTES, held_by_kind
 
-__all__ = ['Amount', 'Consolidable', 'amount_at_hand', 'consolidable', 'ids_before', 'size_of']
+__all__ = [
+    'Amount',
+    'Consolidable',
+    'amount_at_hand',
+    'as_consolidable',
+    'consolidable',
+    'ids_before',
+    'size_of',
+]
 
 
 class Amount(NamedTuple):
@@ -43,12 +51,16 @@ class Consolidable(NamedTuple):
     named: str | None
     """Entities and object ids as JSON, or None: there are none."""
     has_payload: int
-    place: str | None
-    """Frame and position, or None: it has none."""
+    frame_id: str | None
+    """Frame of its place, or None: it has none."""
+    x: float
+    y: float
+    z: float
     episode: str
     """The episode in which it was stored; empty: none."""
-    is_summary: int
-    """Whether a consolidation said it."""
+    source: str
+    level: int
+    """0: it happened; else a consolidation said it, 1 above the highest that it may stand for."""
     has_embedding: int
     items: int
     """Accepted statements of its identity, duplicates too."""
@@ -61,6 +73,7 @@ def consolidable(
     before_ns: int,
     limit: int,
     *,
+    now_ns: int,
     scope: Mapping[str, str] | None,
     after: tuple[int, int],
     open_episode: str = '',
@@ -68,8 +81,7 @@ def consolidable(
     """Return happenings that hold now, oldest first.
 
     What has a key is looked up by it and superseded through it: it stays as it is. So does what belongs
-    to an episode that is still open, and what a consolidation said that has not come to its end: the one
-    that finishes it goes on as it would have.
+    to an episode that is still open.
 
     Parameters
     ----------
@@ -77,6 +89,8 @@ def consolidable(
         Only those that have been true from before this world time, nanoseconds.
     limit : int
         Most of them.
+    now_ns : int
+        What consolidations said is taken up to this world time, nanoseconds.
     scope : mapping of str to str, optional
         Only those of this scope.
     after : tuple of int
@@ -86,8 +100,8 @@ def consolidable(
     """
     raw: Any = connection.connection.dbapi_connection
     bound = {
-        'before': before_ns, 'limit': limit, 'from': after[0], 'row': after[1], 'open': open_episode,
-        **_scope_values(scope),
+        'before': before_ns, 'now': now_ns, 'limit': limit, 'from': after[0], 'row': after[1],
+        'open': open_episode, **_scope_values(scope),
     }  # fmt: skip
     return [Consolidable(*row) for row in raw.execute(_CONSOLIDABLE, bound)]
 
@@ -132,6 +146,27 @@ def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> di
     return found
 
 
+def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> Consolidable:
+    """Return a summary that is not stored as `consolidable` would if it were.
+
+    Parameters
+    ----------
+    number : int
+        Stands for its rows: below 0, and less the later it would be stored.
+    """
+    span, position = item.event_time, (0.0, 0.0, 0.0) if item.pose is None else item.pose.position
+    assert span is not None
+    map_id = item.scope.get('map_id', '')
+    return Consolidable(
+        number, number, number, str(item.id), span.start_ns, span.start_ns, span.end_ns, span.clock,
+        item.label, item.content, map_id,
+        None if len(item.scope) == bool(map_id) else to_json(item.scope),
+        to_json([list(names) or None for names in (item.entities, item.object_ids)]),
+        True, None if item.pose is None else item.pose.frame_id, *position, episode, item.source, level,
+        bool(item.embeddings), 1, size_of(item),
+    )  # fmt: skip
+
+
 def size_of(item: MemoryItem) -> int:
     """Return how many bytes a statement takes with its vectors, about, as `Amount` counts them."""
     detail = detail_of(item, item.scope.get('map_id', ''))
@@ -163,23 +198,21 @@ _CONSOLIDABLE = f"""
         json_extract(a.detail, '$.scope'),
         json_extract(a.detail, '$.entities', '$.object_ids'),
         coalesce(json_type(a.detail, '$.payload'), '') != '',
-        CASE WHEN v.spatial_id IS NULL THEN NULL ELSE (
-            SELECT json_array(s.frame_id, s.x, s.y, s.z) FROM spatial AS s WHERE s.spatial_id = v.spatial_id
-        ) END,
-        x.episode, x.op = 'consolidate', a.has_embedding,
+        s.frame_id, s.x, s.y, s.z, x.episode, a.source,
+        CASE WHEN x.op != 'consolidate' THEN 0
+            ELSE coalesce(json_extract(a.detail, '$.payload.consolidated.level'), 1) END,
+        a.has_embedding,
         (SELECT count(*) FROM assertion AS b WHERE b.identity_id = v.identity_id),
         (SELECT sum({_BYTES.format(row='b')}) FROM assertion AS b WHERE b.identity_id = v.identity_id)
     FROM version AS v INDEXED BY version_recent
     JOIN assertion AS a ON a.assertion_id = v.assertion_id
     JOIN identity AS i ON i.identity_id = v.identity_id
     JOIN txn AS x ON x.sequence = a.sequence
+    LEFT JOIN spatial AS s ON s.spatial_id = v.spatial_id
     WHERE v.kind = 'episodic' AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
-    AND (x.op != 'consolidate' OR EXISTS (
-        SELECT 1 FROM consolidated AS c JOIN consolidation AS n ON n.number = c.number
-        WHERE c.summary = v.identity_id AND c.sequence = a.sequence AND n.report IS NOT NULL
-    ))
     AND i.key IS NULL AND (:open = '' OR x.episode != :open)
-    AND v.valid_from_ns < :before AND (v.valid_from_ns, v.version_row) > (:from, :row) AND {_IN_SCOPE}
+    AND v.valid_from_ns <= :now AND (v.valid_from_ns < :before OR x.op = 'consolidate')
+    AND (v.valid_from_ns, v.version_row) > (:from, :row) AND {_IN_SCOPE}
     ORDER BY v.valid_from_ns, v.version_row LIMIT :limit
 """  # noqa: S608 - our own words
 _AMOUNT = f"""

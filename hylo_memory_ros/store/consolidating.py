@@ -32,6 +32,7 @@ class ConsolidatingStore(TransactingStore):
         before_ns: int,
         limit: int,
         *,
+        now_ns: int,
         scope: Mapping[str, str] | None,
         after: tuple[int, int],
         open_episode: str,
@@ -39,7 +40,13 @@ class ConsolidatingStore(TransactingStore):
         """Return happenings that hold now, oldest first; see `consolidable.consolidable`."""
         with self._db.reading() as connection:
             return consolidable(
-                connection, before_ns, limit, scope=scope, after=after, open_episode=open_episode
+                connection,
+                before_ns,
+                limit,
+                now_ns=now_ns,
+                scope=scope,
+                after=after,
+                open_episode=open_episode,
             )
 
     def ids_before(self, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
@@ -84,13 +91,18 @@ class ConsolidatingStore(TransactingStore):
         return this, done, committed
 
     def revert_groups(
-        self, groups: Sequence[Stood], *, within: Callable[[sa.Connection, int], None], actor: str
+        self,
+        groups: Sequence[Stood],
+        *,
+        beneath: Collection[int],
+        within: Callable[[sa.Connection, int], None],
+        actor: str,
     ) -> tuple[Back, Committed | None]:
         """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
 
         def act(txn: Transaction) -> Back:
             within(txn.connection, txn.recorded_at_ns)
-            return revert_groups(txn, groups)
+            return revert_groups(txn, groups, beneath)
 
         return self._transact('revert', actor, act, durable=True)
 

@@ -255,6 +255,7 @@ class Store(Protocol):
         before_ns: int,
         limit: int,
         *,
+        now_ns: int,
         scope: Mapping[str, str] | None,
         after: tuple[int, int],
         open_episode: str,
@@ -270,7 +271,12 @@ class Store(Protocol):
         """Let one statement stand for each group, in one recorded event of a consolidation."""
 
     def revert_groups(
-        self, groups: Sequence[Stood], *, within: Callable[[sa.Connection, int], None], actor: str
+        self,
+        groups: Sequence[Stood],
+        *,
+        beneath: Collection[int],
+        within: Callable[[sa.Connection, int], None],
+        actor: str,
     ) -> tuple[Back, Committed | None]:
         """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
 

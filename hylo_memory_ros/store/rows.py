@@ -32,11 +32,13 @@ __all__ = [
     'stats_of',
     'status_of',
     'tags_of',
+    'to_json',
     'vector_of',
 ]
 
 _COVARIANCE = struct.Struct('<36d')
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(',', ':'), allow_nan=False).encode
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(',', ':'), allow_nan=False).encode
+"""Returns a value as JSON, as rows hold it."""
 
 # Seldom set, never a plain filter (those are in `tag`): one JSON text instead of eight columns.
 _DETAILS = ('payload', 'entities', 'object_ids', 'links', 'extent', 'evidence', 'provenance')
@@ -127,7 +129,7 @@ def detail_of(item: MemoryItem, map_id: str) -> str | None:
     detail = {name: value for name in _DETAILS if (value := getattr(item, name))}
     if len(item.scope) != bool(map_id):
         detail['scope'] = item.scope
-    return _to_json(detail) if detail else None
+    return to_json(detail) if detail else None
 
 
 def spatial_row(pose: Pose, map_id: str) -> dict[str, Any]:

@@ -29,18 +29,18 @@ def test_first_and_last_come_first_then_what_shares_most_words() -> None:
         item('Reached the dock. Charging.', 240, 'dock'),
     ]
     assert Extractive().summarise(items, 1000) == (
-        '5 records, 1970-01-01T00:00:00Z to 1970-01-01T00:04:00Z (table x2, dock x1): Left the dock. '
-        'A parrot shouted. Drove to the kitchen table. Drove from the kitchen table to the hall. '
-        'Reached the dock. Charging.'
+        '5 records, 1970-01-01T00:00:00Z to 1970-01-01T00:04:00Z (table x2, dock x1):\nLeft the dock.\n'
+        'A parrot shouted.\nDrove to the kitchen table.\nDrove from the kitchen table to the hall.\n'
+        'Reached the dock.\nCharging.'
     )
     short = Extractive().summarise(items, 150)
-    assert short.endswith(': Left the dock. Drove to the kitchen table. Reached the dock. Charging.')
+    assert short.endswith(':\nLeft the dock.\nDrove to the kitchen table.\nReached the dock.\nCharging.')
     assert len(short.encode()) <= 150
 
 
 def test_what_is_said_again_is_counted() -> None:
     items = [item('Door 3 opened.', 0), item('Door 4 opened.', 1), item('Bell rang.', 2)]
-    assert Extractive().summarise(items, 500).endswith(': Door 3 opened. (x2) Bell rang.')
+    assert Extractive().summarise(items, 500).endswith(':\nDoor 3 opened. (x2)\nBell rang.')
 
 
 @pytest.mark.parametrize('most', [64, 65, 66, 67, 80])

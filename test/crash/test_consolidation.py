@@ -22,7 +22,7 @@ with MemoryService.open(url, config=config) as memory:
     {}
     acknowledge('consolidated')
 """
-BUDGET = Budget(items=20)
+BUDGET = Budget(items=4)
 
 
 @pytest.fixture(scope='module')
@@ -63,7 +63,7 @@ def test_a_consolidation(nursery: Nursery, folder: Path) -> None:
         before = memory.snapshot()
     seen: set[int] = set()
     whole = None
-    for place, _ in nursery.kill_along(folder, CODE.format('memory.consolidate(budget=Budget(items=20))')):
+    for place, _ in nursery.kill_along(folder, CODE.format('memory.consolidate(budget=Budget(items=4))')):
         with opened(place) as memory:
             seen.add(refuse_half_done(memory))
             memory.consolidate(budget=BUDGET)

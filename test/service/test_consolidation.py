@@ -296,9 +296,10 @@ def test_a_thousand_questions_about_before_are_answered_as_before(memory: Memory
     known, last = answers(memory, questions), memory.sequence
     told = [memory.history(one).versions[0] for one in ids]
 
-    report = memory.consolidate(budget=Budget(items=60))
+    report = memory.consolidate(budget=Budget(items=9))
 
     assert report.met
+    assert max(hit.item.payload['consolidated']['level'] for hit in memory.query(MemoryQuery(k=50))) > 1
     assert memory.sequence > last
     again = answers(memory, questions)
     assert [place for place in range(1000) if again[place] != known[place]] == []
@@ -373,6 +374,7 @@ def test_what_was_consolidated_again_is_reverted_in_order_only(
 ) -> None:
     memory.write(diary(64, first_s=86400.0 * 12))
     first = memory.consolidate(budget=Budget(items=8))
+    assert len(first.summarised) == 8
     clock.set(NOW_S + 1.0)
     second = memory.consolidate(budget=Budget(items=1))
     assert second.met
@@ -387,6 +389,61 @@ def test_what_was_consolidated_again_is_reverted_in_order_only(
     reversion = memory.revert_consolidation(first.consolidation_id)
     assert len(reversion.restored) == 64
     assert reversion.digest == first.digest_before
+
+
+@pytest.mark.parametrize('step_ns', [0, 1_000_000])
+def test_one_run_goes_on_with_summaries_of_summaries_until_the_budget_is_met(
+    path: Path, step_ns: int
+) -> None:
+    with MemoryService.open(
+        f'sqlite:///{path}', clock=ManualClock(NOW_S, step_ns=step_ns), config=SMALL
+    ) as memory:
+        items = [
+            one.model_copy(update={'label': 'trip' if number % 2 else 'walk', 'scope': {'robot_id': 'zoë'}})
+            for number, one in enumerate(diary(70, first_s=86400.0 * 12))
+        ]
+        ids = memory.write(items).ids
+        before = memory.snapshot()
+        dry = memory.consolidate(budget=Budget(items=1), dry_run=True)
+        report = memory.consolidate(budget=Budget(items=1))
+
+        assert (report.merged, report.summarised, report.aged) == (dry.merged, dry.summarised, dry.aged)
+        assert (report.items_after, report.bytes_after, report.met) == (1, dry.bytes_after, True)
+        assert [len(one.ids) for one in report.summarised] == [8] * 8 + [6, 8, 2]
+        (hit,) = memory.query(MemoryQuery())
+        told = hit.item.payload['consolidated']
+        assert (hit.item.id, told['level'], told['count'], told['stands_for']) == (
+            report.summarised[-1].id,
+            3,
+            2,
+            70,
+        )
+        assert told['labels'] == {'trip': 35, 'walk': 35}
+        assert hit.item.links == tuple(('summarises', one) for one in report.summarised[-1].ids)
+        head, *quoted = hit.item.content.splitlines()
+        assert head == '70 records, 1970-01-13T00:00:00Z to 1970-01-13T11:30:01Z (trip x35, walk x35):'
+        assert quoted[0] == items[0].content
+        assert quoted[-1] == items[-1].content
+        assert memory.verify().problems == ()
+
+        reversion = memory.revert_consolidation(report.consolidation_id)
+        assert set(reversion.restored) == set(ids)
+        assert set(reversion.withdrawn) == {one.id for one in report.summarised}
+        assert (reversion.digest, memory.query(MemoryQuery(k=0)).total) == (before, 70)
+        assert memory.verify().problems == ()
+
+
+def test_what_was_forgotten_as_the_summary_of_summaries_stays_forgotten(
+    memory: MemoryService, clock: ManualClock
+) -> None:
+    memory.write(diary(40, first_s=86400.0 * 12))
+    report = memory.consolidate(budget=Budget(items=1))
+    assert len(report.summarised) == 6
+    clock.set(NOW_S + 1.0)
+    memory.forget(MemoryQuery(ids=(report.summarised[-1].id,)))
+    reversion = memory.revert_consolidation(report.consolidation_id)
+    assert set(reversion.kept) == {one.id for one in report.summarised}
+    assert (reversion.restored, memory.query(MemoryQuery()).total) == ((), 0)
 
 
 def test_what_was_forgotten_as_a_summary_stays_forgotten(memory: MemoryService, clock: ManualClock) -> None:
@@ -435,25 +492,23 @@ def test_a_purge_by_words_leaves_nothing_of_them_in_any_summary(memory: MemorySe
         assert memory.query(MemoryQuery(text='zebedee', include_invalidated=True, **asked)).total == 0
 
 
-def test_it_ends_between_slices_and_the_next_one_finishes_it(memory: MemoryService, tmp_path: Path) -> None:
+@pytest.mark.parametrize('left', [9, 2, 1])
+def test_it_ends_between_slices_and_the_next_one_finishes_it(
+    memory: MemoryService, tmp_path: Path, left: int
+) -> None:
     memory.write(happenings(150, seed=4))
     copy = tmp_path / 'copy.db'
     memory.snapshot(str(copy))
-    slices: list[str] = []
-
-    def cancelled() -> bool:
-        slices.append('')
-        return memory.sequence > 3
-
-    part = memory.consolidate(budget=Budget(items=30), cancelled=cancelled)
-    assert (part.cancelled, part.met) == (True, False)
-    assert len(part.summarised) + len(part.merged) > 0
-    assert memory.verify().ok
-    rest = memory.consolidate(budget=Budget(items=30))
-    assert rest.met
-
     with MemoryService.open(f'sqlite:///{copy}', clock=ManualClock(NOW_S), config=SMALL) as whole:
-        undisturbed = whole.consolidate(budget=Budget(items=30))
+        undisturbed = whole.consolidate(budget=Budget(items=3))
+    last = undisturbed.sequence - left
+
+    part = memory.consolidate(budget=Budget(items=3), cancelled=lambda: memory.sequence >= last)
+    assert (part.cancelled, part.met, part.sequence) == (True, False, last)
+    assert memory.verify().ok
+    rest = memory.consolidate(budget=Budget(items=3))
+
+    assert rest.met
     assert rest.digest_after == undisturbed.digest_after
     made = {one.id for report in (part, rest) for one in (*report.merged, *report.summarised)}
     assert made == {one.id for one in (*undisturbed.merged, *undisturbed.summarised)}
@@ -473,7 +528,9 @@ def test_others_write_between_slices_and_what_changed_meanwhile_is_left_alone(me
     assert set(report.skipped.values()) == {'what it was to stand for has changed meanwhile'}
     assert 'in between' in contents(memory)
     assert ids[3] not in {hit.item.id for hit in memory.query(MemoryQuery(k=100))}
-    assert ids[2] in {hit.item.id for hit in memory.query(MemoryQuery(k=100))}
+    # No summary stands for it, and the others of its group became one later.
+    assert memory.query(MemoryQuery(relation=('summarises', ids[3]), include_invalidated=True)).total == 0
+    assert memory.query(MemoryQuery(relation=('summarises', ids[2]), include_invalidated=True)).total == 1
     parts = [part for part, _ in told]
     assert parts == sorted(parts)
     assert told[-1] == (1.0, 'done')

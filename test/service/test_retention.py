@@ -92,6 +92,19 @@ def test_over_a_limit_it_is_brought_to_the_target_and_the_past_answers_as_before
     assert [hit.item for hit in again] == [hit.item for hit in before]
 
 
+def test_a_limit_far_below_what_there_is_is_held_by_one_run_and_by_each_after_it(
+    opened: Opened, clock: ManualClock
+) -> None:
+    memory = opened(episodic=KindLimits(max_items=5))
+    for turn in range(4):
+        memory.write([event(400 * turn + n) for n in range(400)])
+        assert memory.retain().problems == ()
+        assert memory.fill()['episodic'].items <= 3
+        clock.now_ns += NS
+    stands_for = [hit.item.payload['consolidated']['stands_for'] for hit in memory.query(MemoryQuery())]
+    assert sum(stands_for) == 1600
+
+
 def test_bytes_are_a_limit_too(opened: Opened) -> None:
     memory = opened(episodic=KindLimits(max_bytes=50_000))
     memory.write([event(n) for n in range(150)])

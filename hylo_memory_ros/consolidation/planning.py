@@ -1,8 +1,8 @@
 """Which happenings become one: near duplicates, and what belongs together.
 
-Happenings belong together when they are of one episode, else of one day (UTC), and of the same scope and
-clock. Those are near duplicates that also say the same words, numbers aside, of the same label, entities
-and objects, at about the same place; whoever brings more than words in its payload is not.
+Happenings belong together when they are of one episode, else of one day or several (UTC), and of the same
+scope and clock. Those are near duplicates that also say the same words, numbers aside, of the same label,
+entities and objects, at about the same place; whoever brings more than words in its payload is not.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class _Together(NamedTuple):
     """What happenings have in common that belong together."""
 
     episode: str
-    day: int
+    days: int
+    """Which day, or which so many days."""
     scope: str
     map_id: str
     clock: str
@@ -110,15 +111,20 @@ class Planner:
         Limits and thresholds.
     level : int
         Only up to this one: 0 for happenings themselves, 1 for what stands for some of them too, and so on.
+    days : int, optional
+        Of so many days belongs together what is of no episode; none: of any.
     pause : callable
         Called every now and then while it plans.
     """
 
-    def __init__(self, settings: ConsolidationSettings, level: int, pause: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: ConsolidationSettings, level: int, days: int | None, pause: Callable[[], None]
+    ) -> None:
         self._settings = settings
         self.level = level
         self.next_level: int | None = None
         """The lowest one above its own of which there is anything."""
+        self._days = days
         self._pause = pause
         self._largest = min(settings.group_items, settings.slice_items)
         self._clusters: dict[tuple[_Together, bytes, bool, bytes], _Cluster] = {}
@@ -150,8 +156,9 @@ class Planner:
         self._count += 1
 
     def _together(self, row: Consolidable) -> _Together:
-        day = -1 if row.episode else _start_ns(row) // _DAY_NS
-        found = _Together(row.episode, day, row.scope or '', row.map_id, row.event_clock or '')
+        apart = not row.episode and self._days is not None
+        part = _start_ns(row) // (_DAY_NS * (self._days or 1)) if apart else 0
+        found = _Together(row.episode, part, row.scope or '', row.map_id, row.event_clock or '')
         return self._keys.setdefault(found, found)
 
     def _about(self, row: Consolidable) -> bytes:

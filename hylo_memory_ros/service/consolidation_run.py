@@ -29,8 +29,11 @@ __all__ = ['ConsolidationRun', 'Wish']
 # What is read or moved between two breaths: about a millisecond of work.
 _ROWS = 64
 _IDENTITIES = 256
+_STATEMENTS = 128
 _VECTORS = 256
 _MOST_TRIES = 3
+# What belongs together, when nothing of fewer days is left to become one.
+_DAYS = 1, 32, 1024, None
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ class ConsolidationRun:
             return
         moved: set[int] = set()
         # One more than there are identities: most have one statement, and one call tells that it was all.
-        left, limit = _MOST_TRIES, len(cuts) + 1
+        left, limit = _MOST_TRIES, max(len(cuts), _STATEMENTS) + 1
         while left and not self._ended('moving what has ended into cold storage'):
             cooled = self._store.cool([number for number, _ in cuts], limit=limit)
             moved.update(cooled.identity_ids)
@@ -196,10 +199,16 @@ class ConsolidationRun:
         self._done.aged += [name for number, _ in cuts if number in moved for name in names.get(number, ())]
 
     def _condense(self) -> None:
+        """Condense what is of one day, then of several, while there is need."""
+        before_ns = self._store.now_ns()
+        for days in _DAYS:
+            self._condense_days(days, before_ns)
+
+    def _condense_days(self, days: int | None, before_ns: int) -> None:
         """Condense what happened, then what stands for it, and so on while there is need."""
-        before_ns, level = self._store.now_ns(), 0
+        level = 0
         while self._need and not self._done.cancelled:
-            planner = Planner(self._settings, level, self._courtesy.give_way)
+            planner = Planner(self._settings, level, days, self._courtesy.give_way)
             self._read(planner, before_ns)
             made = self._condense_planned(planner)
             if not made and planner.next_level is None:

@@ -433,6 +433,35 @@ def test_one_run_goes_on_with_summaries_of_summaries_until_the_budget_is_met(
         assert memory.verify().problems == ()
 
 
+def test_what_is_of_many_days_becomes_one_when_nothing_of_a_day_is_left(
+    memory: MemoryService, tmp_path: Path
+) -> None:
+    days = [event(f'day {name}', 86400.0 * 40 * n) for n, name in enumerate('abcdefghijklmnopqrst' * 2)]
+    memory.write(
+        [one for day in days for one in (day, day.model_copy(update={'content': f'{day.content}!!'}))]
+    )
+    before = memory.snapshot()
+    copy = tmp_path / 'copy.db'
+    memory.snapshot(str(copy))
+    of_days = memory.consolidate(budget=Budget(items=40), dry_run=True)
+    assert of_days.met
+    assert {len(one.ids) for one in (*of_days.merged, *of_days.summarised)} == {2}
+    dry = memory.consolidate(budget=Budget(items=1), dry_run=True)
+    with MemoryService.open(f'sqlite:///{copy}', clock=ManualClock(NOW_S), config=SMALL) as whole:
+        undisturbed = whole.consolidate(budget=Budget(items=1))
+    made = [*undisturbed.merged, *undisturbed.summarised]
+    assert (*dry.merged, *dry.summarised) == tuple(made)
+    last = undisturbed.sequence - 2
+    memory.consolidate(budget=Budget(items=1), cancelled=lambda: memory.sequence >= last)
+    rest = memory.consolidate(budget=Budget(items=1))
+
+    assert (rest.met, rest.digest_after) == (True, undisturbed.digest_after)
+    assert memory.query(MemoryQuery())[0].item.payload['consolidated']['stands_for'] == 80
+    for record in reversed(memory.consolidations()):
+        memory.revert_consolidation(record.name)
+    assert memory.snapshot() == before
+
+
 def test_what_was_forgotten_as_the_summary_of_summaries_stays_forgotten(
     memory: MemoryService, clock: ManualClock
 ) -> None:

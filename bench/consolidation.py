@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import threading
@@ -69,6 +70,7 @@ class _Planner(threading.Thread):
         self._memory = memory
         self._over = threading.Event()
         self.times_s: list[float] = []
+        self.computed_s = 0.0
 
     def run(self) -> None:
         rng = random.Random(3)
@@ -76,6 +78,7 @@ class _Planner(threading.Thread):
             begun_s = time.perf_counter()
             self._memory.query(_question(rng))
             self.times_s.append(time.perf_counter() - begun_s)
+        self.computed_s = time.thread_time()
 
     def end(self) -> list[float]:
         self._over.set()
@@ -106,6 +109,7 @@ def consolidation() -> Iterator[dict[str, Any]]:
             planner.start()
             time.sleep(IDLE_S)
             idle_s = planner.end()
+            idle_cpu_ms = planner.computed_s / len(idle_s) * 1e3
             planner = _Planner(memory)
             planner.start()
             begun_s, computed_s = time.perf_counter(), time.thread_time()
@@ -113,9 +117,11 @@ def consolidation() -> Iterator[dict[str, Any]]:
             took_s = time.perf_counter() - begun_s
             computed_s = time.thread_time() - computed_s
             meanwhile_s = planner.end()
+            meanwhile_cpu_ms = planner.computed_s / len(meanwhile_s) * 1e3
+            load = os.getloadavg()[0]
             same = sum(a == b for a, b in zip(known, answers(memory, questions), strict=True))
     yield at_most(
-        'consolidate_100k_episodic_to_half_s', took_s, 30.0, cpu_s=round(computed_s, 1),
+        'consolidate_100k_episodic_to_half_s', took_s, 30.0, cpu_s=round(computed_s, 1), load=round(load, 1),
         items_after=report.items_after, merged=len(report.merged), summarised=len(report.summarised),
         aged=len(report.aged),
     )  # fmt: skip
@@ -124,6 +130,7 @@ def consolidation() -> Iterator[dict[str, Any]]:
         'query_p99_beside_consolidation_over_idle', during / idle, 2.0, idle_ms=round(idle * 1e3, 2),
         meanwhile_ms=round(during * 1e3, 2), longest_idle_ms=round(max(idle_s) * 1e3, 2),
         longest_meanwhile_ms=round(max(meanwhile_s) * 1e3, 2), asked=len(meanwhile_s),
+        cpu_idle_ms=round(idle_cpu_ms, 2), cpu_meanwhile_ms=round(meanwhile_cpu_ms, 2),
     )  # fmt: skip
     longer_ms = (max(meanwhile_s) - max(idle_s)) * 1e3
     yield at_most('longest_query_beside_consolidation_longer_than_idle_ms', longer_ms, 5.0)

@@ -186,6 +186,16 @@ class MemoryConfig(Contract):
         return self
 
     @model_validator(mode='after')
+    def _known_space(self) -> MemoryConfig:
+        space = self.consolidation.near_duplicate_space
+        if space and self.embedding_spaces and space not in self.embedding_spaces:
+            raise ValueError(
+                f'consolidation.near_duplicate_space: {space!r} is none of the embedding_spaces '
+                f'{", ".join(self.embedding_spaces)}'
+            )
+        return self
+
+    @model_validator(mode='after')
     def _room_for_one(self) -> MemoryConfig:
         if self.working_item_bytes > self.working_limit_bytes:
             raise ValueError(

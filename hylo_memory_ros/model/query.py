@@ -21,7 +21,7 @@ MAX_K = 10_000
 MAX_DEPTH = 8
 
 Order = Literal['near', 'text', 'vector', 'recency', 'confidence', 'helpfulness']
-Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
+Weight = Annotated[float, Field(ge=0.0, le=1000.0, strict=True)]
 
 FILTERS = (
     "text", "kinds", "key", "keys", "ids", "labels", "entities", "object_ids", "relation", "scope",
@@ -85,7 +85,7 @@ class MemoryQuery(Contract):
     """World time asked about, nanoseconds; None: now. ``as_of`` takes seconds."""
     known_at_ns: StampNs | None = None
     """What was believed at this service time, nanoseconds; ``known_at`` takes seconds."""
-    known_seq: Annotated[int, Field(ge=0)] | None = None
+    known_seq: Annotated[int, Field(ge=0, strict=True)] | None = None
     """What was believed after this sequence."""
     include_invalidated: bool = False
     """Lift the filter on world time: one hit for each version, with its status."""
@@ -98,11 +98,11 @@ class MemoryQuery(Contract):
     it. None: whatever they are."""
     min_confidence: Confidence | None = None
     """Least confidence."""
-    min_score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    min_score: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
     """Least score."""
-    min_existence: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    min_existence: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
     """Least probability that a landmark still exists."""
-    min_helpfulness: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    min_helpfulness: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
     """Least score of how far it has helped; what was never judged has 0.5."""
     embedding: tuple[SpaceName, Vector] | None = None
     """A vector to compare with, and its space; only what has a vector there matches."""
@@ -110,7 +110,7 @@ class MemoryQuery(Contract):
     """How much each order counts where several are fused: `near`, `text`, `vector`, `recency` (newest
     ``valid_from`` first), `confidence` and `helpfulness`; 0: it only filters. What is left out is as
     configured."""
-    k: Annotated[int, Field(ge=0, le=MAX_K)] = 10
+    k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None
     """Where an earlier, truncated answer ended."""

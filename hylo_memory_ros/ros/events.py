@@ -6,6 +6,8 @@ Published in the thread that committed; whoever comes late or misses some asks `
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rclpy.node import Node
@@ -31,7 +33,7 @@ class Events:
     memory : MemoryService
         Whose changes they are.
     limit_bytes : int
-        An event larger than this is published without its ids and extras.
+        An event larger than this is published without its ids and extras; an eviction in parts.
     retrievals : bool
         Also publish what is asked.
     """
@@ -54,10 +56,22 @@ class Events:
             self._publisher = None
 
     def _publish(self, change: Change) -> None:
+        for msg in self._messages(change):
+            publisher = self._publisher
+            if publisher is not None:
+                publisher.publish(msg)
+
+    def _messages(self, change: Change) -> Iterator[MemoryEvent]:
         msg = event_to_msg(change, self._memory.epoch)
-        if bytes_of_event(msg) > self._limit:
+        if bytes_of_event(msg) <= self._limit:
+            yield msg
+        elif change.op == 'evict' and len(change.ids) > 1:
+            # It is in no feed, so this is the only place to learn of it.
+            half = len(change.ids) // 2
+            for part in (slice(0, half), slice(half, None)):
+                ids, keys, outcomes = change.ids[part], change.keys[part], change.outcomes[part]
+                yield from self._messages(replace(change, ids=ids, keys=keys, outcomes=outcomes))
+        else:
             # A gap in the sequence would be worse than an event that must be looked up.
             msg.ids, msg.keys, msg.outcomes, msg.extra_json = [], [], [], ''
-        publisher = self._publisher
-        if publisher is not None:
-            publisher.publish(msg)
+            yield msg

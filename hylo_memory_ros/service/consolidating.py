@@ -20,12 +20,11 @@ from hylo_memory_ros.model import (
     MemoryKind,
     Reversion,
     normal_key,
-    sound_text,
 )
 from hylo_memory_ros.service.consolidation_reversal import Reverting
 from hylo_memory_ros.service.consolidation_run import ConsolidationRun, Wish
 from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.sound import refuse_unsound, sound
+from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_name
 from hylo_memory_ros.store.consolidation import (
     ConsolidationRecord,
     end_interrupted,
@@ -133,7 +132,7 @@ class Consolidating(Parts):
         InvalidRequestError
             It was reverted before, or what stands for something since was consolidated again.
         """
-        refuse_unsound(sound_text, actor=actor)
+        refuse_unsound(sound_name, actor=actor)
         with self._alone():
             record = self._store.side_read(lambda connection: record_named(connection, consolidation_id))
             return Reverting(
@@ -157,7 +156,7 @@ class Consolidating(Parts):
     ) -> Wish:
         if not isinstance(budget, Budget):
             raise InvalidRequestError(f'budget: {budget!r} is no Budget of items or bytes', field='budget')
-        refuse_unsound(sound_text, actor=actor)
+        refuse_unsound(sound_name, actor=actor)
         where = {
             sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name!r}]')
             for name, value in dict(scope or {}).items()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import normal_key, sound_text
-from hylo_memory_ros.service.sound import refuse_unsound, sound
+from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_name
 
 __all__ = ['refuse_long', 'sound_id', 'sound_scope']
 
@@ -45,7 +45,8 @@ def sound_scope(scope: Mapping[str, str]) -> dict[str, str]:
 
 def refuse_long(note: str, actor: str) -> None:
     """Refuse a note or an actor that is no text, or too long."""
-    refuse_unsound(sound_text, note=note, actor=actor)
+    refuse_unsound(sound_text, note=note)
+    refuse_unsound(sound_name, actor=actor)
     for field, text in (('note', note), ('actor', actor)):
         if (size := len(text.encode())) > _MOST_NOTE_BYTES:
             raise InvalidRequestError(

@@ -12,7 +12,7 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, sound_text
 from hylo_memory_ros.model.helpfulness import VERDICTS
 from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.sound import refuse_unsound
+from hylo_memory_ros.service.sound import refuse_unsound, sound_name
 from hylo_memory_ros.store.episode import load_episode
 from hylo_memory_ros.store.feedback import Judgement, save_verdicts
 from hylo_memory_ros.store.helpfulness import subject_of, subjects_of
@@ -75,7 +75,8 @@ class Judging(Parts):
         ...     len(judged), helpfulness.useful, round(helpfulness.score, 3)
         (1, 1, 0.667)
         """
-        refuse_unsound(sound_text, receipt_id=receipt_id, episode=episode, note=note, actor=actor)
+        refuse_unsound(sound_text, receipt_id=receipt_id, episode=episode, note=note)
+        refuse_unsound(sound_name, actor=actor)
         _refuse_senseless(outcome, receipt_id, ids, note)
         named = tuple(dict.fromkeys(ids))
         with self._lock:

@@ -26,7 +26,6 @@ from hylo_memory_ros.model import (
     WriteEvent,
     WriteResult,
     normal_key,
-    sound_text,
 )
 from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
 from hylo_memory_ros.service.asking import Asking
@@ -37,7 +36,7 @@ from hylo_memory_ros.service.relocating import Relocating
 from hylo_memory_ros.service.removing import Removing
 from hylo_memory_ros.service.retention import Retaining
 from hylo_memory_ros.service.skills import FOUND
-from hylo_memory_ros.service.sound import refuse_unsound
+from hylo_memory_ros.service.sound import refuse_unsound, sound_name
 from hylo_memory_ros.store import SqliteStore
 from hylo_memory_ros.store.cold.storage import ColdHeld
 from hylo_memory_ros.store.port import Within
@@ -133,6 +132,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
             self._closed = True
         self._mirroring.close()
         self._working.clear()
+        self._answered.clear()
         self._skills.close()
         self._store.close()
 
@@ -206,7 +206,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         """
         if not items:
             raise InvalidRequestError('items: there is none to write')
-        refuse_unsound(sound_text, request_id=request_id, actor=actor)
+        refuse_unsound(sound_name, request_id=request_id, actor=actor)
         ready = [self._maps.placed(item) for item in self._spaces.embedded(items)]
         now_ns = self._store.now_ns()
         ready = [resolved(item, now_ns) if item.kind is MemoryKind.WORKING else item for item in ready]
@@ -217,6 +217,8 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         check_stamps(working, self.config)
         with self._lock:
             self._refuse_closed()
+            if (known := self._answered.get(request_id, len(ready))) is not None:
+                return known
             durables = self._skills.judged(durables)
             self._mirroring.vectors.check_items(durables)
             if not dry_run:
@@ -245,7 +247,10 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
             self._tell_evicted(evicted, now_ns)
             kept, stored = iter(told), iter(events)
             in_order = (next(kept if item.kind is MemoryKind.WORKING else stored) for item in ready)
-            return WriteResult(tuple(in_order), sequence)
+            result = WriteResult(tuple(in_order), sequence)
+            if working and not dry_run:
+                self._answered.keep(request_id, result)
+            return result
 
     def history(
         self,
@@ -346,6 +351,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
                 raise
             self._proving.receipts.recount()
             self._working.clear()
+            self._answered.clear()
             self._maps = Maps(self._store, self._maps.current)
             self._mirroring.reload()
             self._skills.restored()

@@ -10,9 +10,11 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.consolidation import summariser_named
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Change, Episode, MemoryItem
 from hylo_memory_ros.retrieval import Retriever
+from hylo_memory_ros.service.answered import Answered
 from hylo_memory_ros.service.courtesy import Courtesy
 from hylo_memory_ros.service.helpfulness import MemoryHelpfulness
 from hylo_memory_ros.service.listeners import Listeners
@@ -37,6 +39,7 @@ class Parts:
     def __init__(
         self, store: Store, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool = False
     ) -> None:
+        summariser_named(config.consolidation.summariser)  # an unknown one is refused here, not when it is needed
         self.config = config
         self._store = store
         self._maps = Maps(store, map_id)
@@ -48,6 +51,7 @@ class Parts:
         self._episode = ''
         self._end_listeners: tuple[EndListener, ...] = (MemoryHelpfulness(config),)
         self._working = WorkingMemory(config)
+        self._answered = Answered(config.request_retention)
         self._spaces = SpacesInUse(store, config.embedding_spaces, read_only=read_only)
         self._mirroring = Mirroring(
             store, background=background, spaces=self._spaces.spaces, read_only=read_only

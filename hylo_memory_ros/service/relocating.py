@@ -9,11 +9,10 @@ import sqlalchemy as sa
 from hylo_memory_ros.landmarks.settings import LandmarkSettings
 from hylo_memory_ros.model import (
     CorrectionResult,
-    sound_text,
 )
 from hylo_memory_ros.service.correcting import Moving, Plan, corrected, reverted
 from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.sound import refuse_unsound
+from hylo_memory_ros.service.sound import refuse_unsound, sound_name
 
 __all__ = ['Relocating']
 
@@ -71,7 +70,7 @@ class Relocating(Parts):
         ...     done.moved, there, before, memory.query(MemoryQuery(key='mug'))[0].item.pose.position
         (1, (1.5, 2.0, 0.8), (1.0, 2.0, 0.8), (1.0, 2.0, 0.8))
         """
-        refuse_unsound(sound_text, actor=actor)
+        refuse_unsound(sound_name, actor=actor)
         map_id = self._known_map(map_id)
         settings = landmarks or LandmarkSettings()
         return self._correct(corrected(map_id, correction, settings), actor, dry_run)
@@ -100,7 +99,7 @@ class Relocating(Parts):
         InvalidRequestError
             It is a reversal, or was taken back before.
         """
-        refuse_unsound(sound_text, actor=actor)
+        refuse_unsound(sound_name, actor=actor)
         settings = landmarks or LandmarkSettings()
         return self._correct(reverted(correction_id, settings), actor, dry_run)
 

@@ -10,11 +10,10 @@ from hylo_memory_ros.model import (
     MemoryQuery,
     Removal,
     normal_key,
-    sound_text,
 )
 from hylo_memory_ros.retrieval import Question
 from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_stamp
+from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_name, sound_reason, sound_stamp
 from hylo_memory_ros.store.asking import World
 from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.skill_filter import ANY_SKILL
@@ -45,7 +44,8 @@ class Removing(Parts):
             The query has no filter, or asks about another time.
         """
         with self._lock:
-            refuse_unsound(sound_text, reason=reason, actor=actor)
+            refuse_unsound(sound_reason, reason=reason)
+            refuse_unsound(sound_name, actor=actor)
             question, among = self._removable('forget', query, _ACTS_NOW)
             asked = question.sql(world='unended', at_ns=self._store.now_ns())
             removal, committed = self._store.forget(asked, among, reason=reason, actor=actor, dry_run=dry_run)
@@ -103,7 +103,8 @@ class Removing(Parts):
         ...     ended, [len(memory.query(MemoryQuery(key='cup', as_of=t))) for t in (2, 4)]
         (1, [1, 0])
         """
-        refuse_unsound(sound_text, reason=reason, actor=actor)
+        refuse_unsound(sound_reason, reason=reason)
+        refuse_unsound(sound_name, actor=actor)
         (sound_map,) = refuse_unsound(normal_key, map_id=map_id or None)
         if map_id is None:
             sound_map = self.map_id
@@ -151,7 +152,8 @@ class Removing(Parts):
             The query has no filter, or asks about another belief than that of now.
         """
         with self._lock:
-            refuse_unsound(sound_text, reason=reason, actor=actor)
+            refuse_unsound(sound_reason, reason=reason)
+            refuse_unsound(sound_name, actor=actor)
             question, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
             removal, committed = self._store.retract(
@@ -174,7 +176,8 @@ class Removing(Parts):
             The query has no filter, or asks about another time.
         """
         with self._lock:
-            refuse_unsound(sound_text, reason=reason, actor=actor)
+            refuse_unsound(sound_reason, reason=reason)
+            refuse_unsound(sound_name, actor=actor)
             question, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
                 self._proving.receipts.flush()
@@ -196,6 +199,8 @@ class Removing(Parts):
                 self._spaces.forget_texts()
             self._follow(committed)
             self._from_working(question, dry_run=dry_run)
+            if not dry_run:
+                self._answered.forget(removal.ids)
             return Removal(removal, removal.ids, removal.sequence, (*removal.unreached, *left))
 
     def _remove_skill_files(self, question: Question, among: Sequence[int] | None) -> list[str]:

@@ -5,16 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import (
-    MAX_STAMP_NS,
-)
+from hylo_memory_ros.model import MAX_STAMP_NS, sound_text
 
-__all__ = ['refuse_unsound', 'sound', 'sound_stamp']
+__all__ = ['refuse_unsound', 'sound', 'sound_name', 'sound_reason', 'sound_stamp']
+
+MAX_NAME_BYTES = 512
+MAX_REASON_BYTES = 4096
 
 
 def refuse_unsound(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
     return [text if text is None else sound(normal, text, field) for field, text in texts.items()]
+
+
+def sound_name(text: str, field: str) -> str:
+    """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`, or say what is wrong with it."""
+    return _short(text, field, MAX_NAME_BYTES)
+
+
+def sound_reason(text: str, field: str) -> str:
+    """Return why something is done, in at most `MAX_REASON_BYTES`, or say what is wrong with it."""
+    return _short(text, field, MAX_REASON_BYTES)
+
+
+def _short(text: str, field: str, most: int) -> str:
+    size = len(sound_text(text, field).encode())
+    if size > most:
+        raise ValueError(f'{field}: {text[:32]!r}… has {size} bytes, at most {most} are allowed')
+    return text
 
 
 def sound_stamp(at_ns: int) -> int:

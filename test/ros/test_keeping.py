@@ -88,6 +88,18 @@ def test_evictions_are_events_at_the_sequence_that_was_read_and_not_in_the_feed(
     assert list(talker.call(Changes, 'changes', after_sequence=sequence).events) == []
 
 
+def test_evictions_that_are_too_many_for_a_message_come_in_several(tmp_path: Path, ros_domain: int) -> None:
+    parameters = {'working_capacity': 64, 'reply_limit_bytes': 4096}
+    with NodeProcess(tmp_path, ros_domain, parameters), Talker(ros_domain) as talker:
+        talker.activate()
+        events = heard(talker, MemoryEvent, f'{NODE}/events')
+        names = [f'{n:03} {"k" * 400}' for n in range(128)]
+        for half in (names[:64], names[64:]):
+            assert talker.write(*(goal(name) for name in half)).success
+        told = talker.spin_until(lambda: sum(len(event.keys) for event in events) >= 64 and events)
+        assert [key for event in told for key in event.keys] == names[:64]
+
+
 def test_an_item_that_is_too_large_is_refused_with_its_size(shared: SimpleNamespace) -> None:
     answer = shared.talker.write(spatial('beside'), goal('large', 'x' * 2000))
     assert (answer.success, answer.error_code) == (False, ErrorCode.TOO_LARGE)

@@ -186,3 +186,21 @@ def test_a_restore_empties_it(memory: MemoryService, tmp_path: Any, told: list[C
     memory.restore(str(tmp_path / 'copy.db'))
     assert memory.query(WORKING).total == 0
     assert 'evict' not in [change.op for change in told]
+
+
+def test_a_repeated_request_gets_its_first_answer_and_changes_nothing(memory: MemoryService) -> None:
+    first = memory.write([goal('a'), fact('door')], request_id='r1')
+    memory.write([goal('a', 'y')])
+    assert memory.write([goal('a'), fact('door')], request_id='r1') == first
+    assert [hit.item.content for hit in memory.query(WORKING)] == ['y']
+    with pytest.raises(InvalidRequestError, match='answered before, for another call'):
+        memory.write([goal('b')], request_id='r1')
+    memory.purge(MemoryQuery(key='a', kinds=['working']))
+    assert memory.write([goal('a'), fact('door')], request_id='r1').events[0].event == 'ADD'
+
+
+@pytest.mark.parametrize('field', ['request_id', 'actor'])
+def test_names_of_requests_and_of_who_asks_are_short(memory: MemoryService, field: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f'{field}: .* has 513 bytes, at most 512'):
+        memory.write([goal('a')], **{field: 'x' * 513})  # type: ignore[arg-type]
+    assert not memory.query(WORKING)

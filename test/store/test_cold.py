@@ -302,6 +302,12 @@ class TestWrongFiles:
             assert memory.manifest() == before
             assert memory.verify().ok
 
+    @pytest.mark.parametrize('where', ['.', 'file/memory.cold'])
+    def test_a_place_where_no_file_can_be_is_refused_at_once(self, tmp_path: Path, where: str) -> None:
+        (tmp_path / 'file').touch()
+        with pytest.raises(StoreError, match='there is a directory, or its own is a file'):
+            opened(tmp_path / 'memory.db', config=MemoryConfig(cold_path=str(tmp_path / where)))
+
     @pytest.mark.parametrize('cooled_before', [True, False])
     def test_a_database_that_lacks_what_was_moved_is_refused(
         self, tmp_path: Path, cooled_before: bool

@@ -68,6 +68,11 @@ class Custody:
         """
         if self.file is None:
             return
+        if self.file.path.is_dir() or any(path.is_file() for path in self.file.path.parents):
+            raise StoreError(
+                f'cold file {self.file.path}: there is a directory, or its own is a file',
+                path=str(self.file.path),
+            )
         with self._db.reading() as connection:
             mark, left = mark_of(connection), get_state(connection, _LEFT, b'')
             epoch = get_state(connection, 'epoch', b'').decode()

@@ -139,7 +139,8 @@ def test_others_write_while_a_consolidation_runs_and_it_can_be_cancelled(
     assert ended.result().status == GoalStatus.STATUS_CANCELED
     assert report['cancelled'] is True
     assert 'cancelled' in result.message
-    assert 0 < report['items_after'] < 3001
+    # What gave way in the last slices may be at hand still, beside what stands for it.
+    assert 0 < report['items_after'] <= 3000 + report['merged_count']
     assert talker.query(filter=MemoryFilter(keys=['in between'])).total == 1
     checked = maintain(op='verify')[1]
     assert json.loads(checked.report_json)['ok'] is True

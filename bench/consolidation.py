@@ -43,7 +43,7 @@ def happenings(count: int, seed: int) -> list[MemoryItem]:
         found.append(
             MemoryItem(
                 kind='episodic',
-                content=f'{words}, step {number % 1000}',
+                content=words,
                 label=thing,
                 entities=(place,),
                 scope={'robot_id': f'r{number % 2}'},

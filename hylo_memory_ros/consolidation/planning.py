@@ -1,7 +1,7 @@
 """Which happenings become one: near duplicates, and what belongs together.
 
 Happenings belong together when they are of one episode, else of one day or several (UTC), and of the same
-scope and clock. Those are near duplicates that also say the same words, numbers aside, of the same label,
+scope and clock. Those are near duplicates that also say the same words and numbers, of the same label,
 entities and objects, at about the same place; whoever brings more than words in its payload is not.
 """
 
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.consolidation.similarity import Alike
-from hylo_memory_ros.consolidation.wording import normal_words
+from hylo_memory_ros.consolidation.wording import normal_words, numbers
 from hylo_memory_ros.store.consolidable import Consolidable
 
 __all__ = ['NEAR_DUPLICATE', 'Chunk', 'Member', 'Need', 'Planner', 'Rule']
@@ -96,7 +96,9 @@ class _Together(NamedTuple):
 class _Cluster:
     together: _Together
     about: bytes
-    """Digest of label, names and place: those that differ in it are never near duplicates."""
+    """Digest of label, names, place and numbers: those that differ in it are never near duplicates."""
+    more: bool
+    """Whether it says more than words: then it is alike to nobody."""
     members: list[Member] = field(default_factory=list)
     joined: bool = False
     """Whether it became part of an earlier one."""
@@ -139,14 +141,16 @@ class Planner:
             self.next_level = min(row.level, self.next_level or row.level)
             return
         together = self._together(row)
-        about = self._about(row)
         # What was merged is merged again with others of its kind alone.
         merged = bool(row.level) and row.source == NEAR_DUPLICATE
-        words = b'' if row.has_payload and not merged else _digest(*normal_words(row.content))
-        key = together, about, merged, words or row.version_row.to_bytes(8, 'big', signed=True)
+        more = bool(row.has_payload) and not merged
+        words = normal_words(row.content)
+        about = self._about(row, merged, numbers(words))
+        alone = row.version_row.to_bytes(8, 'big', signed=True)
+        key = together, about, more, alone if more else _digest(*words)
         cluster = self._clusters.get(key)
         if cluster is None:
-            cluster = self._clusters[key] = _Cluster(together, about)
+            cluster = self._clusters[key] = _Cluster(together, about, more)
         begun_ns = _start_ns(row) if row.level else row.valid_from_ns
         member = Member(
             (begun_ns, self._count), row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes,
@@ -161,19 +165,19 @@ class Planner:
         found = _Together(row.episode, part, row.scope or '', row.map_id, row.event_clock or '')
         return self._keys.setdefault(found, found)
 
-    def _about(self, row: Consolidable) -> bytes:
+    def _about(self, row: Consolidable, merged: bool, counted: Sequence[str]) -> bytes:
         distance_m = self._settings.near_duplicate_distance_m
         cell = ''
         if row.frame_id is not None:
             cell = f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
-        return _digest(row.label, row.named or '', cell)
+        return _digest(row.label, row.named or '', cell, str(merged), *counted)
 
     def heads(self) -> list[int]:
         """Return the assertion that speaks for each cluster, oldest first."""
         return [cluster.members[0].assertion_id for cluster in self._clusters.values()]
 
     def join_alike(self, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Make near duplicates also of those whose vectors are alike, but for their words.
+        """Make near duplicates also of those whose vectors are alike, but for words without a digit.
 
         Parameters
         ----------
@@ -183,7 +187,8 @@ class Planner:
         alike = Alike(vectors, self._settings.near_duplicate_similarity)
         by_about: dict[tuple[_Together, bytes], list[_Cluster]] = {}
         for cluster in self._clusters.values():
-            by_about.setdefault((cluster.together, cluster.about), []).append(cluster)
+            if not cluster.more:
+                by_about.setdefault((cluster.together, cluster.about), []).append(cluster)
         for clusters in by_about.values():
             by_head = {cluster.members[0].assertion_id: cluster for cluster in clusters}
             for head, leader in alike.leaders(list(by_head)).items():

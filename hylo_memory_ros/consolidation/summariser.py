@@ -122,8 +122,8 @@ def _distinct(items: Sequence[MemoryItem]) -> tuple[_Said, Counter[str]]:
             first, times = said.get(words, (_Sentence(place, text, words), 0))
             said[words] = first, times + more
         weight.update(held)
-    # What a number is about is said by the words around it.
-    weight['#'] = 0
+    # What a number or a sign is about is said by the words around it.
+    weight = Counter({word: times for word, times in weight.items() if any(map(str.isalpha, word))})
     return said, weight
 
 

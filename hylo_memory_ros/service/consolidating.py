@@ -1,4 +1,4 @@
-"""Consolidation: less at hand, nothing lost; see `Consolidating.consolidate`.
+"""Consolidation: less at hand, and the past answered as before; see `Consolidating.consolidate`.
 
 Threads: a consolidation holds the lock only for each of its slices, so that others write between them, and
 gives way to questions. There is one at a time.

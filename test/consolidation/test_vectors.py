@@ -63,6 +63,16 @@ def test_what_is_alike_becomes_one_only_where_the_space_is_named() -> None:
         assert memory.consolidate(budget=Budget(items=3), dry_run=True).merged == ()
 
 
+def test_numbers_and_payloads_are_never_alike() -> None:
+    said = ['took O7 to room 12', 'took O7 to room 13', 'took O8 to room 12', 'brought O7 to room 12']
+    items = [event(one, 1.0 + n, (1.0, 0.0, 0.0, 0.0)) for n, one in enumerate(said)]
+    items.append(items[3].model_copy(update={'content': 'got O7 to room 12', 'payload': {'how': 'fast'}}))
+    with memory_of(None, near_duplicate_space=SPACE) as memory:
+        ids = memory.write(items).ids
+        report = memory.consolidate(budget=Budget(items=4), dry_run=True)
+        assert [one.ids for one in report.merged] == [(ids[0], ids[3])]
+
+
 def test_who_came_long_before_is_no_near_duplicate() -> None:
     rng = np.random.default_rng(1)
     vectors = {number: rng.normal(size=64) for number in range(400)}

@@ -8,10 +8,13 @@ entities and objects, at about the same place; whoever brings more than words in
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.consolidation.similarity import Alike
@@ -27,15 +30,22 @@ _DAY_NS = 86_400_000_000_000
 
 
 class Member(NamedTuple):
-    """What is kept of one happening until the plan is made."""
+    """What is kept of one happening until the plan is made; they are in order of age."""
 
-    order: tuple[int, int]
-    """Since when it holds, or what it stands for began, and its place among all: oldest first."""
+    begun_ns: int
+    """Since when it holds; of a summary, when what it stands for began."""
+    place: int
+    """Its place among all."""
     version_row: int
     identity_id: int
     assertion_id: int
     items: int
     bytes: int
+
+
+# Not `Member`: of plain tuples of numbers the garbage collector keeps no account. It would stop all threads
+# for 0.3 s to look through 100 000 of the others.
+_Row = tuple[int, int, int, int, int, int, int]
 
 
 class Chunk(NamedTuple):
@@ -92,18 +102,6 @@ class _Together(NamedTuple):
     clock: str
 
 
-@dataclass(slots=True)
-class _Cluster:
-    together: _Together
-    about: bytes
-    """Digest of label, names, place and numbers: those that differ in it are never near duplicates."""
-    more: bool
-    """Whether it says more than words: then it is alike to nobody."""
-    members: list[Member] = field(default_factory=list)
-    joined: bool = False
-    """Whether it became part of an earlier one."""
-
-
 class Planner:
     """Gathers happenings and what stands for some, oldest first, and cuts them into chunks, oldest first.
 
@@ -129,52 +127,54 @@ class Planner:
         self._days = days
         self._pause = pause
         self._largest = min(settings.group_items, settings.slice_items)
-        self._clusters: dict[tuple[_Together, bytes, bool, bytes], _Cluster] = {}
-        self._groups: dict[_Together, list[Member]] = {}
-        self._keys: dict[_Together, _Together] = {}
+        self._rows: list[_Row] = []
         self._merged: set[int] = set()
-        self._count = 0
+        # By place: the number of what it belongs together with, and of those that it is a near duplicate of.
+        self._groups, self._clusters = array('q'), array('q')
+        self._group_of: dict[_Together, int] = {}
+        self._cluster_of: dict[bytes, int] = {}
+        # By cluster: the place of its first, and what those have in common of which only vectors are alike.
+        self._firsts, self._alike = array('q'), list[bytes]()
 
     def add(self, row: Consolidable) -> None:
         """Take one happening in; each must be at least as young as those before."""
         if row.level > self.level:
             self.next_level = min(row.level, self.next_level or row.level)
             return
-        together = self._together(row)
+        place = len(self._rows)
+        group = self._group_of.setdefault(self._together(row), len(self._group_of))
+        about = _digest(str(group), row.label, row.named or '', self._cell(row))
         # What was merged is merged again with others of its kind alone.
         merged = bool(row.level) and row.source == NEAR_DUPLICATE
-        more = bool(row.has_payload) and not merged
-        words = normal_words(row.content)
-        about = self._about(row, merged, numbers(words))
-        alone = row.version_row.to_bytes(8, 'big', signed=True)
-        key = together, about, more, alone if more else _digest(*words)
-        cluster = self._clusters.get(key)
-        if cluster is None:
-            cluster = self._clusters[key] = _Cluster(together, about, more)
+        alike = said = place.to_bytes(8, 'big')
+        if merged or not row.has_payload:
+            words = normal_words(row.content)
+            alike, said = about + _digest(*numbers(words)), _digest(*words)
+        cluster = self._cluster_of.setdefault(about + bytes([merged]) + said, len(self._alike))
+        if cluster == len(self._alike):
+            self._alike.append(alike)
+            self._firsts.append(place)
+        self._groups.append(group)
+        self._clusters.append(cluster)
         begun_ns = _start_ns(row) if row.level else row.valid_from_ns
-        member = Member(
-            (begun_ns, self._count), row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes,
-        )  # fmt: skip
-        cluster.members.append(member)
-        self._groups.setdefault(together, []).append(member)
-        self._count += 1
+        self._rows.append(
+            (begun_ns, place, row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes)
+        )
 
     def _together(self, row: Consolidable) -> _Together:
         apart = not row.episode and self._days is not None
         part = _start_ns(row) // (_DAY_NS * (self._days or 1)) if apart else 0
-        found = _Together(row.episode, part, row.scope or '', row.map_id, row.event_clock or '')
-        return self._keys.setdefault(found, found)
+        return _Together(row.episode, part, row.scope or '', row.map_id, row.event_clock or '')
 
-    def _about(self, row: Consolidable, merged: bool, counted: Sequence[str]) -> bytes:
+    def _cell(self, row: Consolidable) -> str:
+        if row.frame_id is None:
+            return ''
         distance_m = self._settings.near_duplicate_distance_m
-        cell = ''
-        if row.frame_id is not None:
-            cell = f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
-        return _digest(row.label, row.named or '', cell, str(merged), *counted)
+        return f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
 
     def heads(self) -> list[int]:
         """Return the assertion that speaks for each cluster, oldest first."""
-        return [cluster.members[0].assertion_id for cluster in self._clusters.values()]
+        return [Member(*self._rows[place]).assertion_id for place in self._firsts]
 
     def join_alike(self, vectors: Mapping[int, Sequence[float]]) -> None:
         """Make near duplicates also of those whose vectors are alike, but for words without a digit.
@@ -185,51 +185,51 @@ class Planner:
             By assertion, of those that `heads` names.
         """
         alike = Alike(vectors, self._settings.near_duplicate_similarity)
-        by_about: dict[tuple[_Together, bytes], list[_Cluster]] = {}
-        for cluster in self._clusters.values():
-            if not cluster.more:
-                by_about.setdefault((cluster.together, cluster.about), []).append(cluster)
-        for clusters in by_about.values():
-            by_head = {cluster.members[0].assertion_id: cluster for cluster in clusters}
-            for head, leader in alike.leaders(list(by_head)).items():
-                if leader != head:
-                    by_head[leader].members += by_head[head].members
-                    by_head[head].joined = True
+        by_alike: dict[bytes, dict[int, int]] = {}
+        for cluster, (common, head) in enumerate(zip(self._alike, self.heads(), strict=True)):
+            by_alike.setdefault(common, {})[head] = cluster
+        joined = list(range(len(self._alike)))
+        for clusters in by_alike.values():
+            for head, leader in alike.leaders(list(clusters)).items():
+                joined[clusters[head]] = clusters[leader]
+        self._clusters = array('q', [joined[cluster] for cluster in self._clusters])
 
     def merges(self, need: Need) -> Iterator[Chunk]:
         """Yield near duplicates while there is need, oldest first."""
-        groups = [
-            (cluster.together, cluster.members) for cluster in self._clusters.values() if not cluster.joined
-        ]
-        for chunk in self._cut('merge', groups, need):
+        for chunk in self._cut('merge', self._parts(self._clusters), need):
             self._merged.update(chunk.version_rows)
             yield chunk
 
     def summaries(self, need: Need) -> Iterator[Chunk]:
         """Yield what belongs together and was not merged while there is need, oldest first."""
-        groups = []
-        for together, members in self._groups.items():
-            left = [member for member in members if member.version_row not in self._merged]
-            groups.append((together, left))
+        yield from self._cut('summary', self._parts(self._groups), need)
+
+    def _parts(self, number_of: array[int]) -> Iterator[list[_Row]]:
+        """Yield those of one number that were not merged, oldest first, where there are several."""
+        of = np.array(number_of, np.int64)
+        several = np.flatnonzero(np.bincount(of)[of] > 1)
+        places = several[np.argsort(of[several], kind='stable')]
+        for part in np.split(places, np.flatnonzero(np.diff(of[places])) + 1):
+            rows = [self._rows[place] for place in part.tolist()]
+            yield sorted(row for row in rows if row[2] not in self._merged)
             self._pause()
-        yield from self._cut('summary', groups, need)
 
-    def _cut(
-        self, rule: Rule, groups: Sequence[tuple[_Together, Sequence[Member]]], need: Need
-    ) -> Iterator[Chunk]:
-        """Yield pieces of groups, the oldest piece first, the last one as small as the need is.
+    def _cut(self, rule: Rule, parts: Iterator[list[_Row]], need: Need) -> Iterator[Chunk]:
+        """Yield pieces of parts, the oldest piece first, the last one as small as the need is.
 
-        By age and not by group: what an interrupted run has left is cut as it would have been.
+        By age and not by part: what an interrupted run has left is cut as it would have been.
         """
+        episodes = [together.episode for together in self._group_of]
         pieces = [
-            (members[first : first + self._largest], together)
-            for together, members in ((together, sorted(unordered)) for together, unordered in groups)
-            for first in range(0, len(members) - 1, self._largest)
+            rows[first : first + self._largest]
+            for rows in parts
+            for first in range(0, len(rows) - 1, self._largest)
         ]
-        for members, together in sorted(pieces, key=lambda piece: piece[0][0].order):
+        for rows in sorted(pieces):
             if not need:
                 return
-            yield Chunk(rule, tuple(members[: need.most(self._largest)]), together.episode)
+            members = tuple(Member(*row) for row in rows[: need.most(self._largest)])
+            yield Chunk(rule, members, episodes[self._groups[members[0].place]])
 
 
 def _start_ns(row: Consolidable) -> int:

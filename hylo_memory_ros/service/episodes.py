@@ -246,6 +246,7 @@ class Episodes(Parts):
 
     def _account(self, ended: Episode, most: int) -> list[MemoryItem]:
         """Return what is remembered of an episode: its key events, and last its summary."""
+        self._store.recall_episode(ended.id)
         facts = self.side_read(lambda connection: gathered(connection, ended.id, most))
         clock = self.config.clock
         events = event_items(ended, facts.events, clock)

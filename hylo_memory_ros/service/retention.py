@@ -123,7 +123,9 @@ class Retaining(Consolidating):
             if not found:
                 break
             numbers = [one.identity_id for one in found]
-            cooled = self._store.cool(numbers, ended_before_ns=before_ns, limit=SLICE)
+            with self._lock:
+                self._refuse_closed()
+                cooled = self._store.cool(numbers, ended_before_ns=before_ns, limit=SLICE)
             gone += cooled.assertions
             tries = 0 if cooled.assertions else tries + 1
             # Somebody wrote to it meanwhile, or it is not to be moved after all.

@@ -20,7 +20,7 @@ from hylo_memory_ros.store.receipt import receipt
 from hylo_memory_ros.store.schema import assertion, change, identity, txn
 from hylo_memory_ros.store.transaction import chunks
 
-__all__ = ['EpisodeFacts', 'KeyEvent', 'gathered']
+__all__ = ['EpisodeFacts', 'KeyEvent', 'gathered', 'named_in']
 
 # What says most about an episode, in this order; what is not here says nothing by itself.
 _WEIGHTS = {
@@ -108,6 +108,14 @@ def gathered(connection: sa.Connection, episode_id: str, most: int) -> EpisodeFa
         told=_told(connection, episode_id, most),
         complete=feed.transactions == connection.scalar(_counted(episode_id)),
     )
+
+
+def named_in(connection: sa.Connection, episode_id: str) -> set[str]:
+    """Return the ids that the feed of an episode and the verdicts given in it name."""
+    names = set(connection.scalars(sa.select(feedback.c.item).where(feedback.c.episode == episode_id)))
+    for row in connection.execute(_feed, {'episode': episode_id}):
+        names.update(json.loads(row.ids))
+    return names
 
 
 class _Change(NamedTuple):

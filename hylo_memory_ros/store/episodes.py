@@ -5,6 +5,7 @@ Threads: any. Where there never was an episode, only the first answer looks for 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
 from hylo_memory_ros.store.cold.reaching import everything, nothing
 from hylo_memory_ros.store.episode import any_episode, begin_episode, end_episode, said_in
+from hylo_memory_ros.store.episode_facts import named_in
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction
@@ -21,6 +23,12 @@ __all__ = ['EpisodeStore']
 
 
 _VERSION_ROW, _ASSERTION_ID = 0, 20
+_ALL = 2**63 - 1
+_COLD_OF_EPISODE = sa.text("""
+    SELECT DISTINCT identity_id FROM assertion
+    WHERE id IN (SELECT value FROM json_each(:names))
+    OR sequence IN (SELECT sequence FROM txn WHERE episode != '' AND episode = :episode)
+""")
 
 
 class EpisodeStore(TransactingStore):
@@ -81,6 +89,17 @@ class EpisodeStore(TransactingStore):
                     found |= said_in(half, wanted)
         said = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
         return {version_row: name for version_row, name in said if name}
+
+    def recall_episode(self, episode_id: str) -> None:
+        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
+        with self._cold.reading(everything, nothing) as halves:
+            if halves.cold is None:
+                return
+            names = json.dumps(sorted(named_in(halves.hot, episode_id)))
+            found = halves.cold.execute(_COLD_OF_EPISODE, {'episode': episode_id, 'names': names}).scalars()
+            identity_ids = list(found)
+        if identity_ids:
+            self._cold.warm(identity_ids, _ALL)
 
     def _look_for_episodes(self) -> None:
         """Another episode begins, or another file is in the place of the one before."""

@@ -125,6 +125,9 @@ class Store(Protocol):
     ) -> tuple[Episode, Committed | None]:
         """Begin an episode: every transaction from here on carries it."""
 
+    def recall_episode(self, episode_id: str) -> None:
+        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
+
     def end_episode(
         self,
         begun: Episode,

@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.errors import DamagedFileError
+from hylo_memory_ros.errors import DamagedFileError, StoreError
 from hylo_memory_ros.store.checking import verify_database
 from hylo_memory_ros.store.cold.reaching import everything
 from hylo_memory_ros.store.cold.storage import ColdStorage
@@ -48,6 +48,8 @@ class RestoringStore(EpisodeStore):
     def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> Committed:
         """Put a verified copy in the place of the whole memory, and begin a new epoch."""
         check_file(source, writable=False)
+        if self.path is not None and self.path.samefile(source):
+            raise StoreError(f'restore from {source}: it is the memory itself', path=str(source))
         epoch, copies = new_epoch(), self.side_read(noted_copies)
         candidate = Database(source, self._config, read_only=True)
         cold = ColdStorage(candidate, self._config.model_copy(update={'cold_path': ''}), self._announce)
@@ -88,6 +90,15 @@ class RestoringStore(EpisodeStore):
             return
         incoming = self.path.with_name(f'.{self.path.name}.restored')
         incoming.unlink(missing_ok=True)
+        try:
+            self._put_in_place(source, incoming, epoch, complete)
+        finally:
+            incoming.unlink(missing_ok=True)
+
+    def _put_in_place(
+        self, source: Any, incoming: Path, epoch: bytes, complete: Callable[[sqlite3.Connection], None]
+    ) -> None:
+        assert self.path is not None
         copy_database(source, incoming, complete)
         migrate(incoming)
         # Renamed before the swap: at no moment does the old name stand for the other history.

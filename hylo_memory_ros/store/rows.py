@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 
 from hylo_memory_ros.identity import Statement
+from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.schema import assertion, identity, spatial, version
@@ -178,7 +179,19 @@ def item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None = N
     """Return the item of a row of `ITEM_COLUMNS`.
 
     The row was validated when it was written, so nothing is validated again.
+
+    Raises
+    ------
+    DamagedFileError
+        It is not what was written.
     """
+    try:
+        return _item_of(row, embeddings)
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise DamagedFileError(f'the statement of version row {row[0]} is damaged: {exc}') from exc
+
+
+def _item_of(row: ItemRow, embeddings: Mapping[str, tuple[float, ...]] | None) -> MemoryItem:
     (_, valid_from_ns, _, _, _, _, kind, key, item_id, map_id, label, content, confidence, source,
      assumed, event_start_ns, event_end_ns, event_clock, detail_json, _, _,
      frame_id, x, y, z, qx, qy, qz, qw, covariance, stamp_ns, *_) = row  # fmt: skip

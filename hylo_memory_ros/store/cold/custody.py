@@ -68,15 +68,14 @@ class Custody:
         """
         if self.file is None:
             return
-        if self.file.path.is_dir() or any(path.is_file() for path in self.file.path.parents):
-            raise StoreError(
-                f'cold file {self.file.path}: there is a directory, or its own is a file',
-                path=str(self.file.path),
-            )
         with self._db.reading() as connection:
             mark, left = mark_of(connection), get_state(connection, _LEFT, b'')
             epoch = get_state(connection, 'epoch', b'').decode()
         file = self._found(self.file, mark)
+        if mark is None and (file.path.is_dir() or any(path.is_file() for path in file.path.parents)):
+            raise StoreError(
+                f'cold file {file.path}: there is a directory, or its own is a file', path=str(file.path)
+            )
         if left and not self._db.read_only:
             self._put_away(file, **json.loads(left))
         try:
@@ -97,7 +96,7 @@ class Custody:
 
     @staticmethod
     def _refuse_newer(file: ColdFile) -> None:
-        """Refuse a cold file that has moves of which the main file knows nothing, unless all of them is there too.
+        """Refuse a cold file with moves that the main file knows nothing of, unless it still has everything.
 
         A move whose end was lost left everything in the main file. Where it is not, the main file is one
         from before what was moved had been said.
@@ -182,7 +181,10 @@ class Custody:
         file = self.file
         assert file is not None
         with self._db.reading() as connection:
-            mark = mark_of(connection)
+            mark, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
+        if mark is None and self.lost is None and file.is_of(epoch):
+            # Made for a move that then did not happen: the memory to be would take it for a stranger's.
+            file.remove()
         if mark is None or self.lost is not None:
             yield
             return

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.errors import DamagedFileError
+
 if TYPE_CHECKING:
     from hylo_memory_ros.store.filtering import Asked
 
@@ -60,7 +62,12 @@ def mark_of(connection: sa.Connection, schema: str = 'main') -> Mark | None:
 def mark_in(raw: Any, schema: str = 'main') -> Mark | None:
     """Return the same from the driver's own connection."""
     row = raw.execute(_SELECT.format(schema=schema)).fetchone()
-    return None if row is None else Mark(**json.loads(row[0]))
+    if row is None:
+        return None
+    try:
+        return Mark(**json.loads(row[0]))
+    except (TypeError, ValueError) as exc:
+        raise DamagedFileError('the state of cold storage in the database is damaged') from exc
 
 
 def put_mark(connection: sa.Connection, mark: Mark) -> None:

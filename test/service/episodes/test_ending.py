@@ -158,3 +158,31 @@ class TestEnd:
                 memory.write([fact(key, 'x')])
             memory.end_episode(outcome='success')
             assert len(events_of(memory, 'run')) == 3
+
+
+@pytest.mark.parametrize('removed', ['forget', 'retract'])
+def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: str) -> None:
+    told = []
+    for cools in (False, True):
+        path = tmp_path / f'{cools}.db'
+        with MemoryService.open(f'sqlite:///{path}', clock=ManualClock(1000.0)) as memory:
+            (before,) = memory.write(
+                [MemoryItem(kind='semantic', key='old', content='said before', valid_from=1)]
+            ).ids
+            memory.begin_episode('e')
+            memory.write(
+                [
+                    MemoryItem(kind='semantic', key=f'k{number}', content=f'c{number}', valid_from=100 + number)
+                    for number in range(2)
+                ]
+            )
+            memory.feedback('wrong', ids=[before])
+            getattr(memory, removed)(MemoryQuery(keys=('k0', 'old')))
+            if cools:
+                store = memory._store
+                assert store.cool([one.identity_id for one in store.coolable()]).assertions == 2
+            memory.end_episode(outcome='success')
+            found = memory.query(MemoryQuery(episode='e', kinds=['episodic'], k=50))
+            told.append(([hit.item.content for hit in found], memory.snapshot()))
+            assert memory.verify().ok
+    assert told[0] == told[1]

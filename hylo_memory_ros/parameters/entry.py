@@ -88,6 +88,11 @@ class Entry:
         return next((unit for end, unit in UNITS.items() if self.path[-1].endswith(end)), '')
 
     @property
+    def is_topic(self) -> bool:
+        """Whether the value is the name of a topic."""
+        return self.path[-1].endswith('topic')
+
+    @property
     def expected(self) -> str:
         """The type, the range and the unit, in words."""
         words = _in_words(self.field.annotation) + (', required' if self.field.is_required() else '')

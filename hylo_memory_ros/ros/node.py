@@ -75,8 +75,8 @@ class MemoryNode(LifecycleNode):
             post_callback=self._on_jump,
         )
         self._survive_bad_requests()
-        for name in self.parameters.unknown():
-            logger.warning('parameter %s is given, but there is none of this name', name)
+        if unknown := self.parameters.unknown():
+            logger.warning('given, but there is no parameter of this name: %s', ', '.join(unknown))
 
     @property
     def autostart(self) -> bool:

@@ -14,9 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from rcl_interfaces.msg import SetParametersResult
-from rclpy.exceptions import InvalidParameterValueException
+from rclpy.exceptions import InvalidParameterValueException, NameValidationException
+from rclpy.expand_topic_name import expand_topic_name
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.validate_full_topic_name import validate_full_topic_name
+from rclpy.validate_topic_name import validate_topic_name
 
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.parameters import (
@@ -63,7 +66,7 @@ class Parameters:
             If it is wrong.
         """
         try:
-            return self._entries[name].validated(self._node.get_parameter_or(name).value)
+            return self._entries[name].validated(self._given(self._entries[name]))
         except ValueError as exc:
             raise ConfigurationError(str(exc), parameter=name) from exc
 
@@ -77,7 +80,7 @@ class Parameters:
         """
         self._declare_named()
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
-        return configured(lambda entry: self._node.get_parameter_or(entry.name).value, clock=clock)
+        return configured(self._given, clock=clock)
 
     def unknown(self) -> tuple[str, ...]:
         """Return the names that a file or the command line gave and nothing declares: misspelt ones."""
@@ -85,6 +88,24 @@ class Parameters:
         return tuple(
             sorted(name for name in given if name not in self._entries and not name.startswith(FOREIGN))
         )
+
+    def _given(self, entry: Entry) -> Any:
+        value = self._node.get_parameter_or(entry.name).value
+        self._refuse_no_topic(entry, value)
+        return value
+
+    def _refuse_no_topic(self, entry: Entry, value: Any) -> None:
+        """Raise a ValueError where a topic is to be named, and this is no name of one."""
+        if not entry.is_topic or not value or not isinstance(value, str):
+            return
+        try:
+            validate_topic_name(value)
+            full = expand_topic_name(value, self._node.get_name(), self._node.get_namespace())
+            validate_full_topic_name(full)
+        except (NameValidationException, ValueError) as exc:
+            # What is no NameValidationException ends with a place in the sources of rcl.
+            reason = getattr(exc, 'error_msg', None) or str(exc).partition(', at ')[0]
+            raise ValueError(f'{entry.name}: {value!r} is no name of a topic: {reason}') from exc
 
     def _declare_named(self) -> None:
         for listed, entries in (('inputs', input_entries), ('embedding_spaces', space_entries)):
@@ -125,6 +146,7 @@ class Parameters:
                 continue
             try:
                 entry.validated(parameter.value)
+                self._refuse_no_topic(entry, parameter.value)
             except ValueError as exc:
                 problems.append(str(exc))
         return SetParametersResult(successful=not problems, reason='; '.join(problems))

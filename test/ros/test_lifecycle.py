@@ -262,6 +262,7 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(
     identity_scope: [0, 0]
     markers_interval_s: 1
     database_pth: x
+    retention.episodc.max_items: 5
 """
     with NodeProcess(tmp_path, ros_domain, yaml_text=text) as process, Talker(ros_domain) as talker:
         assert not talker.change_state(T.TRANSITION_CONFIGURE)
@@ -275,7 +276,8 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(
         ):
             assert said in process.log, process.log
         assert 'markers_interval_s' not in process.log
-        assert 'parameter database_pth is given, but there is none of this name' in process.log
+        unknown = 'database_pth, retention.episodc.max_items'
+        assert f'given, but there is no parameter of this name: {unknown}' in process.log
         assert 'Traceback' not in process.log
         for name, value in {
             'tf_timeout_s': 0.5, 'commit_interval_s': 1, 'flush_timeout_s': 5.0, 'status_interval_s': 0.2,

@@ -170,6 +170,33 @@ def test_what_does_not_fit_is_refused_by_name_value_and_type(
     assert expected in message
 
 
+@pytest.mark.parametrize('name', ['battery_topic', 'localisation_topic', 'input.front.topic'])
+@pytest.mark.parametrize(
+    ('topic', 'reason'),
+    [
+        ('bad topic!', 'must not contain characters other than'),
+        ('1st', 'must not start with a number'),
+        ('a//b', "must not contain repeated '/'"),
+        ('battery/', 'must not end with a forward slash'),
+        ('{robot}/battery', 'unknown substitution'),
+        ('x' * 300, 'topic length'),
+    ],
+)
+def test_what_names_no_topic_is_refused_by_name(declare: Any, name: str, topic: str, reason: str) -> None:
+    node, parameters = declare(**{**INPUT, name: topic})
+
+    with pytest.raises(ConfigurationError) as refusal:
+        parameters.read()
+
+    assert str(refusal.value).startswith(f'{name}: {topic!r} is no name of a topic: ')
+    assert reason in str(refusal.value)
+    assert ' at /' not in str(refusal.value)
+    result = node.set_parameters([Parameter(name, value=topic)])[0]
+    assert (result.successful, reason in result.reason) == (False, True)
+    assert node.set_parameters([Parameter(name, value='~/front')])[0].successful
+    assert parameters.value(name) == '~/front'
+
+
 def test_all_problems_are_told_together(declare: Any) -> None:
     _, parameters = declare(reader_threads='x', tf_timeout_s=-1.0, map_id=3)
 

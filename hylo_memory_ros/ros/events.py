@@ -59,7 +59,7 @@ class Events:
         for msg in self._messages(change):
             publisher = self._publisher
             if publisher is not None:
-                publisher.publish(msg)
+                qos.publish(publisher, msg)
 
     def _messages(self, change: Change) -> Iterator[MemoryEvent]:
         msg = event_to_msg(change, self._memory.epoch)

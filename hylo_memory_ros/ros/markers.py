@@ -100,7 +100,7 @@ class Markers:
             return
         publisher = self._publisher
         if publisher is not None:
-            publisher.publish(marker_array(hits, self._config, self._clock()))
+            qos.publish(publisher, marker_array(hits, self._config, self._clock()))
             self._shown, self._place = state, place
 
     def close(self) -> None:

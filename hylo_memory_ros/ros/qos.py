@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from rclpy.event_handler import PublisherEventCallbacks
+from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-__all__ = ['DIAGNOSTICS', 'EVENTS', 'INTROSPECTION', 'LATCHED', 'SERVICE', 'detections', 'publisher']
+__all__ = [
+    'DIAGNOSTICS',
+    'EVENTS',
+    'INTROSPECTION',
+    'LATCHED',
+    'SERVICE',
+    'detections',
+    'publish',
+    'publisher',
+]
 
 EVENTS = QoSProfile(
     depth=1000,
@@ -91,3 +102,9 @@ def publisher(node: Node, kind: Any, topic: str, profile: QoSProfile) -> Any:
     """
     events = PublisherEventCallbacks(use_default_callbacks=False)
     return node.create_publisher(kind, topic, profile, event_callbacks=events)
+
+
+def publish(publisher: Any, message: Any) -> None:
+    """Publish in any thread, unless the executor's has destroyed the publisher since."""
+    with contextlib.suppress(InvalidHandle):
+        publisher.publish(message)

@@ -60,7 +60,7 @@ class StatusTopic:
             msg.header.stamp = last.header.stamp
         if publisher is not None and msg != last:
             msg.header.stamp = stamp_msg(self._clock())
-            publisher.publish(msg)
+            qos.publish(publisher, msg)
             self._last = msg
 
     def close(self) -> None:
@@ -131,7 +131,8 @@ class Diagnostics:
         )
         publisher = self._publisher
         if publisher is not None:
-            publisher.publish(DiagnosticArray(header=Header(stamp=stamp_msg(self._clock())), status=[status]))
+            header = Header(stamp=stamp_msg(self._clock()))
+            qos.publish(publisher, DiagnosticArray(header=header, status=[status]))
 
     def close(self) -> None:
         """Publish no more. Safe to repeat."""

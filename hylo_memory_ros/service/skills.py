@@ -96,7 +96,7 @@ class Skills:
     Raises
     ------
     FileInUseError, ReadOnlyError
-        The directory belongs to another memory, or cannot be written.
+        The directory belongs to another memory, or cannot be made or written.
     """
 
     def __init__(self, store: Store, config: MemoryConfig, *, read_only: bool) -> None:
@@ -107,7 +107,9 @@ class Skills:
         self.report = SkillReport()
         self._strange: tuple[tuple[str, str], ...] = ()
         path = skill_directory_of(store.path, config)
-        self._directory = None if path is None else SkillDirectory(path, read_only=read_only)
+        # One that somebody names may be anywhere; the other one is made beside the database when it is needed.
+        named = bool(config.skill_directory)
+        self._directory = None if path is None else SkillDirectory(path, read_only=read_only, make=named)
         self.reload()
 
     @property

@@ -45,9 +45,10 @@ SET_ASIDE = '.set-aside'
 _NAME = re.compile(r'(?P<slug>[A-Za-z0-9_-][A-Za-z0-9._-]{0,63})-(?P<digest>[0-9a-f]{64})\.json')
 _NEW = '.new'
 _LOCKED = '.skills'
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT)
 _KINDS: Mapping[int, type[StoreError]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), StoreFullError),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST), ReadOnlyError),
+    **dict.fromkeys(_UNWRITABLE, ReadOnlyError),
 }
 # Of a name that is set aside, so that what is added fits too.
 _KEPT_BYTES = 200
@@ -115,25 +116,27 @@ class SkillDirectory:
     Parameters
     ----------
     path : Path
-        The directory; made when the first file is.
+        The directory.
     read_only : bool
         Look at it only.
+    make : bool
+        Make it at once where it is missing, and not only for the first file.
 
     Raises
     ------
     FileInUseError
         Another memory writes it; the message names its host and pid.
     ReadOnlyError
-        It is there, and cannot be written.
+        It cannot be made, or is there and cannot be written.
     ConfigurationError
         It holds other things, and was never a directory of skills: nothing of it is touched.
     """
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
+    def __init__(self, path: Path, *, read_only: bool, make: bool = False) -> None:
         self.path = path
         self._read_only = read_only
         self._lock: FileLock | None = None
-        if not read_only and path.exists():
+        if not read_only and (make or path.exists()):
             self._hold()
 
     def _hold(self) -> None:

@@ -496,16 +496,30 @@ def test_a_directory_that_cannot_be_written_is_refused(nobody: Unprivileged, ope
     assert nobody.run('tell(attempt(lambda: MemoryService.open(url).close()))', open_folder) is None
 
 
+@pytest.mark.parametrize('parent', ['/proc', '/dev/null', '/proc/self/nowhere'])
+def test_a_named_directory_that_cannot_be_made_is_refused_when_opened(tmp_path: Path, parent: str) -> None:
+    config = MemoryConfig(skill_directory=f'{parent}/skills')
+    with pytest.raises(ReadOnlyError, match=f'^skill_directory: {parent}/skills cannot be written'):
+        opened(tmp_path, config=config)
+    opened(tmp_path).close()
+
+
+def test_a_named_directory_is_made_when_opened(tmp_path: Path) -> None:
+    opened(tmp_path, config=MemoryConfig(skill_directory=str(tmp_path / 'a' / 'b'))).close()
+    assert (tmp_path / 'a' / 'b').is_dir()
+
+
 def test_a_write_is_refused_whole_where_no_directory_can_be_made(
     nobody: Unprivileged, open_folder: Path
 ) -> None:
-    (open_folder / 'closed').mkdir(mode=0o555)
     code = """
-    config = MemoryConfig(skill_directory=str(folder / 'closed' / 'skills'))
-    with MemoryService.open(f'sqlite:///{folder}/other.db', config=config) as memory:
+    (folder / 'closed').mkdir()
+    with MemoryService.open(f'sqlite:///{folder}/closed/other.db') as memory:
+        (folder / 'closed').chmod(0o555)
         payload = {'params': {}, 'api_surface': 'a@1', 'status': 'proposed'}
         item = MemoryItem(kind='skill', key='dock', payload=payload)
         tell([attempt(lambda: memory.write([fact(0), item])), memory.sequence])
+        (folder / 'closed').chmod(0o755)
     """
     refusal, sequence = nobody.run(code, open_folder)
     assert (refusal['refused'], sequence) == ('ReadOnlyError', 0)

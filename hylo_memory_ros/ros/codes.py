@@ -33,6 +33,8 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NewerSchemaError, ErrorCode.DAMAGED),
     (errors.FileInUseError, ErrorCode.IN_USE),
     (errors.StoreBusyError, ErrorCode.BUSY),
+    # Of no narrower class is a file or folder that cannot be had: missing, there already, not as promised.
+    (errors.StoreError, ErrorCode.READ_ONLY),
     (errors.NotActiveError, ErrorCode.NOT_ACTIVE),
     (errors.LoadingError, ErrorCode.LOADING),
     (errors.NotLocalisedError, ErrorCode.NOT_LOCALISED),

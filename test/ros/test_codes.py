@@ -22,7 +22,7 @@ RETRYABLE = {
 def test_an_error_has_a_code_of_its_class(kind: type[Exception]) -> None:
     code, message = described(kind('what was wrong'))
 
-    if kind in (errors.HyloMemoryError, errors.StoreError):
+    if kind is errors.HyloMemoryError:
         assert code == ErrorCode.INTERNAL
     else:
         assert (400 <= code < 500) == (kind in RETRYABLE)

@@ -121,7 +121,7 @@ def _going(txn: Transaction, matched: list[Matched]) -> _Going:
     connection = txn.connection
     identity_ids = sorted({one.identity_id for one in matched})
     while True:
-        # What still holds was found here, and said again there.
+        # Their past goes too, wherever the question found them.
         txn.cold.bring(identity_ids)
         episodes = PurgedEpisodes(txn, purged_of(connection, identity_ids))
         # A summary tells of what it stands for in its words too, also one of events about that.

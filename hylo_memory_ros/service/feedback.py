@@ -59,6 +59,8 @@ class Judging(Parts):
         ------
         NotFoundError
             There is no such receipt or episode, or an item that the memory does not know.
+        UnsupportedError
+            One of the ids is of working memory, which keeps no counts.
         InvalidRequestError
             Nothing is judged, too much is, the receipt did not answer one of the ids or has lost
             all of them to a purge, or a text is not sound. Nothing is counted.
@@ -129,9 +131,23 @@ class Judging(Parts):
         for name in [name for name in ids if name not in subjects]:
             past = self._store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
             if not past:
-                raise NotFoundError(f'ids: memory does not know {name!r:.200}', field='ids')
+                raise self._unknown(name)
             subjects[name] = self.side_read(partial(subject_of, item=past[0].item))
         return subjects
+
+    def _unknown(self, name: str) -> InvalidRequestError:
+        """Return the refusal of an id that no statement has."""
+        if name in self._working:
+            return _unkept([name])
+        of_key = name and self._store.history(
+            item_id=None, kind=None, key=name, map_id=None, limit=1, offset=0
+        )
+        hint = ', which is a key: ids are asked for, not keys' if of_key else ''
+        return NotFoundError(f'ids: memory does not know {name!r:.200}{hint}', field='ids')
+
+
+def _unkept(names: Sequence[str]) -> UnsupportedError:
+    return UnsupportedError(f'ids: working memory keeps no counts: {_listed(names)}', field='ids')
 
 
 def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str], note: str) -> None:
@@ -167,7 +183,7 @@ def _answered(body: dict[str, Any], named: tuple[str, ...]) -> tuple[str, ...]:
             f'ids: the receipt {body["id"]!r} did not answer {_listed(strange)}{gone}', field='ids'
         )
     if unkept := [name for name in named if name in working]:
-        raise UnsupportedError(f'ids: working memory keeps no counts: {_listed(unkept)}', field='ids')
+        raise _unkept(unkept)
     return named
 
 

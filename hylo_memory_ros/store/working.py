@@ -70,6 +70,11 @@ class WorkingMemory:
         """Return the number of items."""
         return len(self._items)
 
+    def __contains__(self, item_id: str) -> bool:
+        """Return whether an item of this id is here."""
+        with self._lock:
+            return any(kept.item.id == item_id for kept in self._items.values())
+
     @property
     def held(self) -> Held:
         """How many items there are, and their bytes."""

@@ -241,7 +241,7 @@ def test_working_memory_is_left_out_and_refused_by_name(memory: MemoryService) -
     assert working not in memory.feedback('useful', receipt_id=answer.receipt_id).ids
     with pytest.raises(UnsupportedError, match='working memory keeps no counts'):
         memory.feedback('useful', receipt_id=answer.receipt_id, ids=[working])
-    with pytest.raises(NotFoundError, match='does not know'):
+    with pytest.raises(UnsupportedError, match=f'working memory keeps no counts: {working!r}'):
         memory.feedback('useful', ids=[working])
     alone = asked(memory, MemoryQuery(key='plan'))
     with pytest.raises(InvalidRequestError, match='only working memory'):
@@ -261,6 +261,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {'receipt_id': '', 'ids': ('DOCK', 'semantic/ff')},
         'memory does not know \'semantic/ff\'',
     ),
+    'key for an id': ({'receipt_id': '', 'ids': ('dock',)}, "'dock', which is a key: ids are asked for, not"),
     'id empty': ({'receipt_id': '', 'ids': ('',)}, 'memory does not know'),
     'id no text': ({'ids': ('\udfff',)}, r'ids\[0\]'),
     'too many ids': ({'ids': tuple(map(str, range(10_001)))}, 'ids: 10001 are more than 10000'),

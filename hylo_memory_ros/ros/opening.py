@@ -13,7 +13,7 @@ from hylo_memory_ros.errors import NotActiveError, ReadOnlyError
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['database_url', 'opened']
+__all__ = ['behind', 'database_url', 'opened']
 
 
 def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
@@ -51,6 +51,28 @@ def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[],
         raise results[0]
     memory: MemoryService = results[0]
     return memory
+
+
+def behind(config: NodeConfig, recorded_ns: int, now_ns: int) -> str:
+    """Return what is to be said of a clock that turned out to lie far behind the file; empty: nothing is.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        What is far, and whether it is meant so.
+    recorded_ns : int
+        The last record when the file was opened, nanoseconds.
+    now_ns : int
+        The node's time, nanoseconds; 0 while its clock has not started.
+    """
+    ahead_s = (recorded_ns - now_ns) / 1e9
+    if not now_ns or config.memory.accept_older_clock or ahead_s <= config.memory.max_clock_step_back_s:
+        return ''
+    return (
+        f'clock: the last record of {config.database_path} lies {ahead_s:.0f} s ahead of it, more than '
+        f'max_clock_step_back_s {config.memory.max_clock_step_back_s:g}, and until the clock has passed that '
+        'everything is recorded at that time: is it the right file? Set accept_older_clock if it is meant so'
+    )
 
 
 def database_url(path: str) -> str | None:

@@ -28,7 +28,7 @@ from hylo_memory_ros.ros.keeping import Keeping
 from hylo_memory_ros.ros.localisation import LocalisationTopic
 from hylo_memory_ros.ros.maintenance import Maintenance
 from hylo_memory_ros.ros.markers import Markers
-from hylo_memory_ros.ros.opening import opened
+from hylo_memory_ros.ros.opening import behind, opened
 from hylo_memory_ros.ros.perception import Perception
 from hylo_memory_ros.ros.placement import Placement
 from hylo_memory_ros.ros.proving import Proving
@@ -84,6 +84,7 @@ class Session:
         self._group = MutuallyExclusiveCallbackGroup()
         self._jobs: set[str] = set()
         self._mirror_mended = 0
+        self._behind_told = False
         try:
             self._open(abandoned)
         except BaseException:
@@ -94,6 +95,7 @@ class Session:
         config = self._config
         self.memory = opened(config, self.now_ns, abandoned)
         self._undo.append(self.memory.close)
+        self._recorded_ns = self.memory.now_ns()
         self._readers = self._lane('readers', config.reader_threads)
         self._writer = self._lane('writer', 1)
         self._slow = self._lane('maintenance', 1)
@@ -251,6 +253,7 @@ class Session:
         warnings = [] if memory.ready else ['the spatial mirror is loading']
         if self._config.localisation_topic and not perception.localised:
             warnings.append(f'perception waits for localisation on {self._config.localisation_topic}')
+        warnings += self._behind()
         warnings += full
         warnings += memory.skill_report.warnings
         warnings += [f'input {name}: its message type is not installed' for name in perception.skipped]
@@ -277,6 +280,14 @@ class Session:
                 f'the spatial mirror differed from the database {self._mirror_mended} times, and was mended'
             )
         return values, warnings, errors
+
+    def _behind(self) -> list[str]:
+        """Return what is wrong with the clock, which may have started after the file was opened."""
+        told = behind(self._config, self._recorded_ns, self.now_ns())
+        if told and not self._behind_told:
+            logger.warning('%s', told)
+        self._behind_told = bool(told)
+        return [told] if told else []
 
     def _lane(self, name: str, threads: int) -> Lane:
         lane = Lane(name, threads, self._config.queue_limit)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.qos import QoSProfile
 from ros.harness import NodeProcess, Talker, near, spatial
 from ros.test_frames import transform
@@ -72,6 +73,34 @@ def test_a_file_opens_before_the_clock_has_started(ros_domain: int, tmp_path: Pa
     with NodeProcess(tmp_path, ros_domain, parameters, name='again'), Talker(ros_domain) as talker:
         talker.wait_active()
         assert talker.query(filter=MemoryFilter(keys=['mug'])).total == 1
+
+
+def test_a_clock_that_starts_far_behind_the_file_is_told_of(ros_domain: int, tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process, Talker(ros_domain) as talker:
+        talker.wait_active()
+        assert talker.write(spatial('mug')).success
+        assert process.ended() == 0
+    parameters = {'autostart': True, 'use_sim_time': True, 'diagnostics_interval_s': 0.2}
+    with (
+        NodeProcess(tmp_path, ros_domain, parameters, name='again') as process,
+        Talker(ros_domain) as talker,
+    ):
+        talker.wait_active()
+        told: list[DiagnosticArray] = []
+        talker.node.create_subscription(DiagnosticArray, '/diagnostics', told.append, 10)
+        clock = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
+        talker.spin_until(lambda: told and clock.get_subscription_count())
+        said = 'more than max_clock_step_back_s 3600'
+        assert said not in process.log
+
+        tick(talker, clock, 100.0)
+
+        status = talker.spin_until(
+            lambda: next((one for array in told for one in array.status if said in one.message), None)
+        )
+        assert status.level == DiagnosticStatus.WARN
+        talker.spin_for(0.5)
+        assert process.log.count(said) == 1
 
 
 def test_a_stamp_before_the_first_valid_one_is_refused(ros_domain: int, tmp_path: Path) -> None:

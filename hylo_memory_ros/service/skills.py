@@ -107,7 +107,7 @@ class Skills:
         self.report = SkillReport()
         self._strange: tuple[tuple[str, str], ...] = ()
         path = skill_directory_of(store.path, config)
-        # One that somebody names may be anywhere; the other one is made beside the database when it is needed.
+        # One that somebody names may be anywhere; the other one is made beside the database when needed.
         named = bool(config.skill_directory)
         self._directory = None if path is None else SkillDirectory(path, read_only=read_only, make=named)
         self.reload()

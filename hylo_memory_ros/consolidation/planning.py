@@ -143,14 +143,14 @@ class Planner:
             return
         place = len(self._rows)
         group = self._group_of.setdefault(self._together(row), len(self._group_of))
-        about = _digest(str(group), row.label, row.named or '', self._cell(row))
         # What was merged is merged again with others of its kind alone.
         merged = bool(row.level) and row.source == NEAR_DUPLICATE
+        about = _digest(f'{group} {merged}', row.label, row.named or '', self._cell(row))
         alike = said = place.to_bytes(8, 'big')
         if merged or not row.has_payload:
             words = normal_words(row.content)
             alike, said = about + _digest(*numbers(words)), _digest(*words)
-        cluster = self._cluster_of.setdefault(about + bytes([merged]) + said, len(self._alike))
+        cluster = self._cluster_of.setdefault(about + said, len(self._alike))
         if cluster == len(self._alike):
             self._alike.append(alike)
             self._firsts.append(place)

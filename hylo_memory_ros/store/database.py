@@ -28,6 +28,7 @@ from hylo_memory_ros.errors import (
     StoreError,
     StoreFullError,
 )
+from hylo_memory_ros.store.admittance import Admittance
 
 __all__ = ['Database', 'index_of', 'inode_of', 'insert_rows', 'log_of', 'rewrite', 'translated']
 
@@ -54,6 +55,7 @@ class Database:
         self.read_only = read_only
         self._config = config
         self._lock = threading.RLock()
+        self._admittance = Admittance()
         self._durable = True
         if path is None:
             self._writer = sa.create_engine('sqlite://', creator=self._connect, poolclass=StaticPool)
@@ -174,7 +176,7 @@ class Database:
             with self._lock, translated(None), self._writer.connect() as connection, connection.begin():
                 yield connection
             return
-        with translated(self.path), self._reader.connect() as connection:
+        with self._admittance.inside(), translated(self.path), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
@@ -188,18 +190,20 @@ class Database:
     def closed(self) -> Iterator[None]:
         """Hold the write lock with every connection closed, and the file complete without its log.
 
+        Whoever comes to read waits until it is over.
+
         Raises
         ------
         StoreBusyError
             Somebody who still reads an older state kept the log from being emptied.
         """
         assert self.path is not None
-        with self._lock:
+        with self._lock, self._admittance.shut(self._config.busy_timeout_s) as alone:
             self.close_readers()
-            if not self.checkpoint():
+            if not alone or not self.checkpoint():
                 raise StoreBusyError(
-                    f'database {self.path}: its log cannot be emptied while another program reads an '
-                    'older state; the call may be repeated',
+                    f'database {self.path}: its log cannot be emptied while somebody reads an older '
+                    'state; the call may be repeated',
                     path=str(self.path),
                 )
             self.close()

@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from itertools import count
 from typing import Protocol
 
-from hylo_memory_ros.consolidation.standing import is_standing, labels_of, last_ns, stood
+from hylo_memory_ros.consolidation.standing import first_ns, is_standing, labels_of, last_ns, stood
 from hylo_memory_ros.consolidation.wording import normal_words, sentences
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import MemoryItem
@@ -26,6 +26,7 @@ GROUP = 'hylo_memory_ros.summarisers'
 """Entry point group of summarisers."""
 DEFAULT_SUMMARISER = 'extractive@1'
 _MOST_LABELS = 8
+_ENDS = '.', '!', '?', ';', ':', '\u2026', '\u3002', '\uff01', '\uff1f', '\u0964', '\u061f'
 _TIMES = re.compile(r' \(x([1-9]\d{0,8})\)$')
 
 
@@ -60,7 +61,7 @@ class Extractive:
     A sentence weighs as much as its words on average, a word as often as statements hold it. The first
     and the last sentence are taken first, then the weightiest, of equal ones the earlier, while there is
     room; one that says the same as a sentence taken before counts for it. They stand in order of time,
-    each in a line. What a summary of this kind quotes counts as what it quotes.
+    each in a line and closed by a full stop. What a summary of this kind quotes counts as what it quotes.
     """
 
     name = DEFAULT_SUMMARISER
@@ -72,7 +73,7 @@ class Extractive:
         room = max_bytes - len(head.encode())
         chosen: list[tuple[int, str]] = []
         for sentence, times in _in_order_of_weight(said, weight):
-            text = f'\n{sentence.text}' + (f' (x{times})' if times > 1 else '')
+            text = f'\n{_closed(sentence.text)}' + (f' (x{times})' if times > 1 else '')
             size = len(text.encode())
             if size <= room:
                 chosen.append((sentence.place, text))
@@ -84,11 +85,7 @@ def _head(items: Sequence[MemoryItem]) -> str:
     counted = ', '.join(
         f'{label} x{times}' for label, times in _most_common(sum(map(labels_of, items), Counter()))
     )
-    first, last = items[0], items[-1]
-    # Of a summary valid_from is when it was made.
-    begun_ns = first.event_time.start_ns if is_standing(first) and first.event_time else first.valid_from_ns
-    ended_ns = last_ns(last) if is_standing(last) else last.valid_from_ns
-    between = f'{_utc(begun_ns)} to {_utc(ended_ns)}'
+    between = f'{_utc(min(map(first_ns, items)))} to {_utc(max(map(last_ns, items)))}'
     return f'{sum(map(stood, items))} records, {between}' + (f' ({counted})' if counted else '') + ':'
 
 
@@ -96,9 +93,13 @@ def _most_common(labels: Counter[str]) -> list[tuple[str, int]]:
     return sorted(labels.items(), key=lambda one: (-one[1], one[0]))[:_MOST_LABELS]
 
 
-def _utc(stamp_ns: int | None) -> str:
-    moment = datetime.fromtimestamp((stamp_ns or 0) // 1_000_000_000, timezone.utc)
+def _utc(stamp_ns: int) -> str:
+    moment = datetime.fromtimestamp(stamp_ns // 1_000_000_000, timezone.utc)
     return moment.replace(tzinfo=None).isoformat() + 'Z'
+
+
+def _closed(text: str) -> str:
+    return text if text.endswith(_ENDS) else f'{text}.'
 
 
 def _cut(text: str, max_bytes: int) -> str:

@@ -130,9 +130,10 @@ class Consolidating(Parts):
         NotFoundError
             There is no consolidation of this name.
         InvalidRequestError
-            It was reverted before, or what stands for something since was consolidated again.
+            It was reverted before, or what stands for something since was consolidated again; or a name
+            is no text.
         """
-        refuse_unsound(sound_name, actor=actor)
+        refuse_unsound(sound_name, actor=actor, consolidation_id=consolidation_id)
         with self._alone():
             record = self._store.side_read(lambda connection: record_named(connection, consolidation_id))
             return Reverting(
@@ -157,6 +158,10 @@ class Consolidating(Parts):
         if not isinstance(budget, Budget):
             raise InvalidRequestError(f'budget: {budget!r} is no Budget of items or bytes', field='budget')
         refuse_unsound(sound_name, actor=actor)
+        if scope is not None and not isinstance(scope, Mapping):
+            raise InvalidRequestError(f'scope: {scope!r} is no mapping of names to values', field='scope')
+        if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
+            raise InvalidRequestError(f'kinds: {kinds!r} is no collection of kinds', field='kinds')
         where = {
             sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name!r}]')
             for name, value in dict(scope or {}).items()

@@ -44,6 +44,8 @@ def sound_stamp(at_ns: int) -> int:
 
 def sound(normal: Callable[[str, str], str], text: str, field: str) -> str:
     """Return a text in its stored form."""
+    if not isinstance(text, str):
+        raise InvalidRequestError(f'{field}: {text!r} is no text', field=field)
     try:
         return normal(text, field)
     except ValueError as exc:

@@ -174,7 +174,7 @@ def test_what_is_left_of_a_day_and_scope_becomes_summaries(memory: MemoryService
         (hit.item for hit in memory.query(MemoryQuery())), key=lambda item: item.scope['robot_id']
     )
     assert (first.scope, second.scope) == scopes
-    assert first.content.startswith('6 records, 1970-01-11T00:00:00Z to 1970-01-11T01:40:00Z (trip x6):')
+    assert first.content.startswith('6 records, 1970-01-11T00:00:00Z to 1970-01-11T01:40:01Z (trip x6):')
     assert items[0].content in first.content
     assert items[10].content in first.content
     assert len(first.content.encode()) <= 1024
@@ -443,8 +443,8 @@ def test_one_run_goes_on_with_summaries_of_summaries_until_the_budget_is_met(
         assert hit.item.links == tuple(('summarises', one) for one in report.summarised[-1].ids)
         head, *quoted = hit.item.content.splitlines()
         assert head == '70 records, 1970-01-13T00:00:00Z to 1970-01-13T11:30:01Z (trip x35, walk x35):'
-        assert quoted[0] == items[0].content
-        assert quoted[-1] == items[-1].content
+        assert quoted[0] == f'{items[0].content}.'
+        assert quoted[-1] == f'{items[-1].content}.'
         assert memory.verify().problems == ()
 
         reversion = memory.revert_consolidation(report.consolidation_id)
@@ -452,6 +452,22 @@ def test_one_run_goes_on_with_summaries_of_summaries_until_the_budget_is_met(
         assert set(reversion.withdrawn) == {one.id for one in report.summarised}
         assert (reversion.digest, memory.query(MemoryQuery(k=0)).total) == (before, 70)
         assert memory.verify().problems == ()
+
+
+def test_a_summary_of_what_was_merged_tells_when_it_happened_and_how_often(
+    memory: MemoryService, clock: ManualClock
+) -> None:
+    said = 'saw Ann', 'the lift broke', 'rain?'
+    at_s = 1_700_000_000.0
+    memory.write([event(said[n // 2], at_s + 60 * n, valid_from=1_900_000_000 + n) for n in range(6)])
+    memory.consolidate(budget=Budget(items=3))
+    clock.set(NOW_S + 5.0)
+    memory.consolidate(budget=Budget(items=1))
+    (hit,) = memory.query(MemoryQuery())
+    assert hit.item.content == (
+        '6 records, 2023-11-14T22:13:20Z to 2023-11-14T22:18:21Z:\n'
+        'saw Ann. (x2)\nthe lift broke. (x2)\nrain? (x2)'
+    )
 
 
 def test_what_is_of_many_days_becomes_one_when_nothing_of_a_day_is_left(
@@ -632,7 +648,13 @@ def test_a_budget_of_nothing_or_less_is_refused(limits: dict[str, Any]) -> None:
         ({'budget': Budget(items=1), 'kinds': ['nonsense']}, 'nonsense'),
         ({'budget': Budget(items=1), 'scope': {'': 'x'}}, 'scope'),
         ({'budget': Budget(items=1), 'scope': {'robot_id': '\x00'}}, 'scope'),
+        ({'budget': Budget(items=1), 'scope': {'t': 1}}, r"scope\['t'\]"),
+        ({'budget': Budget(items=1), 'scope': {1: 't'}}, 'scope'),
+        ({'budget': Budget(items=1), 'scope': 'x'}, 'scope'),
+        ({'budget': Budget(items=1), 'kinds': 5}, 'kinds'),
+        ({'budget': Budget(items=1), 'kinds': 'episodic'}, 'kinds'),
         ({'budget': Budget(items=1), 'actor': '\ud800'}, 'actor'),
+        ({'budget': Budget(items=1), 'actor': 5}, 'actor'),
     ],
 )
 def test_a_request_that_is_not_sound_is_refused_by_name(
@@ -668,6 +690,14 @@ def test_a_scope_leaves_what_is_not_in_it(memory: MemoryService) -> None:
 def test_an_unknown_consolidation_is_refused(memory: MemoryService, name: str) -> None:
     with pytest.raises(NotFoundError):
         memory.revert_consolidation(name)
+
+
+@pytest.mark.parametrize(
+    'asked', [{'consolidation_id': 5}, {'consolidation_id': 'consolidation/1', 'actor': 5}]
+)
+def test_a_reversal_of_what_is_no_name_is_refused(memory: MemoryService, asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match='is no text'):
+        memory.revert_consolidation(**asked)
 
 
 def test_a_file_that_was_opened_for_reading_is_only_looked_at(memory: MemoryService, path: Path) -> None:

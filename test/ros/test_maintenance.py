@@ -75,7 +75,7 @@ def test_restore_puts_a_copy_in_place_and_begins_a_new_epoch(shared: SimpleNames
 def seen(count: int, robot: str) -> list[MemoryItem]:
     return [
         MemoryItem(
-            kind='episodic', content=f'saw mug {number} {robot}', scope=[f'robot_id={robot}'],
+            kind='episodic', content=f'saw mug {robot}', scope=[f'robot_id={robot}'],
             event_start=Time(sec=1000 + number), event_end=Time(sec=1000 + number),
         )
         for number in range(count)

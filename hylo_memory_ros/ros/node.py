@@ -38,7 +38,8 @@ def guarded(transition: Transition) -> Callable[[Any, LifecycleState], Transitio
         try:
             transition(self)
         except HyloMemoryError as exc:
-            logger.error('%s failed: %s', name, exc, extra=ANSWER)  # noqa: TRY400 - its message says it all
+            # Its message says it all.
+            logger.error('%s failed: %s%s', name, exc, self.way_on(name), extra=ANSWER)  # noqa: TRY400
             logger.debug('%s failed', name, exc_info=exc)
             return TransitionCallbackReturn.FAILURE
         except Exception:
@@ -87,6 +88,16 @@ class MemoryNode(LifecycleNode):
     def finalized(self) -> bool:
         """Whether the node was shut down."""
         return bool(self._state_machine.current_state[0] == State.PRIMARY_STATE_FINALIZED)
+
+    def way_on(self, failed: str) -> str:
+        """Return what to do after a transition has failed, where no manager will try again."""
+        if failed != 'configure' or not self.autostart:
+            return ''
+        name = self.get_fully_qualified_name()
+        return (
+            f'; mend it (ros2 param set {name} ...), then: ros2 lifecycle set {name} configure, '
+            f'ros2 lifecycle set {name} activate'
+        )
 
     @guarded
     def on_configure(self) -> None:

@@ -103,8 +103,9 @@ class Parameters:
             full = expand_topic_name(value, self._node.get_name(), self._node.get_namespace())
             validate_full_topic_name(full)
         except (NameValidationException, ValueError) as exc:
-            # What is no NameValidationException ends with a place in the sources of rcl.
-            reason = getattr(exc, 'error_msg', None) or str(exc).partition(', at ')[0]
+            # One draws an arrow below the name, the other ends with a place in the sources of rcl.
+            reason = str(exc).splitlines()[0].partition(', at ')[0]
+            reason = reason.removeprefix('Invalid topic name: ').rstrip(':')
             raise ValueError(f'{entry.name}: {value!r} is no name of a topic: {reason}') from exc
 
     def _declare_named(self) -> None:

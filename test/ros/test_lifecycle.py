@@ -236,6 +236,26 @@ def test_a_read_only_folder_fails_configure(unconfigured: SimpleNamespace, tmp_p
     assert str(folder) in refused(unconfigured)
 
 
+def test_a_skill_directory_that_cannot_be_made_fails_configure(unconfigured: SimpleNamespace) -> None:
+    assert set_parameter(unconfigured.talker, 'skill_directory', '/dev/null/skills').successful
+
+    assert 'skill_directory: /dev/null/skills cannot be written' in refused(unconfigured)
+
+
+def test_an_autostart_that_fails_says_how_to_go_on(ros_domain: int, tmp_path: Path) -> None:
+    parameters = {
+        'autostart': True, 'retention.episodic.max_items': 5, 'consolidate_below_battery': 0.2,
+        'battery_topic': 'bad topic!',
+    }  # fmt: skip
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        process.wait_for_log("configure failed: battery_topic: 'bad topic!' is no name of a topic")
+        (line,) = (line for line in process.log.splitlines() if 'configure failed' in line)
+        assert f'mend it (ros2 param set {NODE} ...), then: ros2 lifecycle set {NODE} configure' in line
+        assert 'Traceback' not in process.log
+        assert set_parameter(talker, 'battery_topic', 'battery').successful
+        talker.activate()
+
+
 @pytest.mark.parametrize('optional', [False, True])
 def test_an_input_of_a_type_that_nothing_reads(unconfigured: SimpleNamespace, optional: bool) -> None:
     for name, value in {

@@ -191,6 +191,7 @@ def test_what_names_no_topic_is_refused_by_name(declare: Any, name: str, topic: 
     assert str(refusal.value).startswith(f'{name}: {topic!r} is no name of a topic: ')
     assert reason in str(refusal.value)
     assert ' at /' not in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
     result = node.set_parameters([Parameter(name, value=topic)])[0]
     assert (result.successful, reason in result.reason) == (False, True)
     assert node.set_parameters([Parameter(name, value='~/front')])[0].successful

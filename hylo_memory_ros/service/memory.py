@@ -219,7 +219,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
             self._refuse_closed()
             if (known := self._answered.get(request_id, len(ready))) is not None:
                 return known
-            durables = self._skills.judged(durables)
+            durables = self._skills.judged(durables, actor)
             self._mirroring.vectors.check_items(durables)
             if not dry_run:
                 self._maps.remember(item.scope.get('map_id', '') for item in durables)

@@ -129,11 +129,14 @@ class Skills:
             parse_predicate.cache_clear()
             self.reload()
 
-    def judged(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    def judged(self, items: Sequence[MemoryItem], actor: str) -> list[MemoryItem]:
         """Give skills that change their status without telling verdicts those that they have.
 
-        They are the verdicts that held, and what feedback has counted since.
+        They are the verdicts that held, and what feedback has counted since. What was found in the
+        directory stays what its file says.
         """
+        if actor == FOUND:
+            return list(items)
         return [self._judged(item) if item.kind is MemoryKind.SKILL else item for item in items]
 
     def _judged(self, item: MemoryItem) -> MemoryItem:

@@ -25,8 +25,8 @@ class KindLimits(Contract):
     """How much of one kind of memory stays at hand: in the main file, not in cold storage."""
 
     max_items: Limit = 0
-    """Most statements that stay at hand; beyond it they are consolidated, then aged into cold storage.
-    0: any number."""
+    """Most statements that stay at hand; beyond it what has ended is moved to cold storage and events are
+    consolidated; what else holds, and skills, stay, with a warning. 0: any number."""
     max_bytes: Limit = 0
     """Most bytes that they take, about; 0: any number."""
     max_age_s: Seconds = 0.0

@@ -39,7 +39,8 @@ class Parts:
     def __init__(
         self, store: Store, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool = False
     ) -> None:
-        summariser_named(config.consolidation.summariser)  # an unknown one is refused here, not when it is needed
+        # An unknown one is refused now, not when it is needed.
+        summariser_named(config.consolidation.summariser)
         self.config = config
         self._store = store
         self._maps = Maps(store, map_id)

@@ -5,6 +5,7 @@ Threads: what changes is called under the service's lock of writes; questions ru
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from hylo_memory_ros.store.skill import (
     stated_skills,
 )
 from hylo_memory_ros.store.skill_directory import SkillDirectory, file_name, item_of_file, printable
+from hylo_memory_ros.store.transaction import get_state, put_state
 
 __all__ = ['FOUND', 'NO_DIRECTORY', 'SkillReport', 'Skills', 'skill_directory_of']
 
@@ -38,6 +40,7 @@ NO_DIRECTORY = ':memory:'
 """The parameter of who wants no files: skills stand in the database alone."""
 FOUND = 'skill directory'
 """Who writes what was found in the directory."""
+_DIRECTORIES = 'skill_directories'
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +176,31 @@ class Skills:
         Returns
         -------
         list of str
-            What was set aside under their keys, and is of no version that was known: its path.
+            Paths of what was set aside under their keys, and is of no version that was known, and of files
+            in a directory that was used before.
 
         Raises
         ------
         ReadOnlyError
             A file cannot be deleted.
         """
-        if self._directory is None:
-            return []
-        return self._directory.remove(
-            self._store.side_read(lambda connection: stated_of_skills(connection, version_rows))
-        )
+        stated = self._store.side_read(lambda connection: stated_of_skills(connection, version_rows))
+        left = [] if self._directory is None else self._directory.remove(stated)
+        names = [file_name(key, digest) for key, digest in stated]
+        elsewhere = (Path(folder) / name for folder in self._earlier() for name in names)
+        return left + [str(path) for path in elsewhere if path.exists()]
+
+    def _earlier(self) -> list[str]:
+        """Return the directories that the files of this memory were in before."""
+        used: list[str] = json.loads(self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]')))
+        return [folder for folder in used if folder != str(self.path)]
+
+    def _note_directory(self) -> None:
+        """Keep on record where files are, for a purge to name what is there when they are elsewhere."""
+        used = [*self._earlier(), str(self.path)]
+        told = json.dumps(used).encode()
+        if self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]')) != told:
+            self._store.side_write(lambda one: put_state(one, _DIRECTORIES, told), durable=True)
 
     def mend(self) -> SkillReport:
         """Write again what the database knows and the directory lacks; what does not fit is not touched."""
@@ -225,6 +241,7 @@ class Skills:
         """
         if self._directory is None or self._read_only:
             return
+        self._note_directory()
         self._directory.sweep()
         known = self._known()
         report, found = self._sorted_out(known)

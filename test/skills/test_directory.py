@@ -355,6 +355,16 @@ def test_a_directory_of_something_else_is_refused_and_left_alone(tmp_path: Path,
     opened(tmp_path).close()
 
 
+def test_files_in_a_directory_that_was_used_before_are_named(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.write([skill()])
+    (file,) = (tmp_path / 'memory.db.skills').glob('dock-*.json')
+    elsewhere = MemoryConfig(skill_directory=str(tmp_path / 'elsewhere'))
+    with opened(tmp_path, config=elsewhere) as memory:
+        removal = memory.purge(MemoryQuery(key='dock'))
+        assert (removal, removal.unreached) == (1, (str(file),))
+
+
 def test_a_purge_that_fails_puts_the_files_back(
     folder: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,17 @@ class TestWhatMayGo:
         assert [one.identity_id for one in store.coolable(scope={'task_id': 't1'})] == [7]
         assert store.coolable(scope={'task_id': 't1', 'map_id': 'lab'}) == []
 
+    def test_of_a_scope_is_only_what_is_of_no_other(self, tmp_path: Path) -> None:
+        with opened(tmp_path / 'memory.db') as memory:
+            for key, tasks in {'both': 'xyxy', 'alone': 'xxxx'}.items():
+                memory.write(
+                    [said(f'{number}', 100 + number, key, scope={'task_id': task})
+                     for number, task in enumerate(tasks)]
+                )  # fmt: skip
+            found = memory._store.coolable(scope={'task_id': 'x'})
+            assert [one.assertions for one in found] == [2]
+            assert memory._store.coolable(scope={'task_id': 'y'}) == []
+
     def test_a_slice_takes_no_more_than_its_limit(self, memory: MemoryService) -> None:
         fill(memory)
         sizes = []
@@ -326,7 +337,7 @@ class TestWrongFiles:
         newer = shutil.copy(path, tmp_path / 'newer')
         held = cold_of(path).read_bytes()
         shutil.copy(backup, path)
-        with pytest.raises(DamagedFileError, match='is newer than its database: .* are in it alone'):
+        with pytest.raises(DamagedFileError, match=r'is newer than its database: .* are in it alone'):
             opened(path)
         assert cold_of(path).read_bytes() == held
         shutil.copy(newer, path)

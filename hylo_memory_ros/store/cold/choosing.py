@@ -54,7 +54,7 @@ def coolable(
     limit : int
         Most identities.
     kinds, scope : optional
-        Only these kinds, and identities of which something was said in this scope.
+        Only these kinds, and identities of which everything was said in this scope.
     after : int
         Only identities with a greater number.
     """
@@ -131,15 +131,17 @@ _NUMBERS = """
     WHERE identity_id > :after AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
     ORDER BY identity_id LIMIT :batch
 """
+# What goes goes as a whole, so nothing that is of the identity may be of another scope.
 _IN_SCOPE = """
-    AND EXISTS (
+    AND NOT EXISTS (
         SELECT 1 FROM {main}.assertion AS s
-        WHERE s.identity_id = i.identity_id AND (:map_id IS NULL OR s.map_id = :map_id)
-        AND NOT EXISTS (
-            SELECT 1 FROM json_each(:pairs) AS pair
-            WHERE NOT EXISTS (
-                SELECT 1 FROM {main}.tag AS t
-                WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = s.assertion_id
+        WHERE s.identity_id = i.identity_id AND (
+            s.map_id != coalesce(:map_id, s.map_id) OR EXISTS (
+                SELECT 1 FROM json_each(:pairs) AS pair
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM {main}.tag AS t
+                    WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = s.assertion_id
+                )
             )
         )
     )

@@ -29,7 +29,7 @@ class CoolingStore(TransactingStore):
         Parameters
         ----------
         kinds, scope : optional
-            Only these kinds, and identities of which something was said in this scope.
+            Only these kinds, and identities of which everything was said in this scope.
         ended_before_ns : int, optional
             Only what had ended at this world time, nanoseconds, or is not believed; none: now.
         limit : int

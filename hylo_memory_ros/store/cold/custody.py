@@ -87,6 +87,7 @@ class Custody:
                 self._refuse_newer(file)
         except StoreError as refused:
             if not self._config.accept_lost_cold_file:
+                logger.info('accept_lost_cold_file opens a memory without its cold file')
                 raise
             self.lost = refused
             logger.error('%s; what asks for the past that it holds is refused', refused)  # noqa: TRY400

@@ -172,7 +172,7 @@ def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: s
             memory.begin_episode('e')
             memory.write(
                 [
-                    MemoryItem(kind='semantic', key=f'k{number}', content=f'c{number}', valid_from=100 + number)
+                    MemoryItem(kind='semantic', key=f'k{number}', content='c', valid_from=100 + number)
                     for number in range(2)
                 ]
             )

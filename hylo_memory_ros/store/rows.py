@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, select
 
-from hylo_memory_ros.identity import Statement
 from hylo_memory_ros.errors import DamagedFileError
+from hylo_memory_ros.identity import Statement
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.schema import assertion, identity, spatial, version

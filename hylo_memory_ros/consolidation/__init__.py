@@ -7,7 +7,7 @@ Reading order: `wording`, `standing`, `summariser`, `similarity`, `planning`, `s
 from __future__ import annotations
 
 from hylo_memory_ros.consolidation.planning import Chunk, Need, Planner
-from hylo_memory_ros.consolidation.standing import STANDS_FOR
+from hylo_memory_ros.consolidation.standing import STANDS_FOR, as_happening
 from hylo_memory_ros.consolidation.summariser import GROUP, Extractive, Summariser, summariser_named
 from hylo_memory_ros.consolidation.summary import Composer
 
@@ -20,5 +20,6 @@ __all__ = [
     'Need',
     'Planner',
     'Summariser',
+    'as_happening',
     'summariser_named',
 ]

@@ -8,7 +8,16 @@ from typing import Any
 
 from hylo_memory_ros.model import MemoryItem
 
-__all__ = ['CONSOLIDATED', 'STANDS_FOR', 'first_ns', 'is_standing', 'labels_of', 'last_ns', 'stood']
+__all__ = [
+    'CONSOLIDATED',
+    'STANDS_FOR',
+    'as_happening',
+    'first_ns',
+    'is_standing',
+    'labels_of',
+    'last_ns',
+    'stood',
+]
 
 STANDS_FOR = 'summarises'
 """Relation of a summary to each statement that it stands for."""
@@ -19,6 +28,14 @@ CONSOLIDATED = 'consolidated'
 def is_standing(item: MemoryItem) -> bool:
     """Whether an item is a summary."""
     return bool(_told(item))
+
+
+def as_happening(item: MemoryItem) -> MemoryItem:
+    """Return an item that nothing made to stand for others, without what its payload says of such."""
+    if CONSOLIDATED not in item.payload:
+        return item
+    payload = {name: value for name, value in item.payload.items() if name != CONSOLIDATED}
+    return item.model_copy(update={'payload': payload})
 
 
 def stood(item: MemoryItem) -> int:

@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hylo_memory_ros.config import ConsolidationSettings
-from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner
+from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner, as_happening
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
 from hylo_memory_ros.service.courtesy import Courtesy
 from hylo_memory_ros.service.supposing import Supposed
 from hylo_memory_ros.store import Committed, Store
 from hylo_memory_ros.store.cold.choosing import NEVER_NS
-from hylo_memory_ros.store.condensing import Group
+from hylo_memory_ros.store.condensing import TAKEN, Group, summaries_among
 from hylo_memory_ros.store.consolidable import size_of
 from hylo_memory_ros.store.consolidation import name_of
+from hylo_memory_ros.store.receipt import existing_ids
 from hylo_memory_ros.store.rows import item_of, vector_of
 
 __all__ = ['ConsolidationRun', 'Wish']
@@ -278,13 +279,16 @@ class ConsolidationRun:
 
     def _group(self, chunk: Chunk, level: int) -> Group | None:
         """Return what is to stand for a chunk, and take off what is gained; None: nothing is."""
-        items = self._items(chunk.version_rows)
+        items = self._items(chunk)
         if items is None:
             return None
         try:
             summary = self._composer.compose(chunk.rule, items, level)
         except InvalidRequestError as exc:
             self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
+            return None
+        if self._is_taken(str(summary.id)):
+            self._done.skipped[str(summary.id)] = TAKEN
             return None
         fewer = sum(member.items for member in chunk.members) - 1
         smaller = sum(member.bytes for member in chunk.members) - size_of(summary)
@@ -293,15 +297,28 @@ class ConsolidationRun:
         self._need.less(fewer, smaller)
         return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
 
-    def _items(self, version_rows: Sequence[int]) -> list[MemoryItem] | None:
-        """Return what versions say; None: one of them is not there any more."""
+    def _is_taken(self, item_id: str) -> bool:
+        if self._store.side_read(lambda connection: existing_ids(connection, [item_id])):
+            return True
+        return self._can_cool and bool(self._store.cold_ids([item_id]))
+
+    def _items(self, chunk: Chunk) -> list[MemoryItem] | None:
+        """Return what the members of a chunk say; None: one of them is not there any more."""
+        version_rows = chunk.version_rows
         rows = self._store.fetch([number for number in version_rows if number > 0])
         if any(number > 0 and number not in rows for number in version_rows):
             return None
         vectors = self._store.vectors(list(rows.values()))
-        return [
+        items = [
             item_of(rows[number], vectors.get(number)) if number > 0 else self._supposed.item(number)
             for number in version_rows
+        ]
+        # Who wrote a payload may have put anything there: what is a summary, the record knows.
+        identities = [member.identity_id for member in chunk.members]
+        made = self._store.side_read(lambda connection: summaries_among(connection, identities))
+        return [
+            item if number < 0 or number in made else as_happening(item)
+            for number, item in zip(identities, items, strict=True)
         ]
 
     def _settle(self, groups: Sequence[Group], level: int) -> bool:

@@ -15,6 +15,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
 from hylo_memory_ros.store.consolidation import consolidated
 from hylo_memory_ros.store.database import insert_rows
+from hylo_memory_ros.store.helpfulness import carry_counts
+from hylo_memory_ros.store.receipt import existing_ids
 from hylo_memory_ros.store.schema import assertion, forgetting, identity, txn
 from hylo_memory_ros.store.timeline import Point
 from hylo_memory_ros.store.timelines import Timelines
@@ -22,6 +24,7 @@ from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
 from hylo_memory_ros.store.writing import write_items
 
 __all__ = [
+    'TAKEN',
     'Back',
     'Group',
     'Slice',
@@ -30,11 +33,13 @@ __all__ = [
     'groups_of',
     'revert_groups',
     'standing_for',
+    'summaries_among',
     'summaries_over',
     'versions_of_identities',
 ]
 
 CHANGED = 'what it was to stand for has changed meanwhile'
+TAKEN = 'its id is that of another statement'
 
 
 class Group(NamedTuple):
@@ -105,12 +110,18 @@ def condense_groups(
     """End the members of each group, and store what stands for them; all groups of one episode.
 
     Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
-    member does not hold any more as it was planned is left as it is.
+    member does not hold any more as it was planned is left as it is, and one whose id somebody has given
+    to another statement.
     """
     connection = transaction.connection
     members = _open_members(connection, groups, transaction.recorded_at_ns)
-    ready = [group for group in groups if all(row in members for row in group.version_rows)]
-    skipped = {str(group.summary.id): CHANGED for group in groups if group not in ready}
+    taken = _taken(transaction, [str(group.summary.id) for group in groups])
+    skipped = {
+        str(group.summary.id): TAKEN if group.summary.id in taken else CHANGED
+        for group in groups
+        if group.summary.id in taken or not all(row in members for row in group.version_rows)
+    }
+    ready = [group for group in groups if group.summary.id not in skipped]
     if not ready:
         return Slice((), skipped, ())
     _carry_episode(transaction, ready[0].episode)
@@ -119,6 +130,7 @@ def condense_groups(
     told = {'valid_from_ns': transaction.recorded_at_ns, 'valid_from_assumed': True}
     write_items(transaction, [group.summary.model_copy(update=told) for group in ready], identity_scope)
     _record(connection, number, transaction.sequence, ready, members)
+    carry_counts(connection, {str(group.summary.id): group.ids for group in ready})
     done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
     return Slice(done, skipped, tuple(one.identity_id for one in ended))
 
@@ -127,6 +139,11 @@ def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int
     raw: Any = connection.connection.dbapi_connection
     wanted = json.dumps([row for group in groups for row in group.version_rows])
     return {row[0]: _Open(*row) for row in raw.execute(_OPEN, (wanted, at_ns))}
+
+
+def _taken(transaction: Transaction, ids: Sequence[str]) -> set[str]:
+    transaction.cold.named(ids, given=True)
+    return existing_ids(transaction.connection, ids)
 
 
 def _end(transaction: Transaction, number: int, ended: Sequence[_Open]) -> None:
@@ -198,6 +215,12 @@ def standing_for(connection: sa.Connection, identity_ids: Sequence[int]) -> dict
     for identity_id, number, summary in raw.execute(_STANDING, (json.dumps(list(identity_ids)),)):
         found.setdefault(identity_id, []).append((number, summary))
     return found
+
+
+def summaries_among(connection: sa.Connection, identity_ids: Sequence[int]) -> set[int]:
+    """Return which identities are those of summaries."""
+    raw: Any = connection.connection.dbapi_connection
+    return {row[0] for row in raw.execute(_SUMMARIES, (json.dumps(list(identity_ids)),))}
 
 
 def summaries_over(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
@@ -341,6 +364,7 @@ _OVER = """
     SELECT DISTINCT c.summary FROM consolidated AS c, json_each(c.identities) AS one
     WHERE c.summary > 0 AND one.value IN (SELECT value FROM json_each(?))
 """
+_SUMMARIES = 'SELECT summary FROM consolidated WHERE summary IN (SELECT value FROM json_each(?))'
 _VERSIONS = 'SELECT version_row FROM version WHERE identity_id IN (SELECT value FROM json_each(?))'
 _STANDING = """
     SELECT one.value, c.number, c.summary FROM consolidated AS c, json_each(c.identities) AS one

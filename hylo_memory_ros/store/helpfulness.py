@@ -30,6 +30,7 @@ __all__ = [
     'Retrieval',
     'add_counts',
     'any_helpfulness',
+    'carry_counts',
     'counts_of',
     'episode_retrieval',
     'helpfulness',
@@ -185,6 +186,27 @@ def add_counts(
         before = {row.subject: counts_of(row) for row in connection.execute(known)}
         rows = [_row(subject, before.get(subject, Helpfulness()), deltas[subject], at_ns) for subject in part]
         connection.execute(_put, rows)
+
+
+def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]]) -> None:
+    """Let what stands for others begin with the sums of what is counted of them; theirs stay as they are.
+
+    Parameters
+    ----------
+    standing : mapping of str to sequence of str
+        By the id of what stands for them, their ids; none has a key.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    for item_id, ids in standing.items():
+        *counts, last_ns = raw.execute(_SUMS, (json.dumps(list(ids)),)).fetchone()
+        if last_ns is not None or any(counts):
+            add_counts(connection, {item_id: dict(zip(_COUNTS, counts, strict=True))}, last_ns)
+
+
+_SUMS = (
+    f'SELECT {", ".join(f"coalesce(sum({name}), 0)" for name in _COUNTS)}, max(last_ns) '  # noqa: S608 - ours
+    'FROM helpfulness WHERE subject IN (SELECT value FROM json_each(?))'
+)
 
 
 def _row(subject: str, before: Helpfulness, delta: Mapping[str, int], at_ns: int | None) -> dict[str, Any]:

@@ -499,6 +499,70 @@ def test_what_is_of_many_days_becomes_one_when_nothing_of_a_day_is_left(
     assert memory.snapshot() == before
 
 
+def test_what_was_judged_goes_on_with_what_stands_for_it(memory: MemoryService, clock: ManualClock) -> None:
+    said = ['saw Ann', 'saw Ann', 'the lift broke', 'rain']
+    ids = memory.write([event(one, 1000.0 + n) for n, one in enumerate(said)]).ids
+    for number in range(3):
+        memory.feedback('useful', ids=[ids[number]])
+    memory.feedback('wrong', ids=[ids[1]], actor='ann')
+
+    def judged(**asked: Any) -> list[tuple[str, int, int]]:
+        hits = memory.query(MemoryQuery(k=50, **asked))
+        counts = [(hit.item.id, hit.stats.helpfulness) for hit in hits if hit.stats]
+        return sorted((str(name), told.useful, told.wrong) for name, told in counts if told)
+
+    before = judged()
+    first = memory.consolidate(budget=Budget(items=3))
+    assert (first.merged[0].id, 2, 1) in judged()
+    clock.set(NOW_S + 5.0)
+    second = memory.consolidate(budget=Budget(items=1))
+    assert judged() == [(second.summarised[-1].id, 3, 1)]
+    assert len(memory.query(MemoryQuery(min_helpfulness=0.5))) == 1
+    for report in (second, first):
+        memory.revert_consolidation(report.consolidation_id)
+    assert judged() == before
+    assert memory.verify().problems == ()
+
+
+@pytest.mark.parametrize('count', ['many', 10**6, -1, None, {'a': 1}])
+def test_only_what_a_consolidation_made_counts_as_a_summary(memory: MemoryService, count: Any) -> None:
+    told = {'stands_for': count, 'level': count, 'labels': {'x': count}, 'count': count}
+    links = (('summarises', 'x'),)
+    made = [event(f'said {n}', 1000.0 + n, payload={'consolidated': told}, links=links) for n in range(3)]
+    memory.write([*made, event('else', 1010.0, payload={'consolidated': told})])
+    report = memory.consolidate(budget=Budget(items=1))
+    assert (report.met, len(report.summarised)) == (True, 1)
+    (hit,) = memory.query(MemoryQuery())
+    assert (hit.item.payload['consolidated']['stands_for'], hit.item.content[:9]) == (4, '4 records')
+    assert 'labels' not in hit.item.payload['consolidated']
+
+
+def test_an_id_that_is_given_to_something_else_is_told_and_hinders_nothing_else(
+    memory: MemoryService, clock: ManualClock
+) -> None:
+    memory.write(diary(16, first_s=86400.0 * 12))
+    taken = memory.consolidate(budget=Budget(items=8), dry_run=True).summarised[0].id
+    memory.write([MemoryItem(id=taken, kind='semantic', content='mine', valid_from=1)])
+    dry = memory.consolidate(budget=Budget(items=3), dry_run=True)
+    report = memory.consolidate(budget=Budget(items=3))
+    assert dict(report.skipped) == dict(dry.skipped) == {taken: 'its id is that of another statement'}
+    assert (report.summarised, len(report.summarised) > 0) == (dry.summarised, True)
+    assert 'mine' in contents(memory)
+
+
+def test_an_id_that_is_given_meanwhile_is_told(memory: MemoryService) -> None:
+    memory.write(diary(16, first_s=86400.0 * 12))
+    taken = memory.consolidate(budget=Budget(items=2), dry_run=True).summarised[0].id
+
+    def tell(part: float, stage: str) -> None:
+        if stage == 'summarising' and part > 0 and memory.sequence == 1:
+            memory.write([MemoryItem(id=taken, kind='semantic', content='mine', valid_from=1)])
+
+    report = memory.consolidate(budget=Budget(items=2), kinds=[MemoryKind.EPISODIC], tell=tell)
+    assert report.skipped[taken] == 'its id is that of another statement'
+    assert len(report.summarised) >= 1
+
+
 def test_what_was_forgotten_as_the_summary_of_summaries_stays_forgotten(
     memory: MemoryService, clock: ManualClock
 ) -> None:

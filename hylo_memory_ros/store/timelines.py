@@ -11,6 +11,7 @@ import json
 from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -125,17 +126,24 @@ class Timelines:
                 self._held[identity_id] = Held(identity_id, kind, key)
             earliest = json.dumps([(identity_id, earliest_ns[identity_id]) for identity_id in part])
             starts = [tuple(row) for row in connection.execute(_starts, {'pairs': earliest})]
-            self._load_window(json.dumps(starts))
+            self._load_window(json.dumps(starts), earliest)
             for identity_id in part:
                 self._held[identity_id].points.sort(key=lambda point: point[:3])
 
-    def _load_window(self, starts: str) -> None:
+    def _load_window(self, starts: str, earliest: str) -> None:
+        """Load versions from their starts on, and what they follow from.
+
+        What was said between the start of a version and the earliest change says the same again, or is
+        outdone: a fact that is confirmed every second would be read whole each time.
+        """
         connection = self._txn.connection
         for identity_id, *rest in connection.execute(_believed, {'pairs': starts}):
             self._held[identity_id].believed.append(_Believed(*rest))
-        for identity_id, item_id, element, spatial_id, *rest in connection.execute(
-            _assertions, {'pairs': starts}
-        ):
+        said = chain(
+            connection.execute(_said_at, {'pairs': starts}),
+            connection.execute(_said_from, {'pairs': earliest}),
+        )
+        for identity_id, item_id, element, spatial_id, *rest in said:
             point = Point(*rest)
             self._held[identity_id].points.append(point)
             self.evidence[point.assertion_id] = Evidence(item_id, element, spatial_id)
@@ -265,28 +273,33 @@ _believed = sa.select(
         & (version.c.valid_from_ns >= _pair_ns),
     )
 )
-_assertions = (
-    sa.select(
-        assertion.c.identity_id,
-        assertion.c.id,
-        effective('element'),
-        effective('spatial_id'),
-        assertion.c.valid_from_ns,
-        assertion.c.sequence,
-        assertion.c.position,
-        effective('content_digest'),
-        assertion.c.assertion_id,
+
+
+def _said(at: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Return what says something, of the identities and at the times of pairs."""
+    return (
+        sa.select(
+            assertion.c.identity_id,
+            assertion.c.id,
+            effective('element'),
+            effective('spatial_id'),
+            assertion.c.valid_from_ns,
+            assertion.c.sequence,
+            assertion.c.position,
+            effective('content_digest'),
+            assertion.c.assertion_id,
+        )
+        .select_from(
+            _pairs.join(
+                assertion, (assertion.c.identity_id == _pair_id) & at & assertion.c.withdrawn_seq.is_(None)
+            ).outerjoin(corrected, says_now)
+        )
+        .where(effective('content_digest').is_not(None))
     )
-    .select_from(
-        _pairs.join(
-            assertion,
-            (assertion.c.identity_id == _pair_id)
-            & (assertion.c.valid_from_ns >= _pair_ns)
-            & assertion.c.withdrawn_seq.is_(None),
-        ).outerjoin(corrected, says_now)
-    )
-    .where(effective('content_digest').is_not(None))
-)
+
+
+_said_at = _said(assertion.c.valid_from_ns == _pair_ns)
+_said_from = _said(assertion.c.valid_from_ns >= _pair_ns)
 _forgettings = sa.select(
     forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence, forgetting.c.consolidation
 ).select_from(

@@ -191,15 +191,17 @@ class Skills:
         return left + [str(path) for path in elsewhere if path.exists()]
 
     def _earlier(self) -> list[str]:
-        """Return the directories that the files of this memory were in before."""
+        """Return the directories that the files of this memory may have been in before."""
         used: list[str] = json.loads(self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]')))
-        return [folder for folder in used if folder != str(self.path)]
+        usual = skill_directory_of(self._store.path, MemoryConfig())
+        return [folder for folder in (*used, *([str(usual)] if usual else ())) if folder != str(self.path)]
 
     def _note_directory(self) -> None:
-        """Keep on record where files are, for a purge to name what is there when they are elsewhere."""
-        used = [*self._earlier(), str(self.path)]
-        told = json.dumps(used).encode()
-        if self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]')) != told:
+        """Keep on record a directory that is not the usual one, for a purge to name what is left there."""
+        before = self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]'))
+        used: list[str] = json.loads(before)
+        if str(self.path) not in used:
+            told = json.dumps([*used, str(self.path)]).encode()
             self._store.side_write(lambda one: put_state(one, _DIRECTORIES, told), durable=True)
 
     def mend(self) -> SkillReport:
@@ -241,7 +243,8 @@ class Skills:
         """
         if self._directory is None or self._read_only:
             return
-        self._note_directory()
+        if self.path != skill_directory_of(self._store.path, MemoryConfig()):
+            self._note_directory()
         self._directory.sweep()
         known = self._known()
         report, found = self._sorted_out(known)

@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / 'memory.db'
     seen = [
         MemoryItem(
-            kind='episodic', content=f'saw mug {number}', valid_from=1000 + number, scope={'robot_id': 'r1'}
+            kind='episodic', content='saw mug', valid_from=1000 + number, scope={'robot_id': 'r1'}
         )
         for number in range(6)
     ]

@@ -240,6 +240,7 @@ def test_a_skill_directory_that_cannot_be_made_fails_configure(unconfigured: Sim
     assert set_parameter(unconfigured.talker, 'skill_directory', '/dev/null/skills').successful
 
     assert 'skill_directory: /dev/null/skills cannot be written' in refused(unconfigured)
+    assert set_parameter(unconfigured.talker, 'skill_directory', '').successful
 
 
 def test_an_autostart_that_fails_says_how_to_go_on(ros_domain: int, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from hylo_memory_ros.store.landmark import (
     numbers_of,
     save_landmarks,
     save_next_number,
+    scrub,
 )
 from hylo_memory_ros.store.ledger import Block
 from hylo_memory_ros.store.schema import metadata
@@ -177,5 +178,5 @@ def test_statistics_by_map_and_key(connection: Connection) -> None:
 def test_a_scrub_takes_every_trace(connection: Connection) -> None:
     save_landmarks(connection, [a_row(number, f'cup/{number}') for number in range(1, 12_001)])
     gone = [('hall', f'cup/{number}') for number in range(1, 12_001) if number != 77]
-    assert ledger.scrub(connection, [*gone, ('lab', 'cup/77')]) == 11_999
+    assert scrub(connection, [*gone, ('lab', 'cup/77')]) == 11_999
     assert numbers_of(connection, 'hall') == {77}

@@ -18,9 +18,7 @@ NOW_NS = 2 * 10**18
 def path(tmp_path: Path) -> Path:
     path = tmp_path / 'memory.db'
     seen = [
-        MemoryItem(
-            kind='episodic', content='saw mug', valid_from=1000 + number, scope={'robot_id': 'r1'}
-        )
+        MemoryItem(kind='episodic', content='saw mug', valid_from=1000 + number, scope={'robot_id': 'r1'})
         for number in range(6)
     ]
     with MemoryService.open(f'sqlite:///{path}', clock=lambda: NOW_NS) as memory:

@@ -10,10 +10,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.store.rows import detail_of, paired, to_json
-from hylo_memory_ros.store.sizes import STATEMENT_BYTES, held_by_kind
+from hylo_memory_ros.store.sizes import ROW_BYTES, STATEMENT_BYTES, Held, held_by_kind
 
 __all__ = [
-    'Amount',
     'Consolidable',
     'amount_at_hand',
     'as_consolidable',
@@ -23,25 +22,14 @@ __all__ = [
 ]
 
 
-class Amount(NamedTuple):
-    """How much there is of something in the main file."""
-
-    items: int
-    """Accepted statements, duplicates too."""
-    bytes: int
-    """What they take with their vectors, about."""
-
-
 class Consolidable(NamedTuple):
     """One happening that holds now, as planning sees it."""
 
     version_row: int
     identity_id: int
     assertion_id: int
-    id: str
     valid_from_ns: int
     event_start_ns: int | None
-    event_end_ns: int | None
     event_clock: str | None
     label: str
     content: str
@@ -61,7 +49,6 @@ class Consolidable(NamedTuple):
     source: str
     level: int
     """0: it happened; else a consolidation said it, 1 above the highest that it may stand for."""
-    has_embedding: int
     items: int
     """Accepted statements of its identity, duplicates too."""
     bytes: int
@@ -112,7 +99,7 @@ def amount_at_hand(
     scope: Mapping[str, str] | None,
     *,
     holding: bool = False,
-) -> Amount:
+) -> Held:
     """Return how much of some kinds the main file holds, perhaps only of one scope.
 
     Parameters
@@ -124,11 +111,11 @@ def amount_at_hand(
     if not scope and not holding:
         held = held_by_kind(connection)
         those = [held[kind] for kind in kinds if kind in held]
-        return Amount(sum(one.items for one in those), sum(one.bytes for one in those))
+        return Held(sum(one.items for one in those), sum(one.bytes for one in those))
     raw: Any = connection.connection.dbapi_connection
     bound = {'kinds': json.dumps(sorted(kinds)), **_scope_values(scope)}
     statement = f'{_AMOUNT} AND {_HOLDING}' if holding else _AMOUNT
-    return Amount(*raw.execute(statement, bound).fetchone())
+    return Held(*raw.execute(statement, bound).fetchone())
 
 
 def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
@@ -158,20 +145,19 @@ def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> 
     assert span is not None
     map_id = item.scope.get('map_id', '')
     return Consolidable(
-        number, number, number, str(item.id), span.start_ns, span.start_ns, span.end_ns, span.clock,
-        item.label, item.content, map_id,
+        number, number, number, span.start_ns, span.start_ns, span.clock, item.label, item.content, map_id,
         None if len(item.scope) == bool(map_id) else to_json(item.scope),
         to_json([list(names) or None for names in (item.entities, item.object_ids)]),
         True, None if item.pose is None else item.pose.frame_id, *position, episode, item.source, level,
-        bool(item.embeddings), 1, size_of(item),
+        1, size_of(item),
     )  # fmt: skip
 
 
 def size_of(item: MemoryItem) -> int:
-    """Return how many bytes a statement takes with its vectors, about, as `Amount` counts them."""
+    """Return how many bytes a statement takes with its vectors, about, as `Held` counts them."""
     detail = detail_of(item, item.scope.get('map_id', ''))
     vectors = sum(4 * len(vector) for vector in item.embeddings.values())
-    return 400 + len(item.content.encode()) + len((detail or '').encode()) + vectors
+    return ROW_BYTES + len(item.content.encode()) + len((detail or '').encode()) + vectors
 
 
 def _scope_values(scope: Mapping[str, str] | None) -> dict[str, Any]:
@@ -193,15 +179,14 @@ _VECTOR_BYTES = """
 """
 _BYTES = f'({STATEMENT_BYTES}) + coalesce({_VECTOR_BYTES}, 0)'
 _CONSOLIDABLE = f"""
-    SELECT v.version_row, v.identity_id, a.assertion_id, a.id, v.valid_from_ns,
-        a.event_start_ns, a.event_end_ns, a.event_clock, a.label, a.content, a.map_id,
+    SELECT v.version_row, v.identity_id, a.assertion_id, v.valid_from_ns, a.event_start_ns, a.event_clock,
+        a.label, a.content, a.map_id,
         json_extract(a.detail, '$.scope'),
         json_extract(a.detail, '$.entities', '$.object_ids'),
         coalesce(json_type(a.detail, '$.payload'), '') != '',
         s.frame_id, s.x, s.y, s.z, x.episode, a.source,
         CASE WHEN x.op != 'consolidate' THEN 0
             ELSE coalesce(json_extract(a.detail, '$.payload.consolidated.level'), 1) END,
-        a.has_embedding,
         (SELECT count(*) FROM assertion AS b WHERE b.identity_id = v.identity_id),
         (SELECT sum({_BYTES.format(row='b')}) FROM assertion AS b WHERE b.identity_id = v.identity_id)
     FROM version AS v INDEXED BY version_recent

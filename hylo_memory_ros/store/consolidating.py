@@ -11,8 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood, condense_groups, revert_groups
-from hylo_memory_ros.store.consolidable import Amount, Consolidable, amount_at_hand, consolidable, ids_before
+from hylo_memory_ros.store.consolidable import Consolidable, amount_at_hand, consolidable, ids_before
 from hylo_memory_ros.store.consolidation import begin_record
+from hylo_memory_ros.store.sizes import Held
 from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction
 
@@ -22,7 +23,7 @@ __all__ = ['ConsolidatingStore']
 class ConsolidatingStore(TransactingStore):
     """What a store over SQLite does with consolidations; see `port.Store`."""
 
-    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Amount:
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
         with self._db.reading() as connection:
             return amount_at_hand(connection, kinds, scope, holding=self.path is None)

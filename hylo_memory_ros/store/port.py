@@ -23,13 +23,14 @@ from hylo_memory_ros.store.cold.choosing import Coolable
 from hylo_memory_ros.store.cold.moving import Cooled
 from hylo_memory_ros.store.cold.storage import ColdHeld
 from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood
-from hylo_memory_ros.store.consolidable import Amount, Consolidable
+from hylo_memory_ros.store.consolidable import Consolidable
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.embedding import VectorTuple, VersionTuple
 from hylo_memory_ros.store.ending import Ending
 from hylo_memory_ros.store.reversal import Reversal
 from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.store.sizes import Held
 from hylo_memory_ros.store.transaction import Committed
 
 __all__ = ['SpatialTuple', 'Store', 'Within']
@@ -250,7 +251,7 @@ class Store(Protocol):
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
 
-    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Amount:
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
 
     def consolidable(

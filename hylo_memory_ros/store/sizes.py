@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, Table, Text
 from hylo_memory_ros.store.purged import tells_nothing
 from hylo_memory_ros.store.schema import assertion, embedding, identity, metadata
 
-__all__ = ['STATEMENT_BYTES', 'TRIGGERS', 'Held', 'held', 'held_by_kind', 'miscounted']
+__all__ = ['ROW_BYTES', 'STATEMENT_BYTES', 'TRIGGERS', 'Held', 'held', 'held_by_kind', 'miscounted']
 
 held = Table(
     'held',
@@ -29,9 +29,10 @@ held = Table(
 
 tells_nothing(held, 'counts')
 
-# A short statement takes 350 to 450 bytes beside its text: its row, its version, and their indexes.
+ROW_BYTES = 400
+"""What a short statement takes beside its text, about: its row, its version, and their indexes."""
 STATEMENT_BYTES = (
-    '400 + length(CAST({row}.content AS BLOB)) + coalesce(length(CAST({row}.detail AS BLOB)), 0)'
+    f'{ROW_BYTES} + length(CAST({{row}}.content AS BLOB)) + coalesce(length(CAST({{row}}.detail AS BLOB)), 0)'
 )
 """SQL: what a row of `assertion` counts for, without its vectors."""
 _VECTOR_BYTES = 'length({row}.vector)'
@@ -76,7 +77,7 @@ def _make_triggers(_: Any, connection: sa.Connection, *, tables: Collection[Tabl
 
 
 class Held(NamedTuple):
-    """How much of one kind a file holds."""
+    """How much there is at hand: of a kind, of a scope, or in working memory."""
 
     items: int
     """Accepted statements, duplicates too."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import rclpy
 from geometry_msgs.msg import TransformStamped
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.serialization import serialize_message
 from rclpy.signals import SignalHandlerOptions
@@ -80,13 +81,13 @@ def publish(node: Node, stop: Callable[[], bool]) -> int:
     # Poses come twice as often as detections, as odometry does.
     poses = [transform(number / length / 2) for number in range(2 * length)]
     seen = [detections(number / length, rng) for number in range(length)]
-    tf, found = (
-        node.create_publisher(TFMessage, 'tf', 100),
-        node.create_publisher(Detection3DArray, 'detections', 10),
-    )
+    found = node.create_publisher(Detection3DArray, 'detections', 10)
+    tf = node.create_publisher(TFMessage, 'tf', 100)
     while not (found.get_subscription_count() and tf.get_subscription_count()) and not stop():
         time.sleep(0.05)
-    time.sleep(1.0)
+    # Publishers become known in order: who acknowledges a message of the last one knows them all.
+    tf.publish(stamped(poses[0], TF_STAMP, node.get_clock().now().nanoseconds))
+    tf.wait_for_all_acked(Duration(seconds=10))
     start_ns, start_s = node.get_clock().now().nanoseconds, time.monotonic()
     tick = 0
     while not stop():

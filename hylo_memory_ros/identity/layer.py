@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -30,9 +31,9 @@ class Identity(Contract):
     """
 
     @property
+    @abstractmethod
     def digest(self) -> LayerDigest:
         """The digest over every field."""
-        raise NotImplementedError
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ later than any reader asks for, or scrubs it for good.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,7 +54,7 @@ def present(rows: Rows) -> NDArray[np.bool_]:
     return there
 
 
-class Part:
+class Part(ABC):
     """Rows at points, with the bounds that let a query skip the part or skip a test.
 
     Attributes
@@ -98,13 +99,13 @@ class Part:
     def __len__(self) -> int:
         return int(self.rows.shape[1])
 
+    @abstractmethod
     def near(self, ball: Ball) -> Index:
         """Find the index of the candidates: every row within the reach of the ball, maybe some others."""
-        raise NotImplementedError
 
+    @abstractmethod
     def locate(self, version_rows: Rows) -> Index:
         """Find the index of each version row; -1 for one that is not here."""
-        raise NotImplementedError
 
     def spread(self, first: int, last: int) -> Index:
         """Index the rows that stand at the points ``first <= i < last``."""

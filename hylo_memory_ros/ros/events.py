@@ -5,7 +5,6 @@ Published in the thread that committed; whoever comes late or misses some asks `
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,8 +18,6 @@ from hylo_memory_ros.ros.answers import bytes_of_event, event_to_msg
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Events']
-
-logger = logging.getLogger(__name__)
 
 
 class Events:

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from hylo_memory_ros.errors import HyloMemoryError, NotNowError
 from hylo_memory_ros.model.retention import Fill, RetentionReport
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.ros.workers import Lane, logged
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Keeping']
@@ -27,6 +26,7 @@ AGAIN_S = 60.0
 STEP = 0.1
 # A shutdown must end within 5 s, and closing takes its part.
 END_S = 1.5
+LIMITS = 'keeping within limits'
 
 
 class Keeping:
@@ -45,33 +45,31 @@ class Keeping:
         self._retention = config.memory.retention
         self._aging = [kind for kind, limits in self._retention.by_kind.items() if limits.max_age_s]
         self._lane = Lane('keeping', 1, 1)
-        self._waiting: set[str] = set()
-        self._ending = False
         self._aged_at_s = -AGAIN_S
         self._left: dict[str, tuple[float, float]] = {}
         self._problems: dict[str, str] = {}
         self._last = ''
 
     def check(self) -> None:
-        """Look at the limits in the thread of its own, unless that waits to be done."""
+        """Look at the limits in the thread of its own, unless that is at it."""
         if self._retention.any:
-            self._soon('check', self._check)
+            self._lane.once(f'{LIMITS} (check)', self._check)
 
     def keep(self, reason: str) -> None:
         """Bring every kind that has limits to its target; `reason` is for the log."""
-        self._soon(reason, lambda: self._retain(None, reason))
+        self._lane.once(f'{LIMITS} ({reason})', lambda: self._retain(None, reason))
 
     def at_end(self) -> None:
         """Do the same for as long as a shutdown may take; it ends between slices."""
         self.close()
         until_s = time.monotonic() + END_S
-        self._guarded(lambda: self._retain(None, 'shutdown', lambda: time.monotonic() > until_s))
+        reason = 'shutdown'
+        logged(f'{LIMITS} ({reason})', lambda: self._retain(None, reason, lambda: time.monotonic() > until_s))
 
     def close(self) -> None:
         """End after the slice at hand. Safe to repeat."""
-        self._ending = True
         if not self._lane.close(END_S):
-            logger.warning('keeping within limits did not end within %g s', END_S)
+            logger.warning('%s did not end within %g s', LIMITS, END_S)
 
     def diagnosis(self) -> tuple[Mapping[str, Any], list[str]]:
         """Return values for /diagnostics, and warnings."""
@@ -92,8 +90,7 @@ class Keeping:
 
     def _check(self) -> None:
         now_s = time.monotonic()
-        full = self._memory.fill()
-        over = [kind for kind in self._memory.over_limit() if self._is_due(full[kind], now_s)]
+        over = [full.kind for full in self._memory.over_limit() if self._is_due(full, now_s)]
         if over:
             self._retain(over, f'{", ".join(over)} over a limit')
         if self._aging and now_s - self._aged_at_s >= AGAIN_S:
@@ -109,7 +106,7 @@ class Keeping:
         self, kinds: Collection[str] | None, reason: str, cancelled: Callable[[], bool] | None = None
     ) -> None:
         report = self._memory.retain(
-            kinds, cancelled=cancelled or (lambda: self._ending), actor=f'retention: {reason}'
+            kinds, cancelled=cancelled or (lambda: self._lane.closing), actor=f'retention: {reason}'
         )
         self._note(report, reason)
 
@@ -128,26 +125,3 @@ class Keeping:
         if told:
             self._last = f'{reason}: {", ".join(told)}' + (', cut short' if report.cancelled else '')
             logger.info('consolidated (%s)', self._last)
-
-    def _soon(self, name: str, job: Callable[[], None]) -> None:
-        if name in self._waiting:
-            return
-        self._waiting.add(name)
-
-        def run() -> None:
-            self._waiting.discard(name)
-            self._guarded(job)
-
-        try:
-            self._lane.submit(run, always=True)
-        except NotNowError:
-            self._waiting.discard(name)
-
-    @staticmethod
-    def _guarded(job: Callable[[], None]) -> None:
-        try:
-            job()
-        except HyloMemoryError as exc:
-            logger.warning('keeping within limits: %s', exc)
-        except Exception:
-            logger.exception('keeping within limits failed')

@@ -14,7 +14,7 @@ from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, NotNowError
+from hylo_memory_ros.errors import NotNowError
 from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.battery import BatteryTopic
@@ -82,7 +82,6 @@ class Session:
         self._node, self._config, self._transforms, self._guard = node, config, transforms, guard
         self._undo: list[Callable[[], Any]] = []
         self._group = MutuallyExclusiveCallbackGroup()
-        self._jobs: set[str] = set()
         self._mirror_mended = 0
         self._behind_told = False
         try:
@@ -139,11 +138,14 @@ class Session:
         config = self._config
         self._timer(TICK_S, self._tick)
         self._timer(config.commit_interval_s, self.perception.commit)
-        self._timer(config.status_interval_s, lambda: self._soon('status', self._status.publish))
+        self._timer(config.status_interval_s, lambda: self._readers.once('status', self._status.publish))
         self._timer(
-            config.diagnostics_interval_s, lambda: self._soon('diagnostics', self._diagnostics.publish)
+            config.diagnostics_interval_s,
+            lambda: self._readers.once('diagnostics', self._diagnostics.publish),
         )
-        self._timer(config.mirror_check_interval_s, lambda: self._soon('mirror check', self._check_mirror))
+        self._timer(
+            config.mirror_check_interval_s, lambda: self._readers.once('mirror check', self._check_mirror)
+        )
         self._timer(config.diagnostics_interval_s, self._keeping.check)
         if config.consolidate_interval_s:
             self._timer(config.consolidate_interval_s, lambda: self._keeping.keep('schedule'))
@@ -316,29 +318,8 @@ class Session:
 
     def _show(self) -> None:
         if self._markers.wanted:
-            self._soon('markers', self._markers.publish)
+            self._readers.once('markers', self._markers.publish)
 
     def _check_mirror(self) -> None:
         if self.memory.ready and self.memory.verify_mirror():
             self._mirror_mended += 1
-
-    def _soon(self, name: str, job: Callable[[], None]) -> None:
-        """Have a reader do a job, unless it is still at it."""
-        if name in self._jobs:
-            return
-        self._jobs.add(name)
-
-        def run() -> None:
-            try:
-                job()
-            except HyloMemoryError as exc:
-                logger.warning('%s: %s', name, exc)
-            except Exception:
-                logger.exception('%s failed', name)
-            finally:
-                self._jobs.discard(name)
-
-        try:
-            self._readers.submit(run, always=True)
-        except NotActiveError:
-            self._jobs.discard(name)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from hylo_memory_ros.errors import NotActiveError, StoreBusyError
+from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, StoreBusyError
 from hylo_memory_ros.ros.answering import Awaited
 
-__all__ = ['Lane']
+__all__ = ['Lane', 'logged']
 
 T = TypeVar('T')
 logger = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class Lane:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
+        self._alone: set[str] = set()
         names = [f'{name}-{index}' for index in range(threads)]
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
         for thread in self._threads:
@@ -83,6 +84,27 @@ class Lane:
         """Queue a job whose result a handler awaits; raises as `submit`."""
         return Awaited(self.submit(job))
 
+    def once(self, name: str, job: Callable[[], None]) -> None:
+        """Queue a job that nobody awaits, unless one of this name waits or runs; none if the lane is closed.
+
+        What it raises is logged.
+        """
+        with self._lock:
+            if name in self._alone:
+                return
+            self._alone.add(name)
+
+        def run() -> None:
+            try:
+                logged(name, job)
+            finally:
+                self._alone.discard(name)
+
+        try:
+            self.submit(run, always=True)
+        except NotActiveError:
+            self._alone.discard(name)
+
     def close(self, timeout_s: float) -> bool:
         """End the threads; jobs that still wait are refused. Return whether all ended in time."""
         with self._lock:
@@ -117,3 +139,13 @@ class Lane:
             else:
                 future.set_result(result)
             del future, job, work
+
+
+def logged(name: str, job: Callable[[], None]) -> None:
+    """Do a job; what it raises goes to the log."""
+    try:
+        job()
+    except HyloMemoryError as exc:
+        logger.warning('%s: %s', name, exc)
+    except Exception:
+        logger.exception('%s failed', name)

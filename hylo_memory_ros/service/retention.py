@@ -38,10 +38,10 @@ class Retaining(Consolidating):
         working = MemoryKind.WORKING.value
         return {**filled, working: Fill(working, *self._working.held, *room)}
 
-    def over_limit(self) -> tuple[str, ...]:
-        """Return the kinds that are over a limit of items or bytes."""
+    def over_limit(self) -> tuple[Fill, ...]:
+        """Return how full each kind is that is over a limit of items or bytes."""
         full = self.fill()
-        return tuple(kind for kind in self.config.retention.by_kind if full[kind].part > 1.0)
+        return tuple(full[kind] for kind in self.config.retention.by_kind if full[kind].part > 1.0)
 
     def retain(
         self,

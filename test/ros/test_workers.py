@@ -64,6 +64,30 @@ def test_a_job_that_raises_harms_no_other() -> None:
     lane.close(5)
 
 
+def test_a_job_that_is_done_once_waits_for_nobody_and_what_it_raises_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lane, gate, done = Lane('w', 1, 1), threading.Event(), list[int]()
+
+    def refuse() -> None:
+        gate.wait(5)
+        raise StoreBusyError('not now')
+
+    for number in range(3):
+        lane.once('refused', refuse)
+        lane.once('done', lambda n=number: done.append(n))
+    gate.set()
+    lane.submit(lambda: None, always=True).result(timeout=5)
+    lane.once('done', lambda: done.append(3))
+    lane.once('broken', lambda: done.append(1 // 0))
+    lane.submit(lambda: None, always=True).result(timeout=5)
+    assert done == [0, 3]
+    assert [record.getMessage() for record in caplog.records] == ['refused: not now', 'broken failed']
+    assert lane.close(5)
+    lane.once('done', lambda: done.append(4))
+    assert done == [0, 3]
+
+
 class Waits:
     """A handler under test, and what it came to."""
 

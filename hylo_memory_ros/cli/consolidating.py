@@ -8,7 +8,7 @@ import typer
 
 from hylo_memory_ros.cli.lines import json_line
 from hylo_memory_ros.cli.memory_file import opened
-from hylo_memory_ros.cli.options import WHOLE, AsJson, MemoryFile, pair_option
+from hylo_memory_ros.cli.options import PAIR, WHOLE, AsJson, MemoryFile
 from hylo_memory_ros.model import Budget, ConsolidationReport, MemoryKind, Reversion
 
 __all__ = ['consolidate', 'consolidations', 'revert_consolidation']
@@ -23,10 +23,7 @@ def consolidate(
     scope: Annotated[
         list[Any] | None,
         typer.Option(
-            '--scope',
-            metavar='NAME=VALUE',
-            help='Only what was said in it; may be repeated.',
-            parser=pair_option('='),
+            '--scope', metavar='NAME=VALUE', help='Only what was said in it; may be repeated.', **PAIR
         ),
     ] = None,
     kind: Annotated[list[MemoryKind] | None, typer.Option('--kind', help='May be repeated.')] = None,
@@ -85,7 +82,7 @@ def consolidations(file: MemoryFile, as_json: AsJson = False) -> None:
 
 def _print_report(report: ConsolidationReport) -> None:
     would = 'would be ' if report.dry_run else ''
-    print(f'{report.consolidation_id or ("dry run" if report.dry_run else "no statement changed")}')
+    print(report.consolidation_id or ('dry run' if report.dry_run else 'no statement changed'))
     print(f'items: {report.items_before} -> {report.items_after}')
     print(f'bytes: {report.bytes_before} -> {report.bytes_after}')
     for name, groups in (('merged', report.merged), ('summarised', report.summarised)):

@@ -15,7 +15,7 @@ __all__ = [
     'INSTANT', 'NUMBER', 'PAIR', 'TIMES', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame',
     'Invalidated', 'Keys', 'KnownAt', 'KnownSeq',
     'Labels', 'Limit', 'Linked', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'Weights',
-    'centre_of', 'pair_option', 'question',
+    'centre_of', 'question',
 ]  # fmt: skip
 
 TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
@@ -55,11 +55,6 @@ def _pair(mark: str) -> Callable[[str], tuple[str, str]]:
         return name, value
 
     return parsed
-
-
-def pair_option(mark: str) -> Callable[[str], Any]:
-    """Return what reads a name, a mark and what belongs to it."""
-    return _option(_pair(mark))
 
 
 def _weight(text: str) -> tuple[str, float]:

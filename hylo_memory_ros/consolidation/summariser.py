@@ -1,7 +1,7 @@
 """Summarisers: what makes one text of many statements. The default is extractive and deterministic.
 
 Another one is installed as an entry point of the group `GROUP`: a callable without arguments that returns
-a `Summariser`. One that answers otherwise for the same items makes consolidation otherwise, and nothing else.
+a `Summariser`, called once for each memory. One that answers otherwise for the same items makes consolidation otherwise, and nothing else.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ class Extractive:
 
 
 def _head(items: Sequence[MemoryItem]) -> str:
-    counted = ', '.join(
-        f'{label} x{times}' for label, times in _most_common(sum(map(labels_of, items), Counter()))
-    )
+    counted = ', '.join(f'{label} x{times}' for label, times in _most_common(labels_of(items)))
     between = f'{_utc(min(map(first_ns, items)))} to {_utc(max(map(last_ns, items)))}'
     return f'{sum(map(stood, items))} records, {between}' + (f' ({counted})' if counted else '') + ':'
 

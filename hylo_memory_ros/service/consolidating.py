@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.consolidation import Composer, summariser_named
+from hylo_memory_ros.consolidation import Composer
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
     Budget,
@@ -190,7 +190,7 @@ class Consolidating(Parts):
 
     def _composer(self) -> Composer:
         return Composer(
-            summariser_named(self.config.consolidation.summariser),
+            self._summariser,
             self.config.consolidation,
             self.config.clock,
             self._store.side_read(reverted_so_far),

@@ -40,7 +40,7 @@ class Parts:
         self, store: Store, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool = False
     ) -> None:
         # An unknown one is refused now, not when it is needed.
-        summariser_named(config.consolidation.summariser)
+        self._summariser = summariser_named(config.consolidation.summariser)
         self.config = config
         self._store = store
         self._maps = Maps(store, map_id)

@@ -13,7 +13,7 @@ __all__ = ['overdue']
 def overdue(connection: sa.Connection, kind: str, before_ns: int) -> int:
     """Return how many open statements of a kind are from before a world time, summaries aside.
 
-    A summary stands for what was overdue: it is never made of itself again.
+    Those stand for what was overdue: counted, they would be summarised again each time for their age alone.
     """
     found: int = connection.execute(_overdue, {'of_kind': kind, 'before_ns': before_ns}).scalar_one()
     return found

@@ -1,7 +1,8 @@
 """Summarisers: what makes one text of many statements. The default is extractive and deterministic.
 
 Another one is installed as an entry point of the group `GROUP`: a callable without arguments that returns
-a `Summariser`, called once for each memory. One that answers otherwise for the same items makes consolidation otherwise, and nothing else.
+a `Summariser`, called once for each memory. One that answers otherwise for the same items makes
+consolidation otherwise, and nothing else.
 """
 
 from __future__ import annotations

@@ -9,10 +9,7 @@ from service.consolidation.pieces import NOW_S, SMALL, contents, diary, event
 from support.clock import ManualClock
 
 from bench.consolidation import happenings
-from hylo_memory_ros.errors import (
-    EpochChangedError,
-    StoreBusyError,
-)
+from hylo_memory_ros.errors import EpochChangedError, StoreBusyError
 from hylo_memory_ros.model import Budget, MemoryItem, MemoryKind, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 

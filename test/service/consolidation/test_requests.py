@@ -11,10 +11,7 @@ from pydantic import ValidationError
 from service.consolidation.pieces import NOW_S, SMALL, diary
 from support.clock import ManualClock
 
-from hylo_memory_ros.errors import (
-    HyloMemoryError,
-    ReadOnlyError,
-)
+from hylo_memory_ros.errors import HyloMemoryError, ReadOnlyError
 from hylo_memory_ros.model import Budget, Condensed, MemoryKind, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 

@@ -9,10 +9,7 @@ from service.consolidation.pieces import NOW_S, contents, diary, event
 from support.clock import ManualClock
 
 from bench.consolidation import happenings
-from hylo_memory_ros.errors import (
-    InvalidRequestError,
-    NotFoundError,
-)
+from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import Budget, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 

@@ -11,9 +11,7 @@ from skills.directory.pieces import contents, file_of, names, opened
 from skills.examples import skill
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import (
-    SkillGateError,
-)
+from hylo_memory_ros.errors import SkillGateError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.store.skill_directory import item_of_file

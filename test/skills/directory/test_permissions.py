@@ -13,9 +13,7 @@ from skills.examples import skill
 from support.child import Unprivileged, run_on_small_disk
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import (
-    ReadOnlyError,
-)
+from hylo_memory_ros.errors import ReadOnlyError
 
 
 @pytest.fixture(scope='module')

@@ -10,9 +10,7 @@ from skills.directory.pieces import contents, names, opened, put
 from skills.examples import skill
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import (
-    StoreError,
-)
+from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.store.skill_directory import SET_ASIDE
 

@@ -12,11 +12,7 @@ from skills.examples import skill
 from support.child import script
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import (
-    ConfigurationError,
-    FileInUseError,
-    ReadOnlyError,
-)
+from hylo_memory_ros.errors import ConfigurationError, FileInUseError, ReadOnlyError
 
 
 @pytest.mark.parametrize('where', ['.', 'home'])

@@ -62,7 +62,7 @@ class Retention(Contract):
     @property
     def by_kind(self) -> dict[str, KindLimits]:
         """The limits of each durable kind."""
-        return {kind: getattr(self, kind) for kind in ('episodic', 'semantic', 'spatial', 'skill')}
+        return {kind: limits for kind, limits in self if isinstance(limits, KindLimits)}
 
 
 class ConsolidationSettings(Contract):
@@ -80,7 +80,7 @@ class ConsolidationSettings(Contract):
     """Side of the cells in which near duplicates lie together, metres."""
     near_duplicate_space: Text = ''
     """Embedding space whose vectors also tell near duplicates; empty: only words do."""
-    near_duplicate_similarity: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    near_duplicate_similarity: Part = 0.95
     """Cosine of two vectors from which on they are near duplicates."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import normal_key, sound_text
-from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_name
+from hylo_memory_ros.model import normal_key
+from hylo_memory_ros.service.sound import refuse_unsound, sound, sound_name, sound_note
 
 __all__ = ['refuse_long', 'sound_id', 'sound_scope']
 
@@ -45,10 +45,5 @@ def sound_scope(scope: Mapping[str, str]) -> dict[str, str]:
 
 def refuse_long(note: str, actor: str) -> None:
     """Refuse a note or an actor that is no text, or too long."""
-    refuse_unsound(sound_text, note=note)
+    sound_note(note, _MOST_NOTE_BYTES)
     refuse_unsound(sound_name, actor=actor)
-    for field, text in (('note', note), ('actor', actor)):
-        if (size := len(text.encode())) > _MOST_NOTE_BYTES:
-            raise InvalidRequestError(
-                f'{field}: {size} bytes, at most {_MOST_NOTE_BYTES}', field=field, limit=_MOST_NOTE_BYTES
-            )

@@ -12,7 +12,7 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, sound_text
 from hylo_memory_ros.model.helpfulness import VERDICTS
 from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.sound import refuse_unsound, sound_name
+from hylo_memory_ros.service.sound import refuse_unsound, sound_name, sound_note
 from hylo_memory_ros.store.episode import load_episode
 from hylo_memory_ros.store.feedback import Judgement, save_verdicts
 from hylo_memory_ros.store.helpfulness import subject_of, subjects_of
@@ -77,9 +77,10 @@ class Judging(Parts):
         ...     len(judged), helpfulness.useful, round(helpfulness.score, 3)
         (1, 1, 0.667)
         """
-        refuse_unsound(sound_text, receipt_id=receipt_id, episode=episode, note=note)
+        refuse_unsound(sound_text, receipt_id=receipt_id, episode=episode)
         refuse_unsound(sound_name, actor=actor)
-        _refuse_senseless(outcome, receipt_id, ids, note)
+        sound_note(note, MAX_NOTE_BYTES)
+        _refuse_senseless(outcome, receipt_id, ids)
         named = tuple(dict.fromkeys(ids))
         with self._lock:
             self._refuse_closed()
@@ -150,7 +151,7 @@ def _unkept(names: Sequence[str]) -> UnsupportedError:
     return UnsupportedError(f'ids: working memory keeps no counts: {_listed(names)}', field='ids')
 
 
-def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str], note: str) -> None:
+def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str]) -> None:
     if outcome not in VERDICTS:
         raise InvalidRequestError(
             f'outcome: {outcome!r:.100} is none of {", ".join(VERDICTS)}', field='outcome'
@@ -160,24 +161,20 @@ def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str], note: s
     if len(ids) > MAX_K:
         raise InvalidRequestError(f'ids: {len(ids)} are more than {MAX_K}', limit=MAX_K)
     refuse_unsound(sound_text, **{f'ids[{place}]': name for place, name in enumerate(ids)})
-    if len(size := note.encode('utf-8')) > MAX_NOTE_BYTES:
-        raise InvalidRequestError(
-            f'note: it has {len(size)} bytes, more than {MAX_NOTE_BYTES}', limit=MAX_NOTE_BYTES
-        )
 
 
 def _answered(body: dict[str, Any], named: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ids that a verdict on a receipt is about, each of which it answered."""
-    working = {hit['id'] for hit in body['hits'] if hit['kind'] == MemoryKind.WORKING.value}
-    answered = [hit['id'] for hit in body['hits']]
+    kinds = {hit['id']: hit['kind'] for hit in body['hits']}
+    working = {name for name, kind in kinds.items() if kind == MemoryKind.WORKING.value}
     gone = f'; {body["purged"]} that it answered were purged' if body['purged'] else ''
     if not named:
-        named = tuple(name for name in dict.fromkeys(answered) if name not in working)
+        named = tuple(name for name in kinds if name not in working)
         if not named:
             kept = 'only working memory, which keeps no counts' if working else 'nothing'
             raise InvalidRequestError(f'receipt_id: {body["id"]!r} answered {kept}{gone}', field='receipt_id')
         return named
-    strange = [name for name in named if name not in set(answered)]
+    strange = [name for name in named if name not in kinds]
     if strange:
         raise InvalidRequestError(
             f'ids: the receipt {body["id"]!r} did not answer {_listed(strange)}{gone}', field='ids'

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MAX_STAMP_NS, sound_text
 
-__all__ = ['refuse_unsound', 'sound', 'sound_name', 'sound_reason', 'sound_stamp']
+__all__ = ['refuse_unsound', 'sound', 'sound_name', 'sound_note', 'sound_reason', 'sound_stamp']
 
 MAX_NAME_BYTES = 512
 MAX_REASON_BYTES = 4096
@@ -26,6 +26,14 @@ def sound_name(text: str, field: str) -> str:
 def sound_reason(text: str, field: str) -> str:
     """Return why something is done, in at most `MAX_REASON_BYTES`, or say what is wrong with it."""
     return _short(text, field, MAX_REASON_BYTES)
+
+
+def sound_note(note: str, most: int) -> str:
+    """Return what is said in words, or refuse it: it is no text, or has more than ``most`` bytes in UTF-8."""
+    size = len(sound(sound_text, note, 'note').encode())
+    if size > most:
+        raise InvalidRequestError(f'note: {size} bytes, at most {most}', field='note', limit=most)
+    return note
 
 
 def _short(text: str, field: str, most: int) -> str:

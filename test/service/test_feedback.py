@@ -266,7 +266,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     'id no text': ({'ids': ('\udfff',)}, r'ids\[0\]'),
     'too many ids': ({'ids': tuple(map(str, range(10_001)))}, 'ids: 10001 are more than 10000'),
     'episode unknown': ({'episode': 'yesterday'}, "there is no episode 'yesterday'"),
-    'note too long': ({'note': 'é' * MAX_NOTE_BYTES}, 'note: it has 8192 bytes'),
+    'note too long': ({'note': 'é' * MAX_NOTE_BYTES}, 'note: 8192 bytes, at most 4096'),
     'note no text': ({'note': '\ud800'}, 'note'),
     'actor no text': ({'actor': '\ud800'}, 'actor'),
     'nothing answered': ({'receipt_id': 'NOTHING'}, 'answered nothing'),

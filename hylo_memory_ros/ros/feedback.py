@@ -40,5 +40,5 @@ class Judging:
         )
         response.updated = len(judged)
         if judged.replaced:
-            response.message = f'{judged.replaced} earlier verdicts of this receipt were replaced'
+            response.message = f'{judged.replaced} earlier verdicts were replaced'
         return response

@@ -47,7 +47,7 @@ def test_a_verdict_on_an_answer_is_counted_and_shown(talker: Talker) -> None:
     judged = judge(talker, receipt_id=answer.receipt_id, outcome='useful', note='it was there')
     assert (judged.success, judged.updated, judged.message) == (True, 2, '')
     judged = judge(talker, receipt_id=answer.receipt_id, ids=[second], outcome='misleading')
-    assert (judged.updated, judged.message) == (1, '1 earlier verdicts of this receipt were replaced')
+    assert (judged.updated, judged.message) == (1, '1 earlier verdicts were replaced')
     told = helpfulness(talker, first)
     assert (told['useful'], told['misleading'], told['retrieved']) == (1, 0, 1)
     assert told['score'] == pytest.approx(2 / 3)

@@ -136,7 +136,7 @@ _PLAIN = frozenset(
     {
         'kinds', 'depth', 'horizontal', 'any_map', 'time_range_ns', 'as_of_ns', 'known_at_ns',
         'known_seq', 'include_invalidated', 'include_stale', 'min_confidence', 'min_score', 'min_existence',
-        'weights', 'k', 'cursor', 'explain', 'text_space', 'skill_status',
+        'min_helpfulness', 'weights', 'k', 'cursor', 'explain', 'text_space', 'skill_status',
     }
 )  # fmt: skip
 

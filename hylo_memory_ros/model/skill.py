@@ -14,7 +14,6 @@ from hylo_memory_ros.model._json import JsonObject, depth_of, sound_object
 from hylo_memory_ros.model._text import Name, Text
 
 __all__ = [
-    'MAX_CONDITIONS',
     'SKILL_STATUSES',
     'SkillPayload',
     'SkillStatus',
@@ -137,10 +136,8 @@ def problems_of_skill(payload: Mapping[str, Any]) -> list[str]:
 
 
 def _told(problem: Any) -> str:
-    path = '$'
-    for part in problem['loc']:
-        if part not in {'nullable', 'function-before[sound_object(), dict[str,any]]'}:
-            path += f'[{part}]' if isinstance(part, int) else f'.{part}'
+    parts = (f'[{part}]' if isinstance(part, int) else f'.{part}' for part in problem['loc'])
+    path = '$' + ''.join(parts)
     said = str(problem['msg']).removeprefix('Value error, ')
     if problem['type'] in {'value_error', 'missing'}:
         return f'{path}: {said}'

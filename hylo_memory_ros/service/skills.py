@@ -204,9 +204,9 @@ class Skills:
             told = json.dumps([*used, str(self.path)]).encode()
             self._store.side_write(lambda one: put_state(one, _DIRECTORIES, told), durable=True)
 
-    def mend(self) -> SkillReport:
+    def mend(self) -> None:
         """Write again what the database knows and the directory lacks; what does not fit is not touched."""
-        return self._mended(SkillReport(), self._known())
+        self._mended(SkillReport(), self._known())
 
     def match_copy(self, connection: sa.Connection) -> None:
         """Set aside what a copy does not know, before it is put in the place of the memory.

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hylo_memory_ros.skills.expression import Arithmetic, Call, Constant, ListOf, Path, Term
 
-__all__ = ['ARGUMENTS', 'CONDITIONS', 'Missing', 'Value', 'equal', 'is_number', 'term_of', 'value_at']
+__all__ = ['ARGUMENTS', 'CONDITIONS', 'Missing', 'Value', 'equal', 'is_number', 'term_of']
 
 
 class Missing(Enum):
@@ -33,7 +33,7 @@ def is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def value_at(state: State, steps: tuple[str | int, ...]) -> Value:
+def _value_at(state: State, steps: tuple[str | int, ...]) -> Value:
     """Return what the state says at a place."""
     value: Value = state
     for step in steps:
@@ -132,9 +132,9 @@ def term_of(term: Term) -> Callable[[State], Value]:
         return lambda state: constant  # noqa: ARG005
     if isinstance(term, Path):
         steps = term.steps
-        return lambda state: value_at(state, steps)
+        return lambda state: _value_at(state, steps)
     if isinstance(term, ListOf):
-        return _joined(list_of, [term_of(item) for item in term.items])
+        return _joined(lambda *values: list(values), [term_of(item) for item in term.items])
     if isinstance(term, Arithmetic):
         operator = term.operator
         sides = [term_of(term.left), term_of(term.right)]
@@ -145,11 +145,6 @@ def term_of(term: Term) -> Callable[[State], Value]:
         (place,) = parts
         return lambda state: not isinstance(place(state), Missing)
     return _joined(_FUNCTIONS[term.function][1], parts)
-
-
-def list_of(*values: Value) -> Value:
-    """Return values as a list."""
-    return list(values)
 
 
 def _joined(

@@ -24,7 +24,7 @@ from hylo_memory_ros.skills.circuit import FALSE, TRUE, UNFIT, UNKNOWN, Circuit,
 from hylo_memory_ros.skills.expression import All, Condition
 from hylo_memory_ros.skills.predicate import ALWAYS, parse_predicate
 
-__all__ = ['REFUSED', 'Fit', 'SkillIndex', 'condition_of']
+__all__ = ['REFUSED', 'Fit', 'SkillIndex']
 
 Numbers = NDArray[np.int64]
 
@@ -105,7 +105,7 @@ class SkillIndex:
     def _put(self, skills: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
         for number, payload in skills:
             trigger = parse_predicate(payload['trigger']) if payload.get('trigger') else ALWAYS
-            preconditions = condition_of(payload.get('preconditions', ()))
+            preconditions = _condition_of(payload.get('preconditions', ()))
             self._assertions.append(number)
             self._statuses.append(SKILL_STATUSES.index(payload['status']))
             self._triggers.append(self._circuit.add(trigger))
@@ -130,6 +130,6 @@ class SkillIndex:
         return Fit(assertions, admitted, values[triggers], values[preconditions])
 
 
-def condition_of(predicates: Iterable[str]) -> Condition:
+def _condition_of(predicates: Iterable[str]) -> Condition:
     """Return predicates as one condition: each must hold."""
     return All(frozenset(map(parse_predicate, predicates)))

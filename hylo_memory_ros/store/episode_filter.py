@@ -17,7 +17,7 @@ from hylo_memory_ros.store.home import HERE, Home
 from hylo_memory_ros.store.rows import paired
 from hylo_memory_ros.store.schema import assertion, corrected, episode, tag, txn, version
 
-__all__ = ['asserted_in', 'in_episode', 'said_inside']
+__all__ = ['asserted_in', 'in_episode']
 
 _SCOPE = paired('episode_id', '')
 
@@ -44,10 +44,10 @@ def in_episode(
 
 def asserted_in(query: MemoryQuery) -> sa.Select[Any]:
     """Select the assertions that were said in it, to be counted."""
-    return sa.select(assertion.c.assertion_id).where(said_inside(assertion, _named(query, None)))
+    return sa.select(assertion.c.assertion_id).where(_said_inside(assertion, _named(query, None)))
 
 
-def said_inside(
+def _said_inside(
     said: NamedFromClause, names: sa.Select[Any] | sa.CompoundSelect[Any]
 ) -> sa.ColumnElement[bool]:
     """Return whether an assertion was said in one of some episodes."""
@@ -82,7 +82,7 @@ def _said_again(query: MemoryQuery, seq: int | None, ever: bool, home: Home) -> 
     said_as, spoken_as = home.corrected.alias(), corrected.alias()
     known_at = sa.case((said.c.sequence > found.c.from_seq, said.c.sequence), else_=found.c.from_seq)
     where = [
-        said_inside(said, _named(query, seq)),
+        _said_inside(said, _named(query, seq)),
         said.c.valid_from_ns >= found.c.valid_from_ns,
         found.c.valid_to_ns.is_(None) | (said.c.valid_from_ns < found.c.valid_to_ns),
         _content(said, said_as) == _content(spoken, spoken_as),

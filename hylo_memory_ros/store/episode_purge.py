@@ -99,7 +99,7 @@ class PurgedEpisodes:
 
     def _open_items(self, gone: set[str]) -> list[MemoryItem]:
         """Return the summaries that are to be written again, as they will be."""
-        texts = dict(self._telling_by_key())
+        texts = {summary_key(one.id): (one, fields) for one, fields in self._telling}
         items = []
         for part in chunks(self.summary_ids):
             for row in self._connection.execute(_OPEN, {'ids': part}):
@@ -116,10 +116,6 @@ class PurgedEpisodes:
                 }
                 items.append(item.model_copy(update=changed))
         return items
-
-    def _telling_by_key(self) -> Iterator[tuple[str, tuple[Episode, Mapping[str, str]]]]:
-        for one, fields in self._telling:
-            yield summary_key(one.id), (one, fields)
 
     def clean(self, transaction: Transaction, identity_scope: Sequence[str]) -> None:
         """Take out what told of it, once it is deleted."""

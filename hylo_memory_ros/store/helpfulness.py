@@ -261,8 +261,8 @@ _LOOKED_UP = (
 
 def score_ended(
     connection: sa.Connection, episode_id: str, says: Literal['succeeded', 'failed'] | None, at_ns: int
-) -> int:
-    """Relate what an episode has looked up to how it ended; return how many things that were.
+) -> None:
+    """Relate what an episode has looked up to how it ended.
 
     The episode is one piece of evidence for each of them, however often it was retrieved.
 
@@ -278,7 +278,6 @@ def score_ended(
     if says is not None:
         add_counts(connection, {subject: {says: 1} for subject in subjects}, at_ns)
     connection.execute(episode_retrieval.delete().where(of_it))
-    return len(subjects)
 
 
 @on_purge(helpfulness, episode_retrieval)

@@ -15,6 +15,7 @@ from hylo_memory_ros.identity import Statement
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
 from hylo_memory_ros.store.landmark import landmark
 from hylo_memory_ros.store.schema import assertion, identity, spatial, version
+from hylo_memory_ros.store.skill_filter import STATUS
 
 __all__ = [
     'ITEM_COLUMNS',
@@ -151,7 +152,7 @@ def tags_of(item: MemoryItem) -> Iterator[tuple[str, str]]:
     yield from (('link', paired(*link)) for link in set(item.links))
     yield from (('scope', paired(*pair)) for pair in item.scope.items() if pair[0] != 'map_id')
     if item.kind is MemoryKind.SKILL:
-        yield 'status', item.payload['status']
+        yield STATUS, item.payload['status']
 
 
 def paired(name: str, value: str) -> str:

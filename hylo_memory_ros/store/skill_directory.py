@@ -183,11 +183,6 @@ class SkillDirectory:
             ) from exc
         return sorted(name for name in names if not name.startswith('.') and SET_ASIDE not in name)
 
-    def set_aside(self) -> list[str]:
-        """Return the names of what was set aside, sorted."""
-        entries = self.path.iterdir() if self.path.exists() else ()
-        return sorted(entry.name for entry in entries if SET_ASIDE in entry.name)
-
     def read(self, name: str) -> bytes:
         """Return the bytes of a file.
 

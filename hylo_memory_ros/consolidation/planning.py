@@ -149,7 +149,9 @@ class Planner:
         alike = said = place.to_bytes(8, 'big')
         if merged or not row.has_payload:
             words = normal_words(row.content)
-            alike, said = about + _digest(*numbers(words)), _digest(*words)
+            said = _digest(*words)
+            if self._settings.near_duplicate_space:
+                alike = about + _digest(*numbers(words))
         cluster = self._cluster_of.setdefault(about + said, len(self._alike))
         if cluster == len(self._alike):
             self._alike.append(alike)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hylo_memory_ros.model import MemoryItem
@@ -43,10 +43,15 @@ def stood(item: MemoryItem) -> int:
     return int(_told(item).get('stands_for', 1))
 
 
-def labels_of(item: MemoryItem) -> Counter[str]:
-    """Return the labels of the happenings that an item stands for, with how many have them."""
-    told = _told(item)
-    return Counter(told.get('labels', {}) if told else [item.label] if item.label else [])
+def labels_of(items: Iterable[MemoryItem]) -> Counter[str]:
+    """Return the labels of the happenings that items stand for, with how many have them."""
+    labels: Counter[str] = Counter()
+    for item in items:
+        if told := _told(item):
+            labels.update(told.get('labels', {}))
+        elif item.label:
+            labels[item.label] += 1
+    return labels
 
 
 def first_ns(item: MemoryItem) -> int:

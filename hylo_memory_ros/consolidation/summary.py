@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Any
@@ -130,7 +129,7 @@ class Composer:
 
     @staticmethod
     def _payload(name: str, items: Sequence[MemoryItem], level: int, *, keep: bool) -> dict[str, Any]:
-        labels: Counter[str] = sum(map(labels_of, items), Counter())
+        labels = labels_of(items)
         told: dict[str, Any] = {
             'by': name,
             'level': level,

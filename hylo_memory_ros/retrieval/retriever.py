@@ -39,7 +39,7 @@ from hylo_memory_ros.store.working import NOTHING, Left
 
 __all__ = ['Retriever']
 
-_VERSION_ROW, _VALID_TO, _FROM_SEQ, _HAS_EMBEDDING = 0, 2, 4, 19
+_VERSION_ROW, _VALID_TO, _FROM_SEQ = 0, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ class Retriever:
 
     def _hits(self, asked: Question, page: Sequence[Ranked]) -> tuple[Hit, ...]:
         rows = [one.row for one in page if one.row is not None]
-        vectors = self._store.vectors(rows) if any(row[_HAS_EMBEDDING] for row in rows) else {}
+        vectors = self._store.vectors(rows)
         judged = self._store.helpfulness(rows)
         episodes = self._store.episodes_said(rows)
         hits = tuple(_hit(one, asked.at_ns, vectors, judged, episodes) for one in page)

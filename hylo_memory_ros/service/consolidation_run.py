@@ -22,7 +22,6 @@ from hylo_memory_ros.store.cold.choosing import NEVER_NS
 from hylo_memory_ros.store.condensing import TAKEN, Group, summaries_among
 from hylo_memory_ros.store.consolidable import size_of
 from hylo_memory_ros.store.consolidation import name_of
-from hylo_memory_ros.store.receipt import existing_ids
 from hylo_memory_ros.store.rows import item_of, vector_of
 
 __all__ = ['ConsolidationRun', 'Wish']
@@ -287,7 +286,7 @@ class ConsolidationRun:
         except InvalidRequestError as exc:
             self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
             return None
-        if self._is_taken(str(summary.id)):
+        if self._store.taken([str(summary.id)]):
             self._done.skipped[str(summary.id)] = TAKEN
             return None
         fewer = sum(member.items for member in chunk.members) - 1
@@ -296,11 +295,6 @@ class ConsolidationRun:
             return None
         self._need.less(fewer, smaller)
         return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
-
-    def _is_taken(self, item_id: str) -> bool:
-        if self._store.side_read(lambda connection: existing_ids(connection, [item_id])):
-            return True
-        return self._can_cool and bool(self._store.cold_ids([item_id]))
 
     def _items(self, chunk: Chunk) -> list[MemoryItem] | None:
         """Return what the members of a chunk say; None: one of them is not there any more."""

@@ -233,6 +233,9 @@ class Store(Protocol):
     def cold_held(self) -> ColdHeld | None:
         """Return what the cold file holds; None: there never was anything in it."""
 
+    def taken(self, ids: Collection[str]) -> set[str]:
+        """Return which ids another statement has, if one were given them."""
+
     def cold_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids are those of statements in cold storage."""
 

@@ -19,7 +19,7 @@ from hylo_memory_ros.model import Changes, VerifyReport, Version
 from hylo_memory_ros.store import asking, history
 from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.checking import verify_database
-from hylo_memory_ros.store.cold.reaching import asked_of, everything, nothing, past_of
+from hylo_memory_ros.store.cold.reaching import asked_of, everything, given, nothing, past_of
 from hylo_memory_ros.store.cold.storage import ColdStorage
 from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.embedding import (
@@ -83,6 +83,8 @@ class SqliteReader:
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
         wanted = asking.have_vectors(rows)
+        if not wanted:
+            return {}
         with self._db.reading() as connection:
             found = asking.embeddings_of(connection, wanted)
         if len(found) == len(wanted):
@@ -143,6 +145,11 @@ class SqliteReader:
             return set()
         with self._cold.reading(everything, nothing) as halves:
             return set() if halves.cold is None else existing_ids(halves.cold, ids)
+
+    def taken(self, ids: Collection[str]) -> set[str]:
+        """Return which ids another statement has, if one were given them."""
+        with self._cold.reading(given, nothing) as halves:
+            return set().union(*(existing_ids(half, ids) for half in halves.all))
 
     def history(
         self,

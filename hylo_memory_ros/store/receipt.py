@@ -15,8 +15,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.store.purged import Purged, on_purge, told_by
-from hylo_memory_ros.store.schema import assertion, metadata
-from hylo_memory_ros.store.transaction import chunks
+from hylo_memory_ros.store.schema import metadata
 
 __all__ = [
     'ReceiptRow',
@@ -134,10 +133,8 @@ def load_registered(connection: sa.Connection, receipt_id: str) -> dict[str, Map
 
 def existing_ids(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     """Return those ids that the store still knows."""
-    known: set[str] = set()
-    for part in chunks(ids):
-        known |= set(connection.scalars(sa.select(assertion.c.id).where(assertion.c.id.in_(part))))
-    return known
+    raw: Any = connection.connection.dbapi_connection
+    return {row[0] for row in raw.execute(_EXISTING, (json.dumps(list(ids)),))}
 
 
 @on_purge(receipt, registered)
@@ -190,3 +187,6 @@ def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool
     if gone:
         told['render'] = None
     return True
+
+
+_EXISTING = 'SELECT DISTINCT id FROM assertion WHERE id IN (SELECT value FROM json_each(?))'

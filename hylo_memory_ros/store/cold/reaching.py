@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.filtering import Asked
 
-__all__ = ['Reached', 'asked_of', 'everything', 'nothing', 'past_of']
+__all__ = ['Reached', 'asked_of', 'everything', 'given', 'nothing', 'past_of']
 
 Reached = Callable[[sa.Connection, Mark], bool]
 """Whether something needs the cold file, given the main file and what that knows of the cold one."""
@@ -25,6 +25,11 @@ def everything(_hot: sa.Connection, _mark: Mark) -> bool:
 def nothing(_hot: sa.Connection, _mark: Mark) -> bool:
     """Reach for the main file alone."""
     return False
+
+
+def given(_hot: sa.Connection, mark: Mark) -> bool:
+    """Reach for ids that were given: computed ones are of what is said, and no other has them."""
+    return mark.any_given
 
 
 def asked_of(asked: Asked) -> Reached:

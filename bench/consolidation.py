@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import tempfile
@@ -105,6 +106,9 @@ def consolidation() -> Iterator[dict[str, Any]]:
             ids = _write(memory, items)
             questions = random_questions(items, ids, memory.sequence, QUESTIONS, seed=2)
             known = answers(memory, questions)
+            # As the node does: else the collector goes through what the bench holds, and stops both threads.
+            gc.collect()
+            gc.freeze()
             planner = _Planner(memory)
             planner.start()
             time.sleep(IDLE_S)

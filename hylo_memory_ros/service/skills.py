@@ -29,7 +29,8 @@ from hylo_memory_ros.store.skill import (
     stated_of_skills,
     stated_skills,
 )
-from hylo_memory_ros.store.skill_directory import SkillDirectory, file_name, item_of_file, printable
+from hylo_memory_ros.store.skill_directory import SkillDirectory
+from hylo_memory_ros.store.skill_file import file_name, item_of_file, printable
 from hylo_memory_ros.store.transaction import get_state, put_state
 
 __all__ = ['FOUND', 'NO_DIRECTORY', 'SkillReport', 'Skills', 'skill_directory_of']

@@ -20,8 +20,6 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from hylo_memory_ros.errors import (
     ConfigurationError,
     FileInUseError,
@@ -29,12 +27,11 @@ from hylo_memory_ros.errors import (
     StoreError,
     StoreFullError,
 )
-from hylo_memory_ros.identity import content_bytes
-from hylo_memory_ros.model import MemoryItem, MemoryKind, parse_object
-from hylo_memory_ros.skills import problems_of_skill_item
+from hylo_memory_ros.store.files import sync
 from hylo_memory_ros.store.lock import FileLock
+from hylo_memory_ros.store.skill_file import SKILL_FILE, file_name, printable
 
-__all__ = ['MAX_FILE_BYTES', 'SET_ASIDE', 'SkillDirectory', 'file_name', 'item_of_file', 'printable']
+__all__ = ['MAX_FILE_BYTES', 'SET_ASIDE', 'SkillDirectory']
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +39,6 @@ MAX_FILE_BYTES = 16_777_216
 """A larger file is not read."""
 SET_ASIDE = '.set-aside'
 
-_NAME = re.compile(r'(?P<slug>[A-Za-z0-9_-][A-Za-z0-9._-]{0,63})-(?P<digest>[0-9a-f]{64})\.json')
 _NEW = '.new'
 _LOCKED = '.skills'
 _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT)
@@ -52,62 +48,6 @@ _KINDS: Mapping[int, type[StoreError]] = {
 }
 # Of a name that is set aside, so that what is added fits too.
 _KEPT_BYTES = 200
-
-
-def file_name(key: str, digest: bytes) -> str:
-    """Return the name of the file of a version.
-
-    Examples
-    --------
-    >>> file_name('open door/2', bytes(32))[:20]
-    'open_door_2-00000000'
-    """
-    slug = re.sub(r'[^A-Za-z0-9._-]+', '_', key)[:64]
-    return f'{"_" + slug[1:] if slug.startswith(".") else slug}-{digest.hex()}.json'
-
-
-def printable(name: str) -> str:
-    """Return the name of a file, which may be any bytes, as a text that can be sent and shown."""
-    return name.encode('utf-8', 'backslashreplace').decode('utf-8')
-
-
-def item_of_file(name: str, data: bytes) -> MemoryItem:
-    """Return the skill that a file holds.
-
-    Raises
-    ------
-    ValueError
-        With what is wrong with it.
-    """
-    match = _NAME.fullmatch(name)
-    if match is None:
-        raise ValueError('its name is not that of a skill file: key, 64 hex digits, .json')
-    if (digest := sha256(data).hexdigest()) != match['digest']:
-        raise ValueError(f'its SHA-256 is {digest[:12]}…, not the one in its name')
-    try:
-        fields = parse_object(data.decode('utf-8'), 'file')
-    except UnicodeDecodeError as exc:
-        raise ValueError(f'it is no UTF-8 at byte {exc.start}') from exc
-    if fields.get('kind') != MemoryKind.SKILL.value:
-        raise ValueError(f'$.kind: {fields.get("kind")!r:.50} is not {MemoryKind.SKILL.value!r}')
-    try:
-        item = MemoryItem(**fields)
-    except (ValidationError, TypeError) as exc:
-        raise ValueError(f'it is no item: {_told(exc)}') from exc
-    if problems := problems_of_skill_item(item):
-        raise ValueError('; '.join(problems))
-    if content_bytes(item) != data:
-        raise ValueError('it is not in canonical form, or says more than a skill does')
-    if name != file_name(item.key or '', bytes.fromhex(digest)):
-        raise ValueError(f'its name is not that of the key {item.key!r:.100}')
-    return item
-
-
-def _told(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False)[0]
-    return f'{".".join(map(str, first["loc"]))}: {first["msg"]}'
 
 
 class SkillDirectory:
@@ -163,7 +103,7 @@ class SkillDirectory:
         """Refuse a directory of something else: what is in it would be set aside."""
         if (self.path / f'{_LOCKED}.lock').exists():
             return
-        strange = [entry.name for entry in self.path.iterdir() if not _NAME.fullmatch(entry.name)]
+        strange = [entry.name for entry in self.path.iterdir() if not SKILL_FILE.fullmatch(entry.name)]
         if strange:
             raise ConfigurationError(
                 f'skill_directory: {self.path} holds other things, such as {printable(min(strange))}; '
@@ -259,7 +199,7 @@ class SkillDirectory:
             for name in made:
                 self._beside(name).rename(self.path / name)
             if made:
-                self._sync()
+                sync(self.path)
         except OSError as exc:
             # What it says is committed; the next opening writes it again.
             logger.error(  # noqa: TRY400
@@ -285,7 +225,7 @@ class SkillDirectory:
         aside = next(aside for aside in names if not os.path.lexists(self.path / aside))
         with _translated(self.path / name):
             (self.path / name).rename(self.path / aside)
-            self._sync()
+            sync(self.path)
         told = printable(name), printable(aside), reason
         logger.warning('skill_directory %s: %s is set aside as %s: %s', self.path, *told)
 
@@ -319,15 +259,8 @@ class SkillDirectory:
                     _delete(entry)
                 elif SET_ASIDE in entry.name and entry.name.startswith(begins):
                     left.append(printable(str(entry)))
-            self._sync()
+            sync(self.path)
         return left
-
-    def _sync(self) -> None:
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
     def problems(self, known: Iterable[str]) -> Iterator[str]:
         """Yield how the directory differs from the files that the database knows, each in one sentence."""

@@ -14,7 +14,8 @@ from support.nursery import Nursery
 from hylo_memory_ros.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.skill_directory import SET_ASIDE, file_name
+from hylo_memory_ros.store.skill_directory import SET_ASIDE
+from hylo_memory_ros.store.skill_file import file_name
 
 # The child kills itself in the middle: before the n-th event of a kind that concerns a path or a statement.
 KILL = """

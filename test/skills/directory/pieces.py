@@ -9,7 +9,7 @@ from typing import Any
 from hylo_memory_ros.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.skill_directory import file_name
+from hylo_memory_ros.store.skill_file import file_name
 
 LOCK = '.skills.lock'
 

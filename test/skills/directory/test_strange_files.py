@@ -13,7 +13,8 @@ from skills.directory.pieces import contents, names, opened, put
 from skills.examples import payload, skill
 
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.store.skill_directory import MAX_FILE_BYTES, SET_ASIDE, file_name
+from hylo_memory_ros.store.skill_directory import MAX_FILE_BYTES, SET_ASIDE
+from hylo_memory_ros.store.skill_file import file_name
 
 
 def _named(data: bytes, key: str = 'bad') -> Callable[[Path], str]:

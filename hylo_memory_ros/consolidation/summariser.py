@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.metadata import entry_points
 from itertools import count
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from hylo_memory_ros.consolidation.standing import first_ns, is_standing, labels
 from hylo_memory_ros.consolidation.wording import normal_words, sentences
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.plugins import made_by_plugin
 
 __all__ = ['DEFAULT_SUMMARISER', 'GROUP', 'Extractive', 'Summariser', 'summariser_named']
 
@@ -159,20 +159,6 @@ def summariser_named(name: str) -> Summariser:
     ConfigurationError
         None is registered under this name, or it cannot be loaded.
     """
-    if name == DEFAULT_SUMMARISER:
-        return Extractive()
-    points = entry_points(group=GROUP)
-    for point in points:
-        if point.name == name:
-            try:
-                made: Summariser = point.load()()
-            except Exception as exc:
-                raise ConfigurationError(
-                    f'summariser: {name!r} cannot be loaded: {exc}', parameter='consolidation.summariser'
-                ) from exc
-            return made
-    known = ', '.join(sorted({DEFAULT_SUMMARISER, *(point.name for point in points)}))
-    raise ConfigurationError(
-        f'summariser: {name!r} is not installed; there are {known} (entry points: {GROUP})',
-        parameter='consolidation.summariser',
-    )
+    ours = {DEFAULT_SUMMARISER: Extractive}
+    made: Summariser = made_by_plugin(GROUP, name, 'consolidation.summariser', ours, ConfigurationError)
+    return made

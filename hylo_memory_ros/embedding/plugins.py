@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 from hylo_memory_ros.embedding.port import Embedder
 from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.plugins import made_by_plugin
 
 __all__ = ['GROUP', 'embedder_named', 'embedder_names']
 
@@ -15,7 +16,7 @@ GROUP = 'hylo_memory_ros.embedders'
 
 def embedder_names() -> tuple[str, ...]:
     """Return the names of the embedders that are registered."""
-    return tuple(sorted({point.name for point in entry_points(group=GROUP)} | {'minilm'}))
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)} | set(_OURS)))
 
 
 def embedder_named(name: str) -> Embedder:
@@ -26,17 +27,16 @@ def embedder_named(name: str) -> Embedder:
     ConfigurationError
         None is registered under this name, or it cannot be loaded.
     """
-    try:
-        for point in entry_points(group=GROUP):
-            if point.name == name:
-                made: Embedder = point.load()()
-                return made
-        if name == 'minilm':
-            # Also where the package was not installed by pip, and so has no entry points.
-            from hylo_memory_ros.embedding.minilm import MiniLm  # noqa: PLC0415
+    made: Embedder = made_by_plugin(GROUP, name, 'embedder', _OURS, ConfigurationError)
+    return made
 
-            return MiniLm()
-    except Exception as exc:
-        raise ConfigurationError(f'embedder: {name!r} cannot be loaded: {exc}', embedder=name) from exc
-    known = ', '.join(embedder_names())
-    raise ConfigurationError(f'embedder: {name!r} is not installed; there are {known}', embedder=name)
+
+def _minilm() -> Embedder:
+    # Imported when it is asked for: it reads a model.
+    from hylo_memory_ros.embedding.minilm import MiniLm  # noqa: PLC0415
+
+    return MiniLm()
+
+
+# Also where the package was not installed by pip, and so has no entry points.
+_OURS = {'minilm': _minilm}

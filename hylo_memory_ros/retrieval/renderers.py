@@ -17,8 +17,8 @@ from hylo_memory_ros.consolidation import STANDS_FOR
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.identity import Sha256, canonical_bytes
 from hylo_memory_ros.model import Hit, Pose
+from hylo_memory_ros.plugins import plugin_named
 from hylo_memory_ros.retrieval.escaping import ESCAPING, quoted
-from hylo_memory_ros.retrieval.tokens import plugin_named
 
 __all__ = ['DEFAULT_RENDERER', 'Renderer', 'renderer_named', 'utc_text']
 
@@ -166,9 +166,7 @@ def renderer_named(name: str) -> Renderer:
         There is none of this name, or the entry point offers something else.
     """
     name = name or DEFAULT_RENDERER
-    if name in _RENDERERS:
-        return _RENDERERS[name]
-    renderer = plugin_named(GROUP, name, 'renderer', dict(_RENDERERS))
+    renderer = plugin_named(GROUP, name, 'renderer', _RENDERERS, InvalidRequestError)
     if not isinstance(renderer, Renderer) or renderer.name != name:
         raise InvalidRequestError(f'renderer: the entry point {name!r} offers no Renderer of this name')
     return renderer

@@ -7,12 +7,11 @@ the caller, or from the entry point group ``hylo_memory_ros.token_counters``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import Any
 
 from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.plugins import plugin_named
 
-__all__ = ['DEFAULT_COUNTER', 'TokenCounter', 'counter_named', 'half_of_ascii', 'plugin_named', 'utf8_bytes']
+__all__ = ['DEFAULT_COUNTER', 'TokenCounter', 'counter_named', 'half_of_ascii', 'utf8_bytes']
 
 TokenCounter = Callable[[str], int]
 """Returns the tokens of a text; a longer text never has fewer."""
@@ -55,27 +54,5 @@ def counter_named(name: str) -> TokenCounter:
     InvalidRequestError
         There is none of this name.
     """
-    if name in _COUNTERS:
-        return _COUNTERS[name]
-    counter: TokenCounter = plugin_named(GROUP, name, 'token_counter', _COUNTERS)
+    counter: TokenCounter = plugin_named(GROUP, name, 'token_counter', _COUNTERS, InvalidRequestError)
     return counter
-
-
-def plugin_named(group: str, name: str, field: str, ours: dict[str, Any]) -> Any:
-    """Return what an entry point of a group offers.
-
-    Raises
-    ------
-    InvalidRequestError
-        None has this name, or it cannot be imported.
-    """
-    found = [point for point in entry_points(group=group) if point.name == name]
-    if not found:
-        installed = sorted({*ours, *(point.name for point in entry_points(group=group))})
-        raise InvalidRequestError(
-            f'{field}: {name!r} is none of {", ".join(installed)} (entry points: {group})', field=field
-        )
-    try:
-        return found[0].load()
-    except (ImportError, AttributeError) as exc:
-        raise InvalidRequestError(f'{field}: {name!r} cannot be loaded: {exc}', field=field) from exc

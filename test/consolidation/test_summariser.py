@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from support.clock import ManualClock
 
+from hylo_memory_ros import plugins
 from hylo_memory_ros.config import ConsolidationSettings, MemoryConfig
-from hylo_memory_ros.consolidation import GROUP, Extractive, summariser, summariser_named
+from hylo_memory_ros.consolidation import GROUP, Extractive, summariser_named
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import Budget, MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -99,7 +100,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         for one in (Counting, Failing, Babbling, Silent)
     ]
     points.append(EntryPoint('broken@1', f'{__name__}:Missing', GROUP))
-    monkeypatch.setattr(summariser, 'entry_points', lambda group: points if group == GROUP else [])
+    monkeypatch.setattr(plugins, 'entry_points', lambda group: points if group == GROUP else [])
 
 
 def consolidated(name: str) -> tuple[Any, list[str], bool]:

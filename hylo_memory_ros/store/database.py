@@ -1,4 +1,4 @@
-"""Connections and transactions: every pragma, every BEGIN, and what SQLite's refusals mean.
+"""Transactions: who may write and read when, and what SQLite's refusals mean.
 
 Threads: `writing` serialises on one lock and one connection. `reading` takes a connection
 of its own from a pool; in memory, where there is just one, it takes the writer's lock.
@@ -6,7 +6,6 @@ of its own from a pool; in memory, where there is just one, it takes the writer'
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import StaticPool
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
@@ -29,12 +28,21 @@ from hylo_memory_ros.errors import (
     StoreFullError,
 )
 from hylo_memory_ros.store.admittance import Admittance
+from hylo_memory_ros.store.connection import (
+    CUT_WAIT_MS,
+    connected,
+    cut_log,
+    index_of,
+    inode_of,
+    log_of,
+    made_safe,
+    pool_of,
+    rewrite,
+)
 
-__all__ = ['Database', 'index_of', 'inode_of', 'insert_rows', 'log_of', 'rewrite', 'translated']
+__all__ = ['Database', 'insert_rows', 'translated']
 
 _READERS = 4
-# A node must be down within seconds, whoever still reads its file.
-_CHECKPOINT_WAIT_MS = 1000
 
 
 class Database:
@@ -61,63 +69,28 @@ class Database:
             self._writer = sa.create_engine('sqlite://', creator=self._connect, poolclass=StaticPool)
             self._reader = self._writer
         else:
-            self._reader = sa.create_engine(
-                'sqlite://',
-                creator=self._connect_reader,
-                poolclass=QueuePool,
-                pool_size=_READERS,
-                pool_use_lifo=True,
-            )
-            sa.event.listen(self._reader, 'begin', _begin_deferred)
+            self._reader = pool_of(self._connect_reader, _READERS)
             self._writer = sa.create_engine('sqlite://', creator=self._connect, poolclass=StaticPool)
         sa.event.listen(self._writer, 'begin', _begin_immediate)
 
     def _connect(self) -> sqlite3.Connection:
-        if self.path is None:
-            return self._tuned(
-                sqlite3.connect(':memory:', uri=True, isolation_level=None, check_same_thread=False)
-            )
-        self._inode = inode_of(self.path)
-        return self._tuned(self._open('ro' if self.read_only else 'rw'))
+        if self.path is not None:
+            self._inode = inode_of(self.path)
+        return self._opened()
 
     def _connect_reader(self) -> sqlite3.Connection:
-        connection = self._tuned(self._open('ro' if self.read_only else 'rw'))
+        connection = self._opened()
         # What the writer needs to insert into indexes everywhere, a question is hardly faster for (5 % of
         # 100 000 items), and every reader would hold the same pages once more.
         connection.execute('PRAGMA cache_size = -2000')
         connection.execute('PRAGMA query_only = ON')
         return connection
 
-    def _open(self, mode: str) -> sqlite3.Connection:
-        assert self.path is not None
-        if mode == 'ro' and not os.access(self.path.parent, os.W_OK) and not log_of(self.path).exists():
-            # SQLite reads a file with a log only beside the log's index, which it cannot make here.
-            mode = 'ro&immutable=1'
-        return sqlite3.connect(
-            f'{self.path.absolute().as_uri()}?mode={mode}',
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-
-    def _tuned(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        pragmas: dict[str, Any] = {
-            'busy_timeout': int(self._config.busy_timeout_s * 1000),
-            'foreign_keys': 'ON',
-            'cache_size': -32_000,
-            'temp_store': 'MEMORY',
-        }
-        if not self.read_only:
-            pragmas |= {
-                'journal_mode': 'WAL',
-                'synchronous': 'FULL',
-                'journal_size_limit': self._config.wal_limit_bytes,
-                'secure_delete': 'ON',
-            }
-        for name, value in pragmas.items():
-            connection.execute(f'PRAGMA {name} = {value}')
-        return connection
+    def _opened(self) -> sqlite3.Connection:
+        connection = connected(self.path, 'ro' if self.read_only else 'rw', self._config)
+        connection.execute('PRAGMA foreign_keys = ON')
+        connection.execute('PRAGMA cache_size = -32000')
+        return connection if self.read_only else made_safe(connection, self._config)
 
     @contextmanager
     def writing(self, *, durable: bool = True, references: bool = True) -> Iterator[sa.Connection]:
@@ -212,34 +185,15 @@ class Database:
             index_of(self.path).unlink(missing_ok=True)
             yield
 
-    def checkpoint(self, wait_ms: int = _CHECKPOINT_WAIT_MS) -> bool:
-        """Move every commit from the write-ahead log into the file, and cut the log to nothing.
-
-        Parameters
-        ----------
-        wait_ms : int
-            How long to wait for those who read an older state.
-
-        Returns
-        -------
-        bool
-            False when somebody who still reads an older state kept it from that.
-        """
+    def checkpoint(self, wait_ms: int = CUT_WAIT_MS) -> bool:
+        """Move every commit from the write-ahead log into the file, as `cut_log` does."""
         if self.path is None or self.read_only:
             return False
         with self.exclusively() as raw:
-            raw.execute(f'PRAGMA busy_timeout = {wait_ms}')
-            try:
-                (busy, _, _) = raw.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()
-            finally:
-                raw.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
-        return not busy
+            return cut_log(raw, self._config, wait_ms)
 
     def rewrite(self) -> None:
         """Write the whole file anew, so that nothing is left in it of what was deleted.
-
-        `secure_delete` zeroes a row where it stood last; where a page was split, parts of it may stand
-        in what is unused of another. Writers wait, about 1 s for 70 MB; readers do not.
 
         Raises
         ------
@@ -260,42 +214,10 @@ class Database:
         self._durable = True
 
 
-def rewrite(raw: sqlite3.Connection) -> None:
-    """Write the main file of a connection anew, on the disk and not in memory."""
-    raw.execute('PRAGMA temp_store = FILE')
-    try:
-        raw.execute('VACUUM main')
-    finally:
-        raw.execute('PRAGMA temp_store = MEMORY')
-
-
-def log_of(path: Path) -> Path:
-    """Return where the write-ahead log of a file stands."""
-    return path.with_name(f'{path.name}-wal')
-
-
-def index_of(path: Path) -> Path:
-    """Return where the index of that log stands, shared by all who have the file open."""
-    return path.with_name(f'{path.name}-shm')
-
-
-def inode_of(path: Path) -> tuple[int, int] | None:
-    """Return which file stands at a path, whatever it was called before; None: there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def _begin_immediate(connection: sa.Connection) -> None:
     # A transaction that reads first and writes later fails at once when another commits
     # between the two, whatever the busy timeout; taking the write lock first waits its turn.
     connection.exec_driver_sql('BEGIN IMMEDIATE')
-
-
-def _begin_deferred(connection: sa.Connection) -> None:
-    connection.exec_driver_sql('BEGIN')
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from hylo_memory_ros.errors import (
     ReadOnlyError,
     StoreError,
 )
-from hylo_memory_ros.store.database import log_of, translated
+from hylo_memory_ros.store.connection import log_of, looking
+from hylo_memory_ros.store.database import translated
 from hylo_memory_ros.store.migrations import HEAD, current_revision, is_known, upgrade
 
 __all__ = [
@@ -188,20 +189,15 @@ def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:
     check_outside(file_named(path, room='-journal'))
     if writable and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise ReadOnlyError(f'database {path}: the file or its directory cannot be written', path=str(path))
-    # Without a log nothing can be pending, and an immutable reading leaves no file behind.
-    wal = log_of(path)
-    mode = 'mode=ro' if wal.exists() else 'immutable=1'
-    with (
-        translated(path),
-        closing(sqlite3.connect(f'{path.absolute().as_uri()}?{mode}', uri=True)) as connection,
-    ):
+    with translated(path), closing(looking(path)) as connection:
         _check_inside(path, connection)
         if promised:
             (last,) = connection.execute('SELECT coalesce(max(sequence), 0) FROM txn').fetchone()
             if last < promised:
                 raise DamagedFileError(
-                    f'database {path} ends at transaction {last}, but {promised} was acknowledged: {wal} '
-                    f'is gone, or a part of it; put it back, or delete {path}.lock to go on without',
+                    f'database {path} ends at transaction {last}, but {promised} was acknowledged: '
+                    f'{log_of(path)} is gone, or a part of it; put it back, or delete {path}.lock to go '
+                    'on without',
                     path=str(path),
                 )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import DamagedFileError, FileInUseError, ReadOnlyError, StoreError
-from hylo_memory_ros.store.database import index_of, log_of
+from hylo_memory_ros.store.connection import index_of, log_of
 
 __all__ = ['FileLock']
 

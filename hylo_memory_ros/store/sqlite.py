@@ -22,10 +22,11 @@ from hylo_memory_ros.store import history
 from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.cold.cooling import CoolingStore
 from hylo_memory_ros.store.cold.storage import ColdStorage
+from hylo_memory_ros.store.connection import log_of
 from hylo_memory_ros.store.consolidating import ConsolidatingStore
 from hylo_memory_ros.store.correction import Edit, correct_assertions
 from hylo_memory_ros.store.correction_record import Moved
-from hylo_memory_ros.store.database import Database, log_of
+from hylo_memory_ros.store.database import Database
 from hylo_memory_ros.store.ending import Ending, end_versions
 from hylo_memory_ros.store.episodes import EpisodeStore
 from hylo_memory_ros.store.erasing import ErasingStore, any_remains
@@ -310,7 +311,6 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
                 '%s keeps its write-ahead log: the next opening reads it', self.path, exc_info=True
             )
         finally:
-            self._cold.close()
             self._db.close()
             self._release()
 

@@ -7,9 +7,10 @@ import sqlite3
 from pathlib import Path
 
 from hylo_memory_ros.errors import StoreBusyError
-from hylo_memory_ros.store.cold.file import state_of, uri_of
+from hylo_memory_ros.store.cold.file import state_of
 from hylo_memory_ros.store.cold.mark import mark_in
 from hylo_memory_ros.store.cold.schema import STAMPED, moved_tables
+from hylo_memory_ros.store.connection import uri_of
 
 __all__ = ['complete']
 

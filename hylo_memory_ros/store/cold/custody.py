@@ -15,7 +15,8 @@ from hylo_memory_ros.store.cold.copying import complete
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
 from hylo_memory_ros.store.cold.mark import Mark, mark_of
 from hylo_memory_ros.store.cold.moving import clear_leftovers
-from hylo_memory_ros.store.database import Database, log_of, translated
+from hylo_memory_ros.store.connection import log_of
+from hylo_memory_ros.store.database import Database, translated
 from hylo_memory_ros.store.files import sync
 from hylo_memory_ros.store.transaction import get_state
 
@@ -214,10 +215,11 @@ class Custody:
 
     def close(self) -> None:
         """Close the cold file, its log emptied; safe to repeat."""
-        if self.file is None or self.lost is not None:
+        if self.file is None:
             return
         try:
-            self.file.checkpoint()
+            if self.lost is None:
+                self.file.checkpoint()
         except StoreError:
             logger.warning('%s keeps its write-ahead log', self.file.path, exc_info=True)
         finally:

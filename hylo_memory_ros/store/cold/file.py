@@ -19,19 +19,30 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
-from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
 from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.cold.schema import COLD_STATE, STAMPED, cold_metadata
-from hylo_memory_ros.store.database import index_of, inode_of, log_of, rewrite, translated
+from hylo_memory_ros.store.connection import (
+    connected,
+    cut_log,
+    index_of,
+    inode_of,
+    log_of,
+    looking,
+    made_safe,
+    pool_of,
+    rewrite,
+    uri_of,
+)
+from hylo_memory_ros.store.database import translated
 from hylo_memory_ros.store.files import check_outside, made_whole, sync
 
-__all__ = ['COLD_APPLICATION_ID', 'ColdFile', 'ColdState', 'put_state_of', 'state_of', 'uri_of']
+__all__ = ['ColdFile', 'ColdState', 'put_state_of', 'state_of']
 
-COLD_APPLICATION_ID = 0x48594C43
+_APPLICATION_ID = 0x48594C43
 """``HYLC`` in the header of every cold file of this package."""
 _VERSION = 1
 _READERS = 2
@@ -87,14 +98,7 @@ class ColdFile:
         self._read_only = read_only
         self._lock = threading.RLock()
         self._mover: sqlite3.Connection | None = None
-        self._readers = sa.create_engine(
-            'sqlite://',
-            creator=self._connect_reader,
-            poolclass=QueuePool,
-            pool_size=_READERS,
-            pool_use_lifo=True,
-        )
-        sa.event.listen(self._readers, 'begin', _begin)
+        self._readers = pool_of(self._connect_reader, _READERS)
 
     def make(self, mark: Mark, epoch: str) -> None:
         """Make an empty cold file for a memory, whole, and rename it to its place.
@@ -110,7 +114,7 @@ class ColdFile:
             translated(self.path),
             closing(sqlite3.connect(unfinished, isolation_level=None)) as connection,
         ):
-            connection.execute(f'PRAGMA application_id = {COLD_APPLICATION_ID}')
+            connection.execute(f'PRAGMA application_id = {_APPLICATION_ID}')
             connection.execute(f'PRAGMA user_version = {_VERSION}')
             connection.execute('PRAGMA journal_mode = WAL')
             for table in cold_metadata.sorted_tables:
@@ -178,10 +182,8 @@ class ColdFile:
             raise ReadOnlyError(
                 f'cold file {self.path}: the file or its directory cannot be written', path=str(self.path)
             )
-        mode = 'mode=ro' if log_of(self.path).exists() else 'immutable=1'
-        uri = f'{self.path.absolute().as_uri()}?{mode}'
-        with translated(self.path), closing(sqlite3.connect(uri, uri=True)) as connection:
-            if connection.execute('PRAGMA application_id').fetchone() != (COLD_APPLICATION_ID,):
+        with translated(self.path), closing(looking(self.path)) as connection:
+            if connection.execute('PRAGMA application_id').fetchone() != (_APPLICATION_ID,):
                 raise DamagedFileError(
                     f'cold file {self.path} is an SQLite file, but no cold file of this package',
                     path=str(self.path),
@@ -199,16 +201,8 @@ class ColdFile:
                 ) from exc
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            uri_of(self.path, mode),
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-        connection.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
+        connection = connected(self.path, mode, self._config)
         connection.execute('PRAGMA cache_size = -2000')
-        connection.execute('PRAGMA temp_store = MEMORY')
         connection.execute('ATTACH ? AS hot', (uri_of(self._main, 'ro'),))
         return connection
 
@@ -245,14 +239,8 @@ class ColdFile:
         """
         with self._lock, translated(self.path):
             if self._mover is None:
-                self._mover = self._connect('rw')
+                self._mover = made_safe(self._connect('rw'), self._config)
                 self._inode = inode_of(self.path)
-                for name, value in {
-                    'synchronous': 'FULL',
-                    'secure_delete': 'ON',
-                    'journal_size_limit': self._config.wal_limit_bytes,
-                }.items():
-                    self._mover.execute(f'PRAGMA main.{name} = {value}')
             if inode_of(self.path) != self._inode:
                 raise StoreError(
                     f'cold file {self.path} was moved or deleted while it was open', path=str(self.path)
@@ -263,18 +251,13 @@ class ColdFile:
                 if self._mover.in_transaction:
                     self._mover.execute('ROLLBACK')
 
-    def checkpoint(self, wait_ms: int = 1000) -> bool:
+    def checkpoint(self) -> bool:
         """Move every commit from the log into the file; False: somebody who reads kept it from that."""
         if self._read_only or not log_of(self.path).exists():
             return True
         self._readers.dispose()
         with self.moving() as raw:
-            raw.execute(f'PRAGMA busy_timeout = {wait_ms}')
-            try:
-                (busy, _, _) = raw.execute('PRAGMA main.wal_checkpoint(TRUNCATE)').fetchone()
-            finally:
-                raw.execute(f'PRAGMA busy_timeout = {int(self._config.busy_timeout_s * 1000)}')
-        return not busy
+            return cut_log(raw, self._config)
 
     def rewrite(self) -> None:
         """Write the whole file anew, as `Database.rewrite` does."""
@@ -315,15 +298,3 @@ class ColdFile:
             raise StoreError(
                 f'cold file {self.path} cannot be renamed to {name}: {exc.strerror}', path=str(self.path)
             ) from exc
-
-
-def uri_of(path: Path, mode: str) -> str:
-    """Return the URI by which SQLite opens a file in a mode (``ro`` or ``rw``)."""
-    if mode == 'ro' and not os.access(path.parent, os.W_OK) and not log_of(path).exists():
-        # SQLite reads a file with a log only beside the log's index, which it cannot make here.
-        mode = 'ro&immutable=1'
-    return f'{path.absolute().as_uri()}?mode={mode}'
-
-
-def _begin(connection: sa.Connection) -> None:
-    connection.exec_driver_sql('BEGIN')

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hylo_memory_ros.cli.instant import instant_text
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
-from hylo_memory_ros.model.helpfulness import VERDICTS
+from hylo_memory_ros.model.helpfulness import COUNTS, VERDICTS
 from hylo_memory_ros.store.helpfulness_report import Told
 
 __all__ = [
@@ -158,18 +158,14 @@ def helpfulness_table(rows: Sequence[Told], intervals: Sequence[tuple[float, flo
     columns: Columns = {
         'score': [f'{told.counts.score:.3f}' for told in rows],
         '90 %': [f'{low:.2f}..{high:.2f}' for low, high in intervals],
-        **{
-            name.replace('_', ' '): [str(getattr(told.counts, name) or '') for told in rows]
-            for name in (*VERDICTS, 'succeeded', 'failed', 'retrieved')
-        },
+        **{_heading(name): [_number(getattr(told.counts, name)) for told in rows] for name in COUNTS},
         'last': [instant_text(told.counts.last_ns, '') for told in rows],
         'kind': [told.kind for told in rows],
         'key': [shown(told.key) for told in rows],
         'content': [shown(told.content) for told in rows],
         'id': [shown(told.id or told.subject) for told in rows],
     }
-    counts = {*VERDICTS, 'succeeded', 'failed', 'retrieved', 'not applicable', 'score'}
-    return _table(columns, right=counts)
+    return _table(columns, right={'score', *map(_heading, COUNTS)})
 
 
 def facts_table(facts: Mapping[str, str]) -> Table:
@@ -188,10 +184,7 @@ def skills_table(hits: Sequence[Hit]) -> Table:
     columns: Columns = {
         'key': [shown(hit.item.key or '') for hit in hits],
         'status': [hit.item.payload['status'] for hit in hits],
-        'useful': [_number(told.get('useful')) for told in verdicts],
-        'misleading': [_number(told.get('misleading')) for told in verdicts],
-        'wrong': [_number(told.get('wrong')) for told in verdicts],
-        'not applicable': [_number(told.get('not_applicable')) for told in verdicts],
+        **{_heading(name): [_number(told.get(name)) for told in verdicts] for name in VERDICTS},
         'traces': [_number(len(set(hit.item.payload.get('evidence', ())))) for hit in hits],
         'does': ['code' if 'code' in hit.item.payload else 'params' for hit in hits],
         'api surface': [shown(hit.item.payload['api_surface']) for hit in hits],
@@ -199,7 +192,11 @@ def skills_table(hits: Sequence[Hit]) -> Table:
         'since': [instant_text(hit.item.valid_from_ns) for hit in hits],
         'map': [shown(hit.item.scope.get('map_id', '')) for hit in hits],
     }
-    return _table(columns, right={'useful', 'misleading', 'wrong', 'not applicable', 'traces'})
+    return _table(columns, right={'traces', *map(_heading, VERDICTS)})
+
+
+def _heading(name: str) -> str:
+    return name.replace('_', ' ')
 
 
 def _number(count: int | None) -> str:

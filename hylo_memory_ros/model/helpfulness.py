@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-__all__ = ['EPISODE_WEIGHT', 'NEVER_JUDGED', 'VERDICTS', 'FeedbackResult', 'Helpfulness', 'Verdict']
+__all__ = ['COUNTS', 'EPISODE_WEIGHT', 'NEVER_JUDGED', 'VERDICTS', 'FeedbackResult', 'Helpfulness', 'Verdict']
 
 Verdict = Literal['useful', 'misleading', 'wrong', 'not_applicable']
 """What can be said of a remembered item after it was used."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+COUNTS = (*VERDICTS, 'succeeded', 'failed', 'retrieved')
+"""What is counted, by the names that `Helpfulness` has for it."""
 
 EPISODE_WEIGHT = 0.2
 """What one episode, in which an item was retrieved, weighs beside one verdict on it.

@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.model.helpfulness import NEVER_JUDGED, Helpfulness
+from hylo_memory_ros.model.helpfulness import COUNTS, NEVER_JUDGED, Helpfulness
 from hylo_memory_ros.store.landmark import landmark, stats_for
 from hylo_memory_ros.store.purged import Purged, on_purge
 from hylo_memory_ros.store.rows import ITEM_COLUMNS, ItemRow
@@ -75,7 +75,6 @@ episode_retrieval = Table(
 
 # Between the two names of a landmark: no map, key or id holds a control character.
 _SEPARATOR = '\x1f'
-_COUNTS = ('useful', 'misleading', 'wrong', 'not_applicable', 'succeeded', 'failed', 'retrieved')
 _OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
 _KEY, _ID, _MAP = 7, 8, 9
 _OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
@@ -200,17 +199,17 @@ def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]
     for item_id, ids in standing.items():
         *counts, last_ns = raw.execute(_SUMS, (json.dumps(list(ids)),)).fetchone()
         if last_ns is not None or any(counts):
-            add_counts(connection, {item_id: dict(zip(_COUNTS, counts, strict=True))}, last_ns)
+            add_counts(connection, {item_id: dict(zip(COUNTS, counts, strict=True))}, last_ns)
 
 
 _SUMS = (
-    f'SELECT {", ".join(f"coalesce(sum({name}), 0)" for name in _COUNTS)}, max(last_ns) '  # noqa: S608 - ours
+    f'SELECT {", ".join(f"coalesce(sum({name}), 0)" for name in COUNTS)}, max(last_ns) '  # noqa: S608 - ours
     'FROM helpfulness WHERE subject IN (SELECT value FROM json_each(?))'
 )
 
 
 def _row(subject: str, before: Helpfulness, delta: Mapping[str, int], at_ns: int | None) -> dict[str, Any]:
-    counts = {name: max(getattr(before, name) + delta.get(name, 0), 0) for name in _COUNTS}
+    counts = {name: max(getattr(before, name) + delta.get(name, 0), 0) for name in COUNTS}
     last_ns = max((ns for ns in (before.last_ns, at_ns) if ns is not None), default=None)
     after = Helpfulness(**counts, last_ns=last_ns)
     return {'subject': subject, **counts, 'last_ns': last_ns, 'score': after.score}
@@ -293,7 +292,7 @@ def misjudged(connection: sa.Connection) -> list[str]:
     problems = []
     for row in connection.execute(sa.select(helpfulness)):
         counts = counts_of(row)
-        if row.score != counts.score or min(getattr(counts, name) for name in _COUNTS) < 0:
+        if row.score != counts.score or min(getattr(counts, name) for name in COUNTS) < 0:
             subject = row.subject.replace(_SEPARATOR, '/')
             problems.append(f'{subject}: its score of helpfulness is not that of its counts')
     return problems

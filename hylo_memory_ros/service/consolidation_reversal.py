@@ -13,8 +13,8 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Reversion
 from hylo_memory_ros.service.courtesy import Courtesy
 from hylo_memory_ros.store import Committed, Store
-from hylo_memory_ros.store.condensing import Stood, groups_of, standing_for
 from hylo_memory_ros.store.consolidation import ConsolidationRecord, mark_reverted, name_of
+from hylo_memory_ros.store.standing import Stood, groups_of, standing_for
 
 __all__ = ['Reverting']
 

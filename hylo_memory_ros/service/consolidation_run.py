@@ -19,10 +19,11 @@ from hylo_memory_ros.service.courtesy import Courtesy
 from hylo_memory_ros.service.supposing import Supposed
 from hylo_memory_ros.store import Committed, Store
 from hylo_memory_ros.store.cold.choosing import NEVER_NS
-from hylo_memory_ros.store.condensing import TAKEN, Group, summaries_among
+from hylo_memory_ros.store.condensing import TAKEN, Group
 from hylo_memory_ros.store.consolidable import size_of
 from hylo_memory_ros.store.consolidation import name_of
 from hylo_memory_ros.store.rows import item_of, vector_of
+from hylo_memory_ros.store.standing import summaries_among
 
 __all__ = ['ConsolidationRun', 'Wish']
 

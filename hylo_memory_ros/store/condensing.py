@@ -1,4 +1,4 @@
-"""Condensing: statements end at the service time, and one that stands for them begins; and the way back.
+"""Condensing: statements end at the service time, and one that stands for them begins.
 
 Each call is one transaction, in which either all of a group happens or nothing. What was believed before
 stays believed as of then.
@@ -7,7 +7,7 @@ stays believed as of then.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -17,25 +17,15 @@ from hylo_memory_ros.store.consolidation import consolidated
 from hylo_memory_ros.store.database import insert_rows
 from hylo_memory_ros.store.helpfulness import carry_counts
 from hylo_memory_ros.store.receipt import existing_ids
-from hylo_memory_ros.store.schema import assertion, forgetting, identity, txn
-from hylo_memory_ros.store.timeline import Point
-from hylo_memory_ros.store.timelines import Timelines
-from hylo_memory_ros.store.transaction import Transaction, VersionRow, chunks
+from hylo_memory_ros.store.schema import assertion, txn
+from hylo_memory_ros.store.transaction import Transaction, VersionRow
 from hylo_memory_ros.store.writing import write_items
 
 __all__ = [
     'TAKEN',
-    'Back',
     'Group',
     'Slice',
-    'Stood',
     'condense_groups',
-    'groups_of',
-    'revert_groups',
-    'standing_for',
-    'summaries_among',
-    'summaries_over',
-    'versions_of_identities',
 ]
 
 CHANGED = 'what it was to stand for has changed meanwhile'
@@ -64,32 +54,6 @@ class Slice(NamedTuple):
     """Summaries that were not made, and why."""
     identity_ids: tuple[int, ...]
     """Identities that were ended."""
-
-
-class Stood(NamedTuple):
-    """One summary of a consolidation, and what it stands for."""
-
-    summary: int
-    """Its identity."""
-    sequence: int
-    """The transaction that brought it."""
-    identities: tuple[int, ...]
-    """What it stands for."""
-    reverted: bool = False
-    """Whether it was taken back."""
-
-
-class Back(NamedTuple):
-    """What one transaction of a reversal did."""
-
-    restored: tuple[str, ...]
-    """Statements that hold again."""
-    withdrawn: tuple[str, ...]
-    """Summaries that were taken out."""
-    kept: Mapping[str, str]
-    """Summaries that stay as they are, and why."""
-    beneath: tuple[int, ...] = ()
-    """Identities that those stand for."""
 
 
 class _Open(NamedTuple):
@@ -199,149 +163,6 @@ def _record(
     insert_rows(connection, consolidated, rows)
 
 
-def groups_of(connection: sa.Connection, number: int) -> list[Stood]:
-    """Return what each summary of a consolidation stands for, in the order of their transactions."""
-    rows = connection.execute(_groups, {'which': number})
-    return [
-        Stood(row.summary, row.sequence, tuple(json.loads(row.identities)), row.reverted_seq is not None)
-        for row in rows
-    ]
-
-
-def standing_for(connection: sa.Connection, identity_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-    """Return what stands for identities: (consolidation, identity of the summary), by identity."""
-    raw: Any = connection.connection.dbapi_connection
-    found: dict[int, list[tuple[int, int]]] = {}
-    for identity_id, number, summary in raw.execute(_STANDING, (json.dumps(list(identity_ids)),)):
-        found.setdefault(identity_id, []).append((number, summary))
-    return found
-
-
-def summaries_among(connection: sa.Connection, identity_ids: Sequence[int]) -> set[int]:
-    """Return which identities are those of summaries."""
-    raw: Any = connection.connection.dbapi_connection
-    return {row[0] for row in raw.execute(_SUMMARIES, (json.dumps(list(identity_ids)),))}
-
-
-def summaries_over(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
-    """Return the identities of all summaries that ever stood for identities, over several steps too."""
-    raw: Any = connection.connection.dbapi_connection
-    found: list[int] = []
-    asked = list(identity_ids)
-    while asked:
-        rows = raw.execute(_OVER, (json.dumps(asked),))
-        asked = sorted({row[0] for row in rows} - {*found, *identity_ids})
-        found += asked
-    return found
-
-
-def versions_of_identities(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
-    """Return the version rows of identities, believed or not."""
-    raw: Any = connection.connection.dbapi_connection
-    return [row[0] for row in raw.execute(_VERSIONS, (json.dumps(list(identity_ids)),))]
-
-
-def revert_groups(transaction: Transaction, groups: Sequence[Stood], beneath: Collection[int] = ()) -> Back:
-    """Let what summaries stand for hold again, and withdraw them.
-
-    What was said, withdrawn or purged in the meantime counts as it would have without them. What was
-    forgotten as a summary stays forgotten.
-
-    Parameters
-    ----------
-    beneath : collection of int
-        Identities of summaries for which another stands that was forgotten.
-    """
-    there, timelines = _loaded(transaction, groups)
-    forgotten = [
-        group for group in groups if group.summary in beneath or _is_forgotten(group, there, timelines)
-    ]
-    ready = [group for group in groups if group not in forgotten]
-    withdrawn: list[int] = []
-    for group in ready:
-        for number in there & {group.summary, *group.identities}:
-            held = timelines[number]
-            undone = [point for point in held.points if _undoes(point, group, number)]
-            held.points = [point for point in held.points if point not in undone]
-            withdrawn += [point.assertion_id for point in undone if point.assertion_id]
-    _store_withdrawal(transaction, ready, withdrawn)
-    timelines.save()
-    removed = [timelines.evidence[number].id for number in withdrawn]
-    restored = [timelines.evidence[row.assertion_id].id for row in transaction.added]
-    for item_id in removed:
-        transaction.note(item_id, None, 'RETRACT')
-    for row, item_id in zip(transaction.added, restored, strict=True):
-        transaction.note(item_id, timelines[row.identity_id].key, 'REVERT')
-    kept = {_name(group, timelines): 'it was forgotten, with what it stands for' for group in forgotten}
-    below = tuple(number for group in forgotten for number in group.identities)
-    return Back(tuple(restored), tuple(removed), kept, below)
-
-
-def _loaded(transaction: Transaction, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
-    """Return which identities of groups are still there, and their timelines from the groups on."""
-    times = _times(transaction.connection, groups)
-    earliest = {
-        number: times[group.sequence] for group in groups for number in (group.summary, *group.identities)
-    }
-    there = _there(transaction.connection, earliest)
-    timelines = Timelines(transaction)
-    timelines.load({number: earliest[number] for number in sorted(there)})
-    return there, timelines
-
-
-def _is_forgotten(group: Stood, there: Collection[int], timelines: Timelines) -> bool:
-    return group.summary in there and any(
-        point.content is None and not point.consolidated and point.sequence > group.sequence
-        for point in timelines[group.summary].points
-    )
-
-
-def _name(group: Stood, timelines: Timelines) -> str:
-    points = timelines[group.summary].points
-    return next(timelines.evidence[point.assertion_id].id for point in points if point.assertion_id)
-
-
-def _undoes(point: Point, group: Stood, identity_id: int) -> bool:
-    """Whether a point is part of a group: the ending of a member, or what the summary says."""
-    if point.sequence != group.sequence:
-        return False
-    return bool(point.assertion_id) if identity_id == group.summary else point.consolidated
-
-
-def _store_withdrawal(
-    transaction: Transaction, groups: Sequence[Stood], assertion_ids: Sequence[int]
-) -> None:
-    for group in groups:
-        this = (consolidated.c.summary == group.summary) & (consolidated.c.sequence == group.sequence)
-        reverted = consolidated.update().where(this).values(reverted_seq=transaction.sequence)
-        transaction.connection.execute(reverted)
-        for part in chunks(group.identities):
-            ended = forgetting.c.identity_id.in_(part) & (forgetting.c.sequence == group.sequence)
-            values = {'withdrawn_seq': transaction.sequence}
-            transaction.connection.execute(forgetting.update().where(ended).values(values))
-    for part in chunks(assertion_ids):
-        those = assertion.c.assertion_id.in_(part)
-        transaction.connection.execute(
-            assertion.update().where(those).values(withdrawn_seq=transaction.sequence)
-        )
-
-
-def _times(connection: sa.Connection, groups: Sequence[Stood]) -> dict[int, int]:
-    sequences = {group.sequence for group in groups}
-    found = sa.select(txn.c.sequence, txn.c.recorded_at_ns).where(txn.c.sequence.in_(sequences))
-    return {row.sequence: row.recorded_at_ns for row in connection.execute(found)}
-
-
-def _there(connection: sa.Connection, identity_ids: Iterable[int]) -> set[int]:
-    """Return which identities were not deleted for good."""
-    found: set[int] = set()
-    for part in chunks(identity_ids):
-        found.update(
-            connection.scalars(sa.select(identity.c.identity_id).where(identity.c.identity_id.in_(part)))
-        )
-    return found
-
-
 _OPEN = """
     SELECT v.version_row, v.identity_id, v.assertion_id, v.spatial_id, v.valid_from_ns, a.id,
         coalesce((
@@ -360,22 +181,6 @@ _BEGIN = """
 _FORGET = """
     INSERT INTO forgetting (identity_id, sequence, forgotten_at_ns, consolidation) VALUES (?, ?, ?, ?)
 """
-_OVER = """
-    SELECT DISTINCT c.summary FROM consolidated AS c, json_each(c.identities) AS one
-    WHERE c.summary > 0 AND one.value IN (SELECT value FROM json_each(?))
-"""
-_SUMMARIES = 'SELECT summary FROM consolidated WHERE summary IN (SELECT value FROM json_each(?))'
-_VERSIONS = 'SELECT version_row FROM version WHERE identity_id IN (SELECT value FROM json_each(?))'
-_STANDING = """
-    SELECT one.value, c.number, c.summary FROM consolidated AS c, json_each(c.identities) AS one
-    WHERE c.reverted_seq IS NULL AND one.value IN (SELECT value FROM json_each(?))
-    ORDER BY c.number, c.summary
-"""
 _said_in = sa.select(assertion.c.id, assertion.c.identity_id).where(
     assertion.c.sequence == sa.bindparam('seq')
-)
-_groups = (
-    sa.select(consolidated)
-    .where(consolidated.c.number == sa.bindparam('which'))
-    .order_by(consolidated.c.sequence, consolidated.c.summary)
 )

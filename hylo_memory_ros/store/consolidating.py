@@ -10,10 +10,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood, condense_groups, revert_groups
+from hylo_memory_ros.store.condensing import Group, Slice, condense_groups
 from hylo_memory_ros.store.consolidable import Consolidable, amount_at_hand, consolidable, ids_before
 from hylo_memory_ros.store.consolidation import begin_record
+from hylo_memory_ros.store.reinstating import Back, revert_groups
 from hylo_memory_ros.store.sizes import Held
+from hylo_memory_ros.store.standing import Stood
 from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction
 

@@ -14,13 +14,13 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
-from hylo_memory_ros.store.condensing import summaries_over, versions_of_identities
 from hylo_memory_ros.store.connection import log_of
 from hylo_memory_ros.store.copies import copies_beside, copies_since, note_copies, remove_unfinished
 from hylo_memory_ros.store.episode_purge import PurgedEpisodes
 from hylo_memory_ros.store.filtering import Asked
 from hylo_memory_ros.store.purging import first_said, purge_identities, purged_of
 from hylo_memory_ros.store.removal import Matched, keep_audit, matched_versions
+from hylo_memory_ros.store.standing import summaries_over, versions_of_identities
 from hylo_memory_ros.store.transacting import TransactingStore
 from hylo_memory_ros.store.transaction import Committed, Transaction, get_state, put_state
 

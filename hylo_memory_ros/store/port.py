@@ -22,15 +22,17 @@ from hylo_memory_ros.store.asking import Asked, Candidates, Ranked
 from hylo_memory_ros.store.cold.choosing import Coolable
 from hylo_memory_ros.store.cold.moving import Cooled
 from hylo_memory_ros.store.cold.storage import ColdHeld
-from hylo_memory_ros.store.condensing import Back, Group, Slice, Stood
+from hylo_memory_ros.store.condensing import Group, Slice
 from hylo_memory_ros.store.consolidable import Consolidable
 from hylo_memory_ros.store.correction import Edit
 from hylo_memory_ros.store.correction_record import Moved
 from hylo_memory_ros.store.embedding import VectorTuple, VersionTuple
 from hylo_memory_ros.store.ending import Ending
+from hylo_memory_ros.store.reinstating import Back
 from hylo_memory_ros.store.reversal import Reversal
 from hylo_memory_ros.store.rows import ItemRow
 from hylo_memory_ros.store.sizes import Held
+from hylo_memory_ros.store.standing import Stood
 from hylo_memory_ros.store.transaction import Committed
 
 __all__ = ['SpatialTuple', 'Store', 'Within']

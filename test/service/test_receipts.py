@@ -254,7 +254,8 @@ def everything_in(path: Path) -> bytes:
 def test_a_purge_takes_ids_keys_and_words_out_of_receipts(memory: MemoryService) -> None:
     secret = MemoryItem(kind='semantic', key='annas-secret', content='zanzibar wardrobe', valid_from=1)
     item_id = memory.write([secret]).ids[0]
-    by_filter = memory.render(MemoryQuery(kinds={'semantic', 'spatial'}), receipt=True).receipt_id
+    plain = MemoryQuery(kinds={'semantic', 'spatial'}, min_helpfulness=0.5, min_confidence=0.5)
+    by_filter = memory.render(plain, receipt=True).receipt_id
     named = [
         memory.query(question, receipt=True).receipt_id
         for question in (

@@ -28,8 +28,6 @@ class MemoryHelpfulness:
         Which outcomes are success and which are failure; of any other nothing follows.
     """
 
-    name = 'memory_helpfulness'
-
     def __init__(self, config: MemoryConfig) -> None:
         self._meaning: dict[str, Literal['succeeded', 'failed']] = {
             **{word.casefold(): 'succeeded' for word in config.helpfulness_success_outcomes},

@@ -111,7 +111,7 @@ def episodes_of(
     scope : mapping, optional
         Scope values that they must all have.
     start_ns, end_ns : int, optional
-        Those that meet this closed stretch of world time, nanoseconds.
+        Those that meet this closed stretch of time on the service clock, nanoseconds.
     seq : int, optional
         As they were known after this sequence: one that had not ended is open; None: as they are now.
     limit : int

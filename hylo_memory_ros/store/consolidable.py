@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.store.rows import detail_of, paired, to_json
-from hylo_memory_ros.store.sizes import ROW_BYTES, STATEMENT_BYTES, Held, held_by_kind
+from hylo_memory_ros.store.sizes import ROW_BYTES, SIZE, Held, held_by_kind
 
 __all__ = [
     'Consolidable',
@@ -173,11 +173,6 @@ _IN_SCOPE = """
         )
     )
 """
-_VECTOR_BYTES = """
-    CASE WHEN {row}.has_embedding THEN
-    (SELECT sum(length(e.vector)) FROM embedding AS e WHERE e.assertion_id = {row}.assertion_id) ELSE 0 END
-"""
-_BYTES = f'({STATEMENT_BYTES}) + coalesce({_VECTOR_BYTES}, 0)'
 _CONSOLIDABLE = f"""
     SELECT v.version_row, v.identity_id, a.assertion_id, v.valid_from_ns, a.event_start_ns, a.event_clock,
         a.label, a.content, a.map_id,
@@ -188,7 +183,7 @@ _CONSOLIDABLE = f"""
         CASE WHEN x.op != 'consolidate' THEN 0
             ELSE coalesce(json_extract(a.detail, '$.payload.consolidated.level'), 1) END,
         (SELECT count(*) FROM assertion AS b WHERE b.identity_id = v.identity_id),
-        (SELECT sum({_BYTES.format(row='b')}) FROM assertion AS b WHERE b.identity_id = v.identity_id)
+        (SELECT sum({SIZE.format(row='b')}) FROM assertion AS b WHERE b.identity_id = v.identity_id)
     FROM version AS v INDEXED BY version_recent
     JOIN assertion AS a ON a.assertion_id = v.assertion_id
     JOIN identity AS i ON i.identity_id = v.identity_id
@@ -201,7 +196,7 @@ _CONSOLIDABLE = f"""
     ORDER BY v.valid_from_ns, v.version_row LIMIT :limit
 """  # noqa: S608 - our own words
 _AMOUNT = f"""
-    SELECT count(*), coalesce(sum({_BYTES.format(row='a')}), 0)
+    SELECT count(*), coalesce(sum({SIZE.format(row='a')}), 0)
     FROM assertion AS a JOIN identity AS i ON i.identity_id = a.identity_id
     WHERE i.kind IN (SELECT value FROM json_each(:kinds)) AND {_IN_SCOPE}
 """  # noqa: S608 - our own words

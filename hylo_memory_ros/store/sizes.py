@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, Table, Text
 from hylo_memory_ros.store.purged import tells_nothing
 from hylo_memory_ros.store.schema import assertion, embedding, identity, metadata
 
-__all__ = ['ROW_BYTES', 'STATEMENT_BYTES', 'TRIGGERS', 'Held', 'held', 'held_by_kind', 'miscounted']
+__all__ = ['ROW_BYTES', 'SIZE', 'TRIGGERS', 'Held', 'held', 'held_by_kind', 'miscounted']
 
 held = Table(
     'held',
@@ -31,11 +31,17 @@ tells_nothing(held, 'counts')
 
 ROW_BYTES = 400
 """What a short statement takes beside its text, about: its row, its version, and their indexes."""
-STATEMENT_BYTES = (
+_STATEMENT_BYTES = (
     f'{ROW_BYTES} + length(CAST({{row}}.content AS BLOB)) + coalesce(length(CAST({{row}}.detail AS BLOB)), 0)'
 )
-"""SQL: what a row of `assertion` counts for, without its vectors."""
 _VECTOR_BYTES = 'length({row}.vector)'
+SIZE = f"""
+    {_STATEMENT_BYTES} + coalesce(CASE WHEN {{row}}.has_embedding THEN (
+        SELECT sum({_VECTOR_BYTES.format(row='e')}) FROM embedding AS e
+        WHERE e.assertion_id = {{row}}.assertion_id
+    ) END, 0)
+"""  # noqa: S608 - our own words
+"""SQL: what a row of `assertion` counts for, with its vectors."""
 
 _COUNT = """
 CREATE TRIGGER {name} AFTER {event} ON {table} BEGIN
@@ -53,7 +59,7 @@ def _trigger(table: str, event: str) -> str:
     row, sign = ('NEW', '') if event == 'INSERT' else ('OLD', '-')
     if table == 'assertion':
         source, key = 'identity', f'identity.identity_id = {row}.identity_id'
-        number, size = f'{sign}1', STATEMENT_BYTES
+        number, size = f'{sign}1', _STATEMENT_BYTES
     else:
         source = 'assertion JOIN identity ON identity.identity_id = assertion.identity_id'
         key, number, size = f'assertion.assertion_id = {row}.assertion_id', '0', _VECTOR_BYTES
@@ -99,7 +105,7 @@ def miscounted(connection: sa.Connection) -> list[str]:
         .subquery()
     )
     size: sa.ColumnElement[int] = sa.literal_column(
-        STATEMENT_BYTES.format(row='assertion')
+        _STATEMENT_BYTES.format(row='assertion')
     ) + sa.func.coalesce(vectors.c.bytes, 0)
     counted = (
         sa.select(identity.c.kind, sa.func.count(), sa.func.sum(size))

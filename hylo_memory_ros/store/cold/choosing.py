@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.store.rows import paired
-from hylo_memory_ros.store.sizes import STATEMENT_BYTES
+from hylo_memory_ros.store.sizes import SIZE
 
 __all__ = ['NEVER_NS', 'Coolable', 'coolable', 'cuts']
 
@@ -70,17 +70,14 @@ def coolable(
         numbers = [row[0] for row in raw.execute(_NUMBERS, {**values, 'after': after})]
         if not numbers:
             break
-        rows = raw.execute(
-            _COOLABLE.replace('{main}', 'main'),
-            {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns},
-        )
+        rows = raw.execute(_COOLABLE, {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns})
         found += [Coolable(*row) for row in rows]
         after = numbers[-1]
     return found[:limit]
 
 
 def cuts(
-    connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int, schema: str = 'main'
+    connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int
 ) -> list[tuple[int, int]]:
     """Return (identity, cut) of a slice: as many statements as a limit allows, at least those of one instant.
 
@@ -90,18 +87,12 @@ def cuts(
         The driver's own.
     limit : int
         Most statements.
-    schema : str
-        Where the main file is attached.
     """
-    statement = _COOLABLE.replace('{main}', schema)
     values = {
         'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns,
         'pairs': '[]', 'map_id': None,
     }  # fmt: skip
-    found: dict[int, Coolable] = {}
-    for row in connection.execute(statement, values):
-        one = Coolable(*row)
-        found[one.identity_id] = one
+    found = {row[0]: Coolable(*row) for row in connection.execute(_COOLABLE, values)}
     chosen: list[tuple[int, int]] = []
     for identity_id in dict.fromkeys(identity_ids):
         if limit <= 0:
@@ -111,18 +102,18 @@ def cuts(
             continue
         before_ns = whole.before_ns
         if whole.assertions > limit:
-            before_ns = _partial(connection, schema, whole, limit)
+            before_ns = _partial(connection, whole, limit)
         chosen.append((identity_id, before_ns))
         limit -= whole.assertions
     return chosen
 
 
-def _partial(connection: Any, schema: str, whole: Coolable, limit: int) -> int:
+def _partial(connection: Any, whole: Coolable, limit: int) -> int:
     """Return a cut behind which about so many statements are; a version is never divided."""
-    stamps = connection.execute(_STAMPS.format(main=schema), (whole.identity_id, whole.before_ns, limit + 1))
+    stamps = connection.execute(_STAMPS, (whole.identity_id, whole.before_ns, limit + 1))
     first, *_, last = [row[0] for row in stamps]
     among = {'id': whole.identity_id, 'first': first, 'last': last, 'before': whole.before_ns}
-    (cut,) = connection.execute(_CUT.format(main=schema), among).fetchone()
+    (cut,) = connection.execute(_CUT, among).fetchone()
     return whole.before_ns if cut is None else int(cut)
 
 
@@ -134,52 +125,47 @@ _NUMBERS = """
 # What goes goes as a whole, so nothing that is of the identity may be of another scope.
 _IN_SCOPE = """
     AND NOT EXISTS (
-        SELECT 1 FROM {main}.assertion AS s
+        SELECT 1 FROM assertion AS s
         WHERE s.identity_id = i.identity_id AND (
             s.map_id != coalesce(:map_id, s.map_id) OR EXISTS (
                 SELECT 1 FROM json_each(:pairs) AS pair
                 WHERE NOT EXISTS (
-                    SELECT 1 FROM {main}.tag AS t
+                    SELECT 1 FROM tag AS t
                     WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = s.assertion_id
                 )
             )
         )
     )
 """
-_VECTORS = """
-    SELECT sum(length(e.vector)) FROM {main}.embedding AS e
-    WHERE a.has_embedding AND e.assertion_id = a.assertion_id
-"""
 _COOLABLE = f"""
     WITH lives AS (
         SELECT i.identity_id, i.kind, (
-            SELECT min(v.valid_from_ns) FROM {{main}}.version AS v
+            SELECT min(v.valid_from_ns) FROM version AS v
             WHERE v.identity_id = i.identity_id AND v.to_seq IS NULL
             AND (v.valid_to_ns IS NULL OR v.valid_to_ns > :ended)
         ) AS from_ns
-        FROM {{main}}.identity AS i
+        FROM identity AS i
         WHERE i.identity_id IN (SELECT value FROM json_each(:ids))
         AND i.kind NOT IN ({', '.join(map(repr, _HOT_KINDS))}) {_IN_SCOPE}
     ), cut AS (
         SELECT identity_id, kind, CASE WHEN from_ns IS NULL THEN {NEVER_NS} ELSE coalesce((
-            SELECT max(v.valid_from_ns) FROM {{main}}.version AS v
+            SELECT max(v.valid_from_ns) FROM version AS v
             WHERE v.identity_id = lives.identity_id AND v.to_seq IS NULL
             AND v.valid_from_ns < lives.from_ns
         ), from_ns) END AS before_ns FROM lives
     )
-    SELECT cut.identity_id, cut.kind, count(*),
-        sum({STATEMENT_BYTES.format(row='a')} + coalesce(({_VECTORS}), 0)), cut.before_ns
-    FROM cut JOIN {{main}}.assertion AS a
+    SELECT cut.identity_id, cut.kind, count(*), sum({SIZE.format(row='a')}), cut.before_ns
+    FROM cut JOIN assertion AS a
     ON a.identity_id = cut.identity_id AND a.valid_from_ns < cut.before_ns
     WHERE cut.before_ns < {NEVER_NS} OR cut.kind != 'spatial' OR NOT EXISTS (
-        SELECT 1 FROM {{main}}.identity AS i JOIN {{main}}.landmark AS l ON l.key = i.key
+        SELECT 1 FROM identity AS i JOIN landmark AS l ON l.key = i.key
         WHERE i.identity_id = cut.identity_id AND l.map_id = a.map_id
         AND l.written_ns NOT NULL AND l.forgotten_ns IS NULL
     )
     GROUP BY cut.identity_id ORDER BY cut.identity_id
 """  # noqa: S608 - our own words
 _STAMPS = """
-    SELECT valid_from_ns FROM {main}.assertion WHERE identity_id = ? AND valid_from_ns < ?
+    SELECT valid_from_ns FROM assertion WHERE identity_id = ? AND valid_from_ns < ?
     ORDER BY valid_from_ns LIMIT ?
 """
 _CUT = """
@@ -187,5 +173,5 @@ _CUT = """
         max(valid_from_ns) FILTER (WHERE valid_from_ns > :first AND valid_from_ns <= :last),
         min(valid_from_ns) FILTER (WHERE valid_from_ns > :last)
     )
-    FROM {main}.version WHERE identity_id = :id AND to_seq IS NULL AND valid_from_ns < :before
+    FROM version WHERE identity_id = :id AND to_seq IS NULL AND valid_from_ns < :before
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from hylo_memory_ros.errors import StoreBusyError
 from hylo_memory_ros.store.cold.file import state_of
 from hylo_memory_ros.store.cold.mark import mark_in
-from hylo_memory_ros.store.cold.schema import STAMPED, moved_tables
+from hylo_memory_ros.store.cold.schema import STAMPED, moved_tables, places_of
 from hylo_memory_ros.store.connection import uri_of
 
 __all__ = ['complete']
@@ -61,11 +61,7 @@ _IS_COLD = '(SELECT before_ns FROM main.cooled AS c WHERE c.identity_id = {row}.
 _ASSERTIONS = (
     f'SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row="a")}'
 )
-_PLACES = ' UNION '.join(
-    f'SELECT spatial_id FROM main.{name}' for name in ('assertion', 'version', 'corrected')
-)
 _WHERE = dict.fromkeys((table.name for table in moved_tables), f'said.assertion_id IN ({_ASSERTIONS})') | {
     name: f'said.{stamp} < {_IS_COLD.format(row="said")}' for name, stamp in STAMPED.items()
 }
-# Places are told by what names them, so they come last.
-_WHERE['spatial'] = f'said.spatial_id IN ({_PLACES})'
+_WHERE['spatial'] = f'said.spatial_id IN ({places_of("cold.", f"assertion_id IN ({_ASSERTIONS})")})'

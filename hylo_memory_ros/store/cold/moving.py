@@ -19,8 +19,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.identity.statement import computed_id
 from hylo_memory_ros.store.cold.file import put_state_of, state_of
 from hylo_memory_ros.store.cold.mark import Mark
-from hylo_memory_ros.store.cold.schema import moved_tables, said_tables, spatial
-from hylo_memory_ros.store.sizes import STATEMENT_BYTES
+from hylo_memory_ros.store.cold.schema import moved_tables, places_of, said_tables, spatial
+from hylo_memory_ros.store.sizes import SIZE
 
 __all__ = ['Cooled', 'Moving', 'clear_leftovers', 'copied', 'delete_copied', 'differs']
 
@@ -128,9 +128,9 @@ def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark
     """Delete a slice here, and say that it is cold; return what the main file knows of the cold one then."""
     raw: Any = connection.connection.dbapi_connection
     # Those that refer to others go first: triggers read what a row belongs to.
-    for name in ('tag', 'embedding', 'corrected', 'version', 'assertion'):
+    for table in reversed(said_tables):
         raw.execute(
-            f'DELETE FROM {name} WHERE assertion_id IN (SELECT value FROM json_each(?))',
+            f'DELETE FROM {table.name} WHERE assertion_id IN (SELECT value FROM json_each(?))',
             _json(moving.assertions),
         )
     raw.execute(
@@ -191,10 +191,7 @@ def _json(numbers: Sequence[int]) -> tuple[str]:
 
 def _places(schema: str, assertions: str) -> str:
     """Return SQL for the places that rows of assertions name."""
-    return ' UNION '.join(
-        f'SELECT spatial_id FROM {schema}.{name} WHERE assertion_id IN ({assertions}) AND spatial_id NOT NULL'
-        for name in ('assertion', 'version', 'corrected')
-    )
+    return places_of(f'{schema}.', f'assertion_id IN ({assertions})')
 
 
 def _staying(schema: str) -> str:
@@ -231,9 +228,7 @@ _PLACES_TO_GO = (
 _TOLD = f"""
     SELECT
         (SELECT count(*) FROM main.version WHERE assertion_id IN ({_GONE})),
-        (SELECT sum({STATEMENT_BYTES.format(row='a')})
-            FROM main.assertion AS a WHERE assertion_id IN ({_GONE}))
-        + (SELECT coalesce(sum(length(vector)), 0) FROM main.embedding WHERE assertion_id IN ({_GONE})),
+        (SELECT sum({SIZE.format(row='a')}) FROM main.assertion AS a WHERE assertion_id IN ({_GONE})),
         (SELECT coalesce(max(valid_to_ns), 0) FROM main.version
             WHERE assertion_id IN ({_GONE}) AND to_seq IS NULL),
         (SELECT coalesce(max(to_seq), 0) FROM main.version WHERE assertion_id IN ({_GONE})),

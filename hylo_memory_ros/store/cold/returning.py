@@ -19,7 +19,7 @@ from hylo_memory_ros.store.asking import Asked
 from hylo_memory_ros.store.cold.file import ColdFile
 from hylo_memory_ros.store.cold.mark import Mark, mark_of, put_mark
 from hylo_memory_ros.store.cold.reading import Halves
-from hylo_memory_ros.store.cold.schema import moved_tables
+from hylo_memory_ros.store.cold.schema import moved_tables, places_of
 
 __all__ = ['Returning']
 
@@ -141,8 +141,7 @@ class Returning:
             said = json.dumps(assertions)
             places = json.dumps([row[0] for row in raw.execute(_PLACES, {'said': said})])
             of = {'spatial': places, 'forgetting': numbers}
-            # What others refer to comes first.
-            for table in sorted(moved_tables, key=lambda one: _ORDER.index(one.name)):
+            for table in moved_tables:
                 name, columns = table.name, table.columns.keys()
                 selected = f'SELECT {", ".join(columns)} FROM {name} WHERE {_KEYS.get(name, "assertion_id")}'  # noqa: S608
                 those = of.get(name, said)
@@ -154,7 +153,6 @@ class Returning:
         )
 
 
-_ORDER = ('spatial', 'assertion', 'version', 'tag', 'embedding', 'corrected', 'forgetting')
 _KEYS = {'spatial': 'spatial_id', 'forgetting': 'identity_id'}
 _REACHED = """
     SELECT c.identity_id FROM json_each(?) AS pair
@@ -181,8 +179,4 @@ _OWNERS = """
     SELECT DISTINCT identity_id FROM version WHERE version_row IN (SELECT value FROM json_each(?))
 """
 _ASSERTIONS = 'SELECT assertion_id FROM assertion WHERE identity_id IN (SELECT value FROM json_each(?))'
-_SAID = 'assertion_id IN (SELECT value FROM json_each(:said)) AND spatial_id NOT NULL'
-_PLACES = ' UNION '.join(
-    f'SELECT spatial_id FROM {name} WHERE {_SAID}'  # noqa: S608
-    for name in ('assertion', 'version', 'corrected')
-)
+_PLACES = places_of('', 'assertion_id IN (SELECT value FROM json_each(:said))')

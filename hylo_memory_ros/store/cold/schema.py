@@ -7,7 +7,16 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, MetaD
 from hylo_memory_ros.store import schema
 from hylo_memory_ros.store.schema import metadata
 
-__all__ = ['COLD_STATE', 'STAMPED', 'cold_metadata', 'cooled', 'moved_tables', 'said_tables', 'spatial']
+__all__ = [
+    'COLD_STATE',
+    'STAMPED',
+    'cold_metadata',
+    'cooled',
+    'moved_tables',
+    'places_of',
+    'said_tables',
+    'spatial',
+]
 
 cooled = Table(
     'cooled',
@@ -21,8 +30,8 @@ said_tables = (schema.assertion, schema.version, schema.tag, schema.embedding, s
 """What an assertion is told by, each row with its number."""
 
 spatial = schema.spatial
-moved_tables = (*said_tables, schema.forgetting, spatial)
-"""All that is moved."""
+moved_tables = (spatial, *said_tables, schema.forgetting)
+"""All that is moved; what others refer to comes first."""
 
 STAMPED = {'assertion': 'valid_from_ns', 'version': 'valid_from_ns', 'forgetting': 'forgotten_at_ns'}
 """Columns that tell from when a row speaks, which decides whether it is cold."""
@@ -63,3 +72,20 @@ Table(
     Column('value', LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+
+
+def places_of(prefix: str, where: str) -> str:
+    """Return SQL for the numbers of the places that rows name.
+
+    Parameters
+    ----------
+    prefix : str
+        Of the names of tables: the schema, with its dot.
+    where : str
+        Which rows of the tables in `said_tables`, by their `assertion_id`.
+    """
+    return ' UNION '.join(
+        f'SELECT spatial_id FROM {prefix}{table.name} WHERE ({where}) AND spatial_id NOT NULL'  # noqa: S608
+        for table in said_tables
+        if 'spatial_id' in table.c
+    )

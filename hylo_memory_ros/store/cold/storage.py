@@ -35,7 +35,7 @@ from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.home import HOT
 from hylo_memory_ros.store.schema import assertion
-from hylo_memory_ros.store.sizes import STATEMENT_BYTES
+from hylo_memory_ros.store.sizes import SIZE
 from hylo_memory_ros.store.transaction import get_state
 
 __all__ = ['ColdHeld', 'ColdStorage']
@@ -262,7 +262,7 @@ _HELD = sa.select(sa.func.count(), sa.func.count(assertion.c.identity_id.distinc
 _SIZES = f"""
     SELECT a.identity_id, count(*),
            sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
-           sum({STATEMENT_BYTES.format(row='a')})
+           sum({SIZE.format(row='a')})
     FROM json_each(?) AS wanted CROSS JOIN assertion AS a ON a.identity_id = wanted.value
     GROUP BY a.identity_id ORDER BY min(wanted.key)
 """  # noqa: S608 - our own words

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.store.files import unfinished_of
 from hylo_memory_ros.store.transaction import get_state, put_state
 
 __all__ = ['KEPT', 'copies_beside', 'copies_since', 'note_copies', 'noted_copies', 'remove_unfinished']
@@ -26,7 +27,7 @@ def noted_copies(connection: sa.Connection) -> dict[str, int]:
 
 def note_copies(connection: sa.Connection, copies: dict[str, int]) -> None:
     """Remember copies; those that are known to be gone are forgotten, and the oldest beyond a bound."""
-    noted = {path: seq for path, seq in (noted_copies(connection) | copies).items() if not _is_gone(path)}
+    noted = {path: seq for path, seq in (noted_copies(connection) | copies).items() if _standing(path)}
     noted |= copies
     newest = dict(sorted(noted.items(), key=lambda one: one[1])[-_MOST:])
     put_state(connection, _STATE, json.dumps(newest, ensure_ascii=False).encode())
@@ -34,19 +35,26 @@ def note_copies(connection: sa.Connection, copies: dict[str, int]) -> None:
 
 def copies_since(connection: sa.Connection, sequence: int) -> list[str]:
     """Return the copies that may hold what a transaction wrote, but those that are known to be gone."""
-    return [path for path, seq in noted_copies(connection).items() if seq >= sequence and not _is_gone(path)]
+    noted = (path for path, seq in noted_copies(connection).items() if seq >= sequence)
+    return [one for path in noted for one in _standing(path)]
 
 
-def _is_gone(path: str) -> bool:
-    # On a disk that is not mounted it may well be.
+def _standing(path: str) -> list[str]:
+    """Return the files that a copy is in: its own, or one that a killed process did not finish."""
+    copy = Path(path)
     try:
-        return Path(path).parent.is_dir() and not Path(path).exists()
+        # On a disk that is not mounted it may well be.
+        if not copy.parent.is_dir():
+            return [path]
+        return [str(one) for one in (copy, unfinished_of(copy)) if one.exists()]
     except OSError:
-        return False
+        return [path]
 
 
 def copies_beside(path: Path) -> list[str]:
-    """Return the files beside a memory that a restore kept."""
+    """Return the files beside one of a memory that a restore kept."""
+    if not path.parent.is_dir():
+        return []
     return [str(one) for one in path.parent.iterdir() if one.name.startswith(path.name + KEPT)]
 
 

@@ -74,8 +74,8 @@ class ErasingStore(TransactingStore):
         removal, committed = self._transact('purge', actor, act, dry_run=dry_run, references=False)
         if not removal:
             return Removal(0, sequence=self.sequence), None
-        if self.path is not None:
-            copies += copies_beside(self.path)
+        if self.path is not None and self._cold.file is not None:
+            copies += [*copies_beside(self.path), *copies_beside(self._cold.file.path)]
         if committed is not None:
             copies += self._erase_remains()
         return Removal(removal, removal.ids, removal.sequence, sorted(set(copies))), committed

@@ -35,6 +35,7 @@ __all__ = [
     'path_of',
     'swap_file',
     'sync',
+    'unfinished_of',
 ]
 
 APPLICATION_ID = 0x48594C4F
@@ -117,7 +118,7 @@ def made_whole(path: Path) -> Iterator[Path]:
     ReadOnlyError
         The directory cannot be written; nothing is left behind.
     """
-    unfinished = path.with_name(f'.{path.name}.new')
+    unfinished = unfinished_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_with_log(unfinished)
@@ -129,6 +130,11 @@ def made_whole(path: Path) -> Iterator[Path]:
         raise ReadOnlyError(f'database {path}: cannot be made: {exc.strerror}', path=str(path)) from exc
     finally:
         _remove_with_log(unfinished)
+
+
+def unfinished_of(path: Path) -> Path:
+    """Return where a file is made before it is renamed to its place; a killed process may leave it there."""
+    return path.with_name(f'.{path.name}.new')
 
 
 def _remove_with_log(path: Path) -> None:
@@ -272,7 +278,7 @@ def copy_database(
     file_named(target, room='..new-journal')
     if target.exists():
         raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
-    unfinished = target.with_name(f'.{target.name}.new')
+    unfinished = unfinished_of(target)
     try:
         with translated(target), closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as copy:
             source.backup(copy)

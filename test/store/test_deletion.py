@@ -87,6 +87,13 @@ class TestDeletion:
         assert memory.purge(MemoryQuery(key=f'k{ITEMS}')).unreached == ()
         assert memory.purge(MemoryQuery(key='zebra-key')).unreached == (str(tmp_path / 'copy.db'),)
 
+    def test_a_copy_that_a_killed_process_did_not_finish_is_named(
+        self, memory: MemoryService, tmp_path: Path
+    ) -> None:
+        memory.snapshot(str(tmp_path / 'copy.db'))
+        (tmp_path / 'copy.db').rename(tmp_path / '.copy.db.new')
+        assert memory.purge(MemoryQuery(key='zebra-key')).unreached == (str(tmp_path / '.copy.db.new'),)
+
     def test_a_copy_on_a_disk_that_is_away_is_named(self, memory: MemoryService, tmp_path: Path) -> None:
         (tmp_path / 'disk').mkdir()
         memory.snapshot(str(tmp_path / 'disk' / 'copy.db'))

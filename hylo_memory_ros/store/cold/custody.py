@@ -152,10 +152,12 @@ class Custody:
 
     def purged(self) -> list[str]:
         """Let nothing that was purged stay; return the files that it may still be in."""
-        if self.file is None or not self.file.path.exists():
+        if self.file is None:
             return []
         if self.lost is not None:
             return [str(self.file.path)]
+        if not self.file.path.exists():
+            return []
         try:
             self.tidy()
             self.file.rewrite()
@@ -192,7 +194,8 @@ class Custody:
             return
         beside = kept.with_name(f'{kept.name}.cold')
         if file.path.parent != kept.parent:
-            beside = file.path.with_name(f'{file.path.name}{kept.name}')
+            assert self._db.path is not None
+            beside = file.path.with_name(file.path.name + kept.name.removeprefix(self._db.path.name))
         with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
             left = json.dumps({'id': mark.id, 'kept': str(beside)}).encode()
             raw.execute('INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)', (_LEFT, left))

@@ -13,7 +13,7 @@ from support.clock import ManualClock
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import DamagedFileError
-from hylo_memory_ros.model import MemoryQuery
+from hylo_memory_ros.model import MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 
 
@@ -63,6 +63,28 @@ class TestWhole:
         assert kept_cold == cold_of(kept)
         with opened(kept, read_only=True) as memory:
             assert memory.history(key='mug') == history
+
+    def test_a_restore_in_memory_takes_places_too(self, tmp_path: Path) -> None:
+        door = {'key': 'door', 'kind': 'spatial', 'scope': {'map_id': 'hall'}}
+        places = [Pose(frame_id='map', position=(float(number), 2.0, 0.0)) for number in range(4)]
+        with opened(tmp_path / 'memory.db', map_id='hall') as memory:
+            memory.write([said('door', 1 + number, pose=pose, **door) for number, pose in enumerate(places)])
+            assert cool(memory).assertions == 2
+        with MemoryService.open(clock=ManualClock(NOW_S), map_id='hall') as memory:
+            memory.restore(str(tmp_path / 'memory.db'))
+            assert memory.query(MemoryQuery(key='door', as_of=1.5))[0].item.pose == places[0]
+            assert memory.verify().ok
+
+    def test_a_cold_file_elsewhere_is_kept_there_and_named_by_a_purge(self, tmp_path: Path) -> None:
+        config = MemoryConfig(cold_path=str(tmp_path / 'card' / 'past.db'))
+        with opened(tmp_path / 'memory.db', config=config) as memory:
+            fill(memory)
+            cool(memory)
+            memory.snapshot(str(tmp_path / 'copy.db'))
+            memory.restore(str(tmp_path / 'copy.db'))
+            (kept,) = (tmp_path / 'card').iterdir()
+            assert kept.name.startswith('past.db.before-restore-')
+            assert str(kept) in memory.purge(MemoryQuery(key='mug'), dry_run=True).unreached
 
     def test_a_purge_leaves_no_byte_in_either_file(self, path: Path) -> None:
         with opened(path) as memory:

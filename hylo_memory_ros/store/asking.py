@@ -269,7 +269,7 @@ def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, i
 def excluded_by_statistics(
     connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
 ) -> dict[str, int]:
-    """Count what only its statistics exclude, by reason.
+    """Count what only the counts beside it (of its landmark, of verdicts) exclude, by reason.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
     """

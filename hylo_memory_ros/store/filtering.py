@@ -115,7 +115,6 @@ def tags_asked(query: MemoryQuery) -> Iterator[tuple[str, str]]:
 def chain_of(asked: Asked) -> sa.CTE | None:
     """Return what is reached by the links of a question; None: it follows none of one relation."""
     query = asked.query
-
     if query.relation is None or query.depth == 1:
         return None
     return reached_by_relation(*query.relation, query.depth, partial(_stands, asked), homes(asked.cold))
@@ -191,7 +190,6 @@ def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
 
 def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
     query = asked.query
-
     if asked.reached is not None:
         for rows in asked.reached:
             listed = sa.func.json_each(sa.literal(rows, sa.Text)).table_valued('value')

@@ -108,7 +108,7 @@ class SqliteReader:
             return halves.estimates(asked, most)
 
     def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
-        """Count what only the statistics of its landmark exclude, by reason."""
+        """Count what only the counts beside it exclude, by reason."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.excluded_by_statistics(asked, among)
 

@@ -154,8 +154,8 @@ class ColdFile:
             )
         if state.returns > mark.returns:
             raise DamagedFileError(
-                f'cold file {self.path} is newer than {self._main}: what it gave back {state.returns} times '
-                f'is in no file of {mark.returns} returns; put the newer database back',
+                f'cold file {self.path} is newer than {self._main}: it gave something back {state.returns} '
+                f'times, of which the database has {mark.returns}; put the newer database back',
                 path=str(self.path),
             )
         return state

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.store.rows import detail_of, paired, to_json
+from hylo_memory_ros.store.rows import detail_of, to_json
+from hylo_memory_ros.store.scope import IN_SCOPE, scope_values
 from hylo_memory_ros.store.sizes import ROW_BYTES, SIZE, Held, held_by_kind
 
 __all__ = [
@@ -88,7 +89,7 @@ def consolidable(
     raw: Any = connection.connection.dbapi_connection
     bound = {
         'before': before_ns, 'now': now_ns, 'limit': limit, 'from': after[0], 'row': after[1],
-        'open': open_episode, **_scope_values(scope),
+        'open': open_episode, **scope_values(scope),
     }  # fmt: skip
     return [Consolidable(*row) for row in raw.execute(_CONSOLIDABLE, bound)]
 
@@ -113,7 +114,7 @@ def amount_at_hand(
         those = [held[kind] for kind in kinds if kind in held]
         return Held(sum(one.items for one in those), sum(one.bytes for one in those))
     raw: Any = connection.connection.dbapi_connection
-    bound = {'kinds': json.dumps(sorted(kinds)), **_scope_values(scope)}
+    bound = {'kinds': json.dumps(sorted(kinds)), **scope_values(scope)}
     statement = f'{_AMOUNT} AND {_HOLDING}' if holding else _AMOUNT
     return Held(*raw.execute(statement, bound).fetchone())
 
@@ -160,19 +161,6 @@ def size_of(item: MemoryItem) -> int:
     return ROW_BYTES + len(item.content.encode()) + len((detail or '').encode()) + vectors
 
 
-def _scope_values(scope: Mapping[str, str] | None) -> dict[str, Any]:
-    pairs = [paired(*pair) for pair in sorted((scope or {}).items()) if pair[0] != 'map_id']
-    return {'map': (scope or {}).get('map_id'), 'pairs': json.dumps(pairs)}
-
-
-_IN_SCOPE = """
-    (:map IS NULL OR a.map_id = :map) AND NOT EXISTS (
-        SELECT 1 FROM json_each(:pairs) AS pair WHERE NOT EXISTS (
-            SELECT 1 FROM tag AS t
-            WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = a.assertion_id
-        )
-    )
-"""
 _CONSOLIDABLE = f"""
     SELECT v.version_row, v.identity_id, a.assertion_id, v.valid_from_ns, a.event_start_ns, a.event_clock,
         a.label, a.content, a.map_id,
@@ -192,13 +180,13 @@ _CONSOLIDABLE = f"""
     WHERE v.kind = 'episodic' AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
     AND i.key IS NULL AND (:open = '' OR x.episode != :open)
     AND v.valid_from_ns <= :now AND (v.valid_from_ns < :before OR x.op = 'consolidate')
-    AND (v.valid_from_ns, v.version_row) > (:from, :row) AND {_IN_SCOPE}
+    AND (v.valid_from_ns, v.version_row) > (:from, :row) AND {IN_SCOPE.format(row='a')}
     ORDER BY v.valid_from_ns, v.version_row LIMIT :limit
 """  # noqa: S608 - our own words
 _AMOUNT = f"""
     SELECT count(*), coalesce(sum({SIZE.format(row='a')}), 0)
     FROM assertion AS a JOIN identity AS i ON i.identity_id = a.identity_id
-    WHERE i.kind IN (SELECT value FROM json_each(:kinds)) AND {_IN_SCOPE}
+    WHERE i.kind IN (SELECT value FROM json_each(:kinds)) AND {IN_SCOPE.format(row='a')}
 """  # noqa: S608 - our own words
 _HOLDING = """
     EXISTS (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.store.rows import paired
+from hylo_memory_ros.store.scope import IN_SCOPE, scope_values
 from hylo_memory_ros.store.sizes import SIZE
 
 __all__ = ['NEVER_NS', 'Coolable', 'coolable', 'cuts']
@@ -63,8 +63,7 @@ def coolable(
     values = {
         'kinds': None if kinds is None else json.dumps(sorted(kinds)),
         'batch': _BATCH,
-        'pairs': json.dumps([paired(*pair) for pair in sorted((scope or {}).items()) if pair[0] != 'map_id']),
-        'map_id': (scope or {}).get('map_id'),
+        **scope_values(scope),
     }
     while len(found) < limit:
         numbers = [row[0] for row in raw.execute(_NUMBERS, {**values, 'after': after})]
@@ -90,7 +89,7 @@ def cuts(
     """
     values = {
         'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns,
-        'pairs': '[]', 'map_id': None,
+        **scope_values(None),
     }  # fmt: skip
     found = {row[0]: Coolable(*row) for row in connection.execute(_COOLABLE, values)}
     chosen: list[tuple[int, int]] = []
@@ -123,20 +122,12 @@ _NUMBERS = """
     ORDER BY identity_id LIMIT :batch
 """
 # What goes goes as a whole, so nothing that is of the identity may be of another scope.
-_IN_SCOPE = """
+_IN_SCOPE = f"""
     AND NOT EXISTS (
         SELECT 1 FROM assertion AS s
-        WHERE s.identity_id = i.identity_id AND (
-            s.map_id != coalesce(:map_id, s.map_id) OR EXISTS (
-                SELECT 1 FROM json_each(:pairs) AS pair
-                WHERE NOT EXISTS (
-                    SELECT 1 FROM tag AS t
-                    WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = s.assertion_id
-                )
-            )
-        )
+        WHERE s.identity_id = i.identity_id AND NOT ({IN_SCOPE.format(row='s')})
     )
-"""
+"""  # noqa: S608 - our own words
 _COOLABLE = f"""
     WITH lives AS (
         SELECT i.identity_id, i.kind, (

@@ -2,7 +2,7 @@
 
 Reading order: `schema`, `timeline` (what follows from what was said), `timelines` (the same in
 the tables), `transaction`, `writing`, `removal`, `asking`, `history`, `checking`; then
-`database`, `lock`, `files` (how a file is kept safe); `port` and `sqlite` (the whole).
+`connection`, `database`, `lock`, `files` (how a file is kept safe); `port` and `sqlite` (the whole).
 """
 
 from __future__ import annotations

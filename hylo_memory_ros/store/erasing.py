@@ -17,6 +17,7 @@ from hylo_memory_ros.model import Removal
 from hylo_memory_ros.store.connection import log_of
 from hylo_memory_ros.store.copies import copies_beside, copies_since, note_copies, remove_unfinished
 from hylo_memory_ros.store.episode_purge import PurgedEpisodes
+from hylo_memory_ros.store.files import refuse_place
 from hylo_memory_ros.store.filtering import Asked
 from hylo_memory_ros.store.purging import first_said, purge_identities, purged_of
 from hylo_memory_ros.store.removal import Matched, keep_audit, matched_versions
@@ -103,6 +104,7 @@ class ErasingStore(TransactingStore):
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file, and remember it for a purge to name."""
+        refuse_place(target)
         if not self._read_only:
             noted = {str(target.absolute()): self.sequence}
             try:

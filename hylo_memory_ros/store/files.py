@@ -33,6 +33,7 @@ __all__ = [
     'make_file',
     'migrate',
     'path_of',
+    'refuse_place',
     'swap_file',
     'sync',
     'unfinished_of',
@@ -275,9 +276,7 @@ def copy_database(
     ReadOnlyError, StoreFullError
         Its directory cannot be written, or the disk is full.
     """
-    file_named(target, room='..new-journal')
-    if target.exists():
-        raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
+    refuse_place(target)
     unfinished = unfinished_of(target)
     try:
         with translated(target), closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as copy:
@@ -293,6 +292,21 @@ def copy_database(
         raise ReadOnlyError(f'copy {target} cannot be made: {exc.strerror}', path=str(target)) from exc
     finally:
         _remove_with_log(unfinished)
+
+
+def refuse_place(target: Path) -> None:
+    """Refuse to copy where no copy can be made.
+
+    Raises
+    ------
+    InvalidRequestError
+        No file can have this name.
+    StoreError
+        `target` exists.
+    """
+    file_named(target, room='..new-journal')
+    if target.exists():
+        raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
 
 
 def swap_file(path: Path, incoming: Path, keep: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from store.sample import ITEMS, fact, url
 
+from hylo_memory_ros.errors import InvalidRequestError, StoreError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
@@ -99,6 +100,15 @@ class TestDeletion:
         memory.snapshot(str(tmp_path / 'disk' / 'copy.db'))
         (tmp_path / 'disk').rename(tmp_path / 'away')
         assert memory.purge(MemoryQuery(key='zebra-key')).unreached == (str(tmp_path / 'disk' / 'copy.db'),)
+
+    def test_a_place_where_no_copy_was_made_is_not_named(self, memory: MemoryService, tmp_path: Path) -> None:
+        (tmp_path / 'notes.txt').write_text('mine')
+        for place in (tmp_path / 'notes.txt', tmp_path):
+            with pytest.raises(StoreError, match='exists; it is not overwritten'):
+                memory.snapshot(str(place))
+        with pytest.raises(InvalidRequestError, match='can be no file'):
+            memory.snapshot('/')
+        assert memory.purge(MemoryQuery(key='zebra-key')).unreached == ()
 
     def test_a_log_that_somebody_still_reads_is_named(self, memory: MemoryService, path: Path) -> None:
         with closing(sqlite3.connect(path)) as reader:

@@ -81,11 +81,15 @@ class Footprint:
                 for needle in forms
             }
         )
-        where: dict[str, set[str]] = {}
-        for place, data in _contents(folders):
-            for name in needles.found(data):
-                where.setdefault(name, set()).add(place)
-        return where
+        while True:
+            where: dict[str, set[str]] = {}
+            try:
+                for place, data in _contents(folders):
+                    for name in needles.found(data):
+                        where.setdefault(name, set()).add(place)
+            except FileNotFoundError:  # renamed since it was listed, and not looked into under its new name
+                continue
+            return where
 
 
 class _Needles:

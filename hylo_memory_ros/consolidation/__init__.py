@@ -6,7 +6,7 @@ Reading order: `wording`, `standing`, `summariser`, `similarity`, `planning`, `s
 
 from __future__ import annotations
 
-from hylo_memory_ros.consolidation.planning import Chunk, Need, Planner
+from hylo_memory_ros.consolidation.planning import Chunk, Need, Planner, Rule
 from hylo_memory_ros.consolidation.standing import STANDS_FOR, as_happening
 from hylo_memory_ros.consolidation.summariser import GROUP, Extractive, Summariser, summariser_named
 from hylo_memory_ros.consolidation.summary import Composer
@@ -19,6 +19,7 @@ __all__ = [
     'Extractive',
     'Need',
     'Planner',
+    'Rule',
     'Summariser',
     'as_happening',
     'summariser_named',

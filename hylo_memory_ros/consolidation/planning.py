@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.consolidation.similarity import Alike
@@ -30,12 +31,10 @@ _DAY_NS = 86_400_000_000_000
 
 
 class Member(NamedTuple):
-    """What is kept of one happening until the plan is made; they are in order of age."""
+    """What is kept of one happening until the plan is made."""
 
     begun_ns: int
     """Since when it holds; of a summary, when what it stands for began."""
-    place: int
-    """Its place among all."""
     version_row: int
     identity_id: int
     assertion_id: int
@@ -43,9 +42,7 @@ class Member(NamedTuple):
     bytes: int
 
 
-# Not `Member`: of plain tuples of numbers the garbage collector keeps no account. It would stop all threads
-# for 0.3 s to look through 100 000 of the others.
-_Row = tuple[int, int, int, int, int, int, int]
+_WIDTH = len(Member._fields)
 
 
 class Chunk(NamedTuple):
@@ -61,6 +58,10 @@ class Chunk(NamedTuple):
         """Their versions."""
         return tuple(member.version_row for member in self.members)
 
+    def first(self, most: int) -> Chunk:
+        """Return it with its oldest members alone."""
+        return self if most >= len(self.members) else self._replace(members=self.members[:most])
+
 
 @dataclass(slots=True)
 class Need:
@@ -75,9 +76,9 @@ class Need:
         """Whether anything is still to leave."""
         return self.items > 0 or self.bytes > 0
 
-    def most(self, largest: int) -> int:
-        """Return how many members the next chunk may have at most."""
-        return largest if self.bytes > 0 else min(largest, self.items + 1)
+    def most(self, members: int) -> int:
+        """Return how many of so many members the next chunk needs."""
+        return members if self.bytes > 0 else min(members, self.items + 1)
 
     def part_met(self, at_first: Need) -> float:
         """Return which part of what was to leave has left, 0 to 1."""
@@ -127,11 +128,14 @@ class Planner:
         self._days = days
         self._pause = pause
         self._largest = min(settings.group_items, settings.slice_items)
-        self._rows: list[_Row] = []
-        self._merged: set[int] = set()
+        # Numbers in a row, by place among all: of a hundred thousand tuples the garbage collector would keep
+        # account, and stop all threads to look through them.
+        self._kept = array('q')
+        self._merged: list[int] = []
         # By place: the number of what it belongs together with, and of those that it is a near duplicate of.
         self._groups, self._clusters = array('q'), array('q')
         self._group_of: dict[_Together, int] = {}
+        self._episodes: list[str] = []
         self._cluster_of: dict[bytes, int] = {}
         # By cluster: the place of its first, and what those have in common of which only vectors are alike.
         self._firsts, self._alike = array('q'), list[bytes]()
@@ -141,8 +145,10 @@ class Planner:
         if row.level > self.level:
             self.next_level = min(row.level, self.next_level or row.level)
             return
-        place = len(self._rows)
-        group = self._group_of.setdefault(self._together(row), len(self._group_of))
+        place = len(self._groups)
+        group = self._group_of.setdefault(self._together(row), len(self._episodes))
+        if group == len(self._episodes):
+            self._episodes.append(row.episode)
         # What was merged is merged again with others of its kind alone.
         merged = bool(row.level) and row.source == NEAR_DUPLICATE
         about = _digest(f'{group} {merged}', row.label, row.named or '', self._cell(row))
@@ -159,8 +165,8 @@ class Planner:
         self._groups.append(group)
         self._clusters.append(cluster)
         begun_ns = _start_ns(row) if row.level else row.valid_from_ns
-        self._rows.append(
-            (begun_ns, place, row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes)
+        self._kept.extend(
+            Member(begun_ns, row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes)
         )
 
     def _together(self, row: Consolidable) -> _Together:
@@ -176,7 +182,7 @@ class Planner:
 
     def heads(self) -> list[int]:
         """Return the assertion that speaks for each cluster, oldest first."""
-        return [Member(*self._rows[place]).assertion_id for place in self._firsts]
+        return [self._member(place).assertion_id for place in self._firsts]
 
     def join_alike(self, vectors: Mapping[int, Sequence[float]]) -> None:
         """Make near duplicates also of those whose vectors are alike, but for words without a digit.
@@ -196,42 +202,45 @@ class Planner:
                 joined[clusters[head]] = clusters[leader]
         self._clusters = array('q', [joined[cluster] for cluster in self._clusters])
 
-    def merges(self, need: Need) -> Iterator[Chunk]:
-        """Yield near duplicates while there is need, oldest first."""
-        for chunk in self._cut('merge', self._parts(self._clusters), need):
-            self._merged.update(chunk.version_rows)
-            yield chunk
+    def merges(self) -> Iterator[Chunk]:
+        """Yield near duplicates, oldest first."""
+        for places in self._pieces(self._clusters):
+            self._merged += places
+            yield self._chunk('merge', places)
 
-    def summaries(self, need: Need) -> Iterator[Chunk]:
-        """Yield what belongs together and was not merged while there is need, oldest first."""
-        yield from self._cut('summary', self._parts(self._groups), need)
+    def summaries(self) -> Iterator[Chunk]:
+        """Yield what belongs together and was not yielded as near duplicates, oldest first."""
+        for places in self._pieces(self._groups):
+            yield self._chunk('summary', places)
 
-    def _parts(self, number_of: array[int]) -> Iterator[list[_Row]]:
-        """Yield those of one number that were not merged, oldest first, where there are several."""
-        of = np.array(number_of, np.int64)
-        several = np.flatnonzero(np.bincount(of)[of] > 1)
-        places = several[np.argsort(of[several], kind='stable')]
-        for part in np.split(places, np.flatnonzero(np.diff(of[places])) + 1):
-            rows = [self._rows[place] for place in part.tolist()]
-            yield sorted(row for row in rows if row[2] not in self._merged)
-            self._pause()
+    def _pieces(self, number_of: array[int]) -> Iterator[list[int]]:
+        """Yield places of one number that were not merged, at least two, the oldest piece first.
 
-    def _cut(self, rule: Rule, parts: Iterator[list[_Row]], need: Need) -> Iterator[Chunk]:
-        """Yield pieces of parts, the oldest piece first, the last one as small as the need is.
-
-        By age and not by part: what an interrupted run has left is cut as it would have been.
+        By age and not by number: what an interrupted run has left is cut as it would have been.
         """
-        episodes = [together.episode for together in self._group_of]
-        pieces = [
-            rows[first : first + self._largest]
-            for rows in parts
-            for first in range(0, len(rows) - 1, self._largest)
-        ]
-        for rows in sorted(pieces):
-            if not need:
-                return
-            members = tuple(Member(*row) for row in rows[: need.most(self._largest)])
-            yield Chunk(rule, members, episodes[self._groups[members[0].place]])
+        pieces, most = list[NDArray[np.intp]](), self._largest
+        for part in self._parts(np.array(number_of, np.int64)):
+            pieces += [part[first : first + most] for first in range(0, len(part) - 1, most)]
+            self._pause()
+        for piece in sorted(pieces, key=lambda places: (self._member(places[0]).begun_ns, places[0])):
+            yield piece.tolist()
+
+    def _parts(self, of: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+        """Return the places of each number that were not merged, in order of age, where there are several."""
+        left = np.ones(len(of), bool)
+        left[self._merged] = False
+        several = np.bincount(of[left], minlength=len(of)) > 1
+        places = np.flatnonzero(left & several[of])
+        begun_ns = np.array(self._kept, np.int64).reshape(-1, _WIDTH)[places, 0]
+        places = places[np.lexsort((places, begun_ns, of[places]))]
+        return np.split(places, np.flatnonzero(np.diff(of[places])) + 1)
+
+    def _chunk(self, rule: Rule, places: Sequence[int]) -> Chunk:
+        episode = self._episodes[self._groups[places[0]]]
+        return Chunk(rule, tuple(map(self._member, places)), episode)
+
+    def _member(self, place: int) -> Member:
+        return Member(*self._kept[place * _WIDTH : (place + 1) * _WIDTH])
 
 
 def _start_ns(row: Consolidable) -> int:

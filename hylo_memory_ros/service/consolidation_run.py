@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from hylo_memory_ros.config import ConsolidationSettings
-from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner, as_happening
+from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner, Rule
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
 from hylo_memory_ros.service.courtesy import Courtesy
+from hylo_memory_ros.service.members import Members
 from hylo_memory_ros.service.supposing import Supposed
 from hylo_memory_ros.store import Committed, Store
 from hylo_memory_ros.store.cold.choosing import NEVER_NS
 from hylo_memory_ros.store.condensing import TAKEN, Group
 from hylo_memory_ros.store.consolidable import size_of
 from hylo_memory_ros.store.consolidation import name_of
-from hylo_memory_ros.store.rows import item_of, vector_of
-from hylo_memory_ros.store.standing import summaries_among
+from hylo_memory_ros.store.rows import vector_of
 
 __all__ = ['ConsolidationRun', 'Wish']
 
@@ -61,6 +62,14 @@ class Wish:
         """What the record tells of it."""
         budget = {name: value for name, value in dict(self.budget).items() if value is not None}
         return {'scope': dict(self.scope), 'budget': budget, 'kinds': list(self.kinds)}
+
+
+class _Gain(NamedTuple):
+    """What a summary spares the memory."""
+
+    rule: Rule
+    items: int
+    bytes: int
 
 
 @dataclass
@@ -117,11 +126,13 @@ class ConsolidationRun:
         self._can_cool = store.path is not None
         # In memory there is one connection: who asks waits until a slice has ended.
         self._most = settings.slice_items if store.path is not None else 1
-        self._rules: dict[str, str] = {}
+        self._gains: dict[str, _Gain] = {}
         self._to_age: list[tuple[int, int]] = []
         self._supposed = Supposed()
+        self._members = Members(store, self._supposed, settings.slice_items)
         self._done = _Done()
         self._need = self._at_first = Need(0, 0)
+        self._part = 0.0
 
     def report(self) -> ConsolidationReport:
         """Do what is wished, and return what was done."""
@@ -163,7 +174,9 @@ class ConsolidationRun:
         if self._wish.cancelled():
             self._done.cancelled = True
             return True
-        self._wish.tell(self._need.part_met(self._at_first), stage)
+        # What was skipped is needed again; who watches still sees it go on.
+        self._part = max(self._part, self._need.part_met(self._at_first))
+        self._wish.tell(self._part, stage)
         return False
 
     def _age_what_ended(self) -> None:
@@ -218,13 +231,15 @@ class ConsolidationRun:
 
     def _condense_planned(self, planner: Planner) -> bool:
         """Condense what belongs together of one level, and return whether anything did."""
+        if self._done.cancelled:
+            return False
         pending: list[Group] = []
         size, made = 0, False
-        for chunk in self._chunks(planner):
+        for chunk, items in self._planned(planner):
             stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
             if self._ended(stage):
                 return made
-            group = self._group(chunk, planner.level + 1)
+            group = self._group(chunk, items, planner.level + 1)
             if group is None:
                 continue
             if pending and (group.episode != pending[0].episode or size + len(group.ids) > self._most):
@@ -232,7 +247,6 @@ class ConsolidationRun:
                 pending, size = [], 0
             pending.append(group)
             size += len(group.ids)
-            self._rules[str(group.summary.id)] = chunk.rule
         if pending and not self._ended('summarising'):
             made = self._settle(pending, planner.level + 1) or made
         self._age_what_gave_way()
@@ -271,50 +285,28 @@ class ConsolidationRun:
         supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
         return found | {number: vectors[space] for number, vectors in supposed.items() if space in vectors}
 
-    def _chunks(self, planner: Planner) -> Iterator[Chunk]:
-        if self._done.cancelled:
-            return
-        yield from planner.merges(self._need)
-        yield from planner.summaries(self._need)
+    def _planned(self, planner: Planner) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
+        """Yield what is to become one while there is need, with what it says; the last as small as that."""
+        for chunk, items in self._members.of(chain(planner.merges(), planner.summaries())):
+            if not self._need:
+                return
+            most = self._need.most(len(items))
+            yield chunk.first(most), items[:most]
 
-    def _group(self, chunk: Chunk, level: int) -> Group | None:
+    def _group(self, chunk: Chunk, items: Sequence[MemoryItem], level: int) -> Group | None:
         """Return what is to stand for a chunk, and take off what is gained; None: nothing is."""
-        items = self._items(chunk)
-        if items is None:
-            return None
         try:
             summary = self._composer.compose(chunk.rule, items, level)
         except InvalidRequestError as exc:
             self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
-            return None
-        if self._store.taken([str(summary.id)]):
-            self._done.skipped[str(summary.id)] = TAKEN
             return None
         fewer = sum(member.items for member in chunk.members) - 1
         smaller = sum(member.bytes for member in chunk.members) - size_of(summary)
         if self._need.items <= 0 and smaller <= 0:
             return None
         self._need.less(fewer, smaller)
+        self._gains[str(summary.id)] = _Gain(chunk.rule, fewer, smaller)
         return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
-
-    def _items(self, chunk: Chunk) -> list[MemoryItem] | None:
-        """Return what the members of a chunk say; None: one of them is not there any more."""
-        version_rows = chunk.version_rows
-        rows = self._store.fetch([number for number in version_rows if number > 0])
-        if any(number > 0 and number not in rows for number in version_rows):
-            return None
-        vectors = self._store.vectors(list(rows.values()))
-        items = [
-            item_of(rows[number], vectors.get(number)) if number > 0 else self._supposed.item(number)
-            for number in version_rows
-        ]
-        # Who wrote a payload may have put anything there: what is a summary, the record knows.
-        identities = [member.identity_id for member in chunk.members]
-        made = self._store.side_read(lambda connection: summaries_among(connection, identities))
-        return [
-            item if number < 0 or number in made else as_happening(item)
-            for number, item in zip(identities, items, strict=True)
-        ]
 
     def _settle(self, groups: Sequence[Group], level: int) -> bool:
         """Let summaries stand for groups, and move what they stand for into cold storage.
@@ -325,17 +317,20 @@ class ConsolidationRun:
             Whether one of them does.
         """
         if self._wish.dry_run:
-            self._supposed.add(groups, level)
-            self._keep([Condensed(str(group.summary.id), group.ids) for group in groups])
-            self._done.aged += [name for group in groups for name in group.ids] if self._can_cool else []
-            return True
+            taken = self._store.taken([str(group.summary.id) for group in groups])
+            self._skip(dict.fromkeys(taken, TAKEN))
+            ready = [group for group in groups if group.summary.id not in taken]
+            self._supposed.add(ready, level)
+            self._keep([Condensed(str(group.summary.id), group.ids) for group in ready])
+            self._done.aged += [name for group in ready for name in group.ids] if self._can_cool else []
+            return bool(ready)
         with self._changing():
             number, part, committed = self._store.condense(
                 groups, self._done.number, asked=self._wish.asked, actor=self._wish.actor
             )
             self._follow(committed)
         self._done.number = number
-        self._done.skipped.update(part.skipped)
+        self._skip(part.skipped)
         self._keep(part.done)
         self._to_age += [(identity_id, NEVER_NS) for identity_id in part.identity_ids]
         if len(self._to_age) >= _IDENTITIES:
@@ -347,7 +342,14 @@ class ConsolidationRun:
             self._age(self._to_age)
         self._to_age = []
 
+    def _skip(self, skipped: Mapping[str, str]) -> None:
+        """Tell what was not made, and need again what it was to gain."""
+        self._done.skipped.update(skipped)
+        for summary_id in skipped:
+            gain = self._gains[summary_id]
+            self._need.less(-gain.items, -gain.bytes)
+
     def _keep(self, done: Sequence[Condensed]) -> None:
         for one in done:
-            kept = self._done.merged if self._rules[one.id] == 'merge' else self._done.summarised
+            kept = self._done.merged if self._gains[one.id].rule == 'merge' else self._done.summarised
             kept.append(one)

@@ -1,7 +1,8 @@
 """Work that can wait gives way to questions.
 
 All threads of a process share one interpreter: whoever computes for long keeps an answer waiting, also
-without any lock. So long work is cut into pieces of about a millisecond, and asks between them.
+without any lock. So long work is cut into pieces of about a millisecond, and asks between them; meanwhile
+whoever wants the interpreter gets it sooner than usual.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from contextlib import contextmanager
 
 __all__ = ['Courtesy']
 
-# A breath is what the scheduler needs to let somebody else have the interpreter.
-_BREATH_S = 0.0002
 _LONGEST_WAIT_S = 0.05
 # However steadily somebody asks, a fifth of the time is left for work.
 _WAIT_OF_WORK = 4.0
@@ -73,11 +72,10 @@ class Courtesy:
                     sys.setswitchinterval(shared._interval_s)
 
     def give_way(self) -> None:
-        """Let others have the interpreter, and wait until nobody is being answered.
+        """Wait until nobody is being answered.
 
         It waits four times as long as was worked since it last did, at most, and 50 ms.
         """
         worked_s = time.monotonic() - self._resumed_s
-        time.sleep(_BREATH_S)
         self._silent.wait(min(_WAIT_OF_WORK * worked_s, _LONGEST_WAIT_S))
         self._resumed_s = time.monotonic()

@@ -79,10 +79,11 @@ class Retaining(Consolidating):
                 raise InvalidRequestError(f'retain: {kind!r} has no limits', field='kinds')
         done: list[KindRetention] = []
         stop = cancelled or (lambda: False)
-        for kind in chosen:
-            if stop():
-                break
-            done.append(self._retain(kind, limited[kind], tell, stop, actor))
+        with self._courtesy.working():
+            for kind in chosen:
+                if stop():
+                    break
+                done.append(self._retain(kind, limited[kind], tell, stop, actor))
         return RetentionReport(tuple(done), cancelled=stop())
 
     def _retain(

@@ -29,7 +29,6 @@ def test_it_waits_for_questions_four_times_as_long_as_it_worked_at_most(
 ) -> None:
     now_s = [0.0]
     monkeypatch.setattr(time, 'monotonic', lambda: now_s[0])
-    monkeypatch.setattr(courtesy, '_BREATH_S', 0.0)
     silence = Silence()
     monkeypatch.setattr(courtesy.threading, 'Event', lambda: silence)
     giving = Courtesy()

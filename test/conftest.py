@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral o
 os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
 os.environ.setdefault('AMENT_PREFIX_PATH', sys.prefix)
+
+# A shell that starts something in the background may have it ignore interrupts, and so what that starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if importlib.util.find_spec('rclpy') is None:
     collect_ignore = ['ros', 'test_interfaces.py', 'test_launch.py']

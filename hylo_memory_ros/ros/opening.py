@@ -15,11 +15,15 @@ from hylo_memory_ros.service import MemoryService
 
 __all__ = ['behind', 'database_url', 'opened']
 
+# Launch files end a process by force after 5 s.
+_GRACE_S = 2.0
+
 
 def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
-    """Open the memory in a thread of its own, and wait for it unless the process is to end.
+    """Open the memory in a thread of its own, and wait for it, but not for long once the process is to end.
 
-    Checking a large file takes its time, and nothing can interrupt it.
+    Checking a large file takes its time, and nothing can interrupt it. What is nearly open is closed
+    in order.
     """
     results: list[Any] = []
     memory_config = config.memory
@@ -45,6 +49,7 @@ def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[],
     thread.start()
     while thread.is_alive() and not abandoned():
         thread.join(0.1)
+    thread.join(_GRACE_S)
     if not results:
         raise NotActiveError(f'{config.database_path}: the process ends; the file is opened no further')
     if isinstance(results[0], BaseException):

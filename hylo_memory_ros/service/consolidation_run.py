@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,11 +17,11 @@ from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.consolidation import Chunk, Composer, Need, Planner, Rule
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
+from hylo_memory_ros.service.cooling import slices
 from hylo_memory_ros.service.courtesy import Courtesy
 from hylo_memory_ros.service.members import Members
 from hylo_memory_ros.service.supposing import Supposed
 from hylo_memory_ros.store import Committed, Store
-from hylo_memory_ros.store.cold.choosing import NEVER_NS
 from hylo_memory_ros.store.condensing import TAKEN, Group
 from hylo_memory_ros.store.consolidable import size_of
 from hylo_memory_ros.store.consolidation import name_of
@@ -33,7 +34,7 @@ _ROWS = 64
 _IDENTITIES = 256
 _STATEMENTS = 128
 _VECTORS = 256
-_MOST_TRIES = 3
+_AGING = 'moving what has ended into cold storage'
 # What belongs together, when nothing of fewer days is left to become one.
 _DAYS = 1, 32, 1024, None
 
@@ -127,7 +128,7 @@ class ConsolidationRun:
         # In memory there is one connection: who asks waits until a slice has ended.
         self._most = settings.slice_items if store.path is not None else 1
         self._gains: dict[str, _Gain] = {}
-        self._to_age: list[tuple[int, int]] = []
+        self._to_age: list[int] = []
         self._supposed = Supposed()
         self._members = Members(store, self._supposed, settings.slice_items)
         self._done = _Done()
@@ -181,36 +182,34 @@ class ConsolidationRun:
 
     def _age_what_ended(self) -> None:
         after, kinds = 0, self._wish.kinds
-        while self._need and not self._ended('moving what has ended into cold storage'):
+        while self._need and not self._ended(_AGING):
             found = self._store.coolable(kinds, self._wish.scope or None, limit=_IDENTITIES, after=after)
-            chosen: list[tuple[int, int]] = []
+            chosen: list[int] = []
             for one in found:
                 if not self._need:
                     break
                 self._need.less(one.assertions, one.bytes)
-                chosen.append((one.identity_id, one.before_ns))
+                chosen.append(one.identity_id)
             self._age(chosen)
             if len(found) < _IDENTITIES:
                 return
             after = found[-1].identity_id
 
-    def _age(self, cuts: Sequence[tuple[int, int]]) -> None:
-        """Move what speaks from before the cuts of identities into cold storage, slice by slice."""
-        names = self._store.ids_before(cuts)
+    def _age(self, identity_ids: Sequence[int]) -> None:
+        """Move what has ended of identities, and what repeats the rest, into cold storage, slice by slice."""
+        leaving = self._store.leaving(identity_ids)
+        names = [name for number in identity_ids for name in leaving.get(number, ())]
         if self._wish.dry_run:
-            self._done.aged += [name for number, _ in cuts for name in names.get(number, ())]
+            self._done.aged += names
             return
-        moved: set[int] = set()
+        moved: set[str] = set()
         # One more than there are identities: most have one statement, and one call tells that it was all.
-        left, limit = _MOST_TRIES, max(len(cuts), _STATEMENTS) + 1
-        while left and not self._ended('moving what has ended into cold storage'):
-            cooled = self._store.cool([number for number, _ in cuts], limit=limit)
-            moved.update(cooled.identity_ids)
-            if 0 < cooled.assertions < limit:
+        limit = max(len(identity_ids), _STATEMENTS) + 1
+        for cooled in slices(partial(self._store.cool, identity_ids, limit=limit), limit):
+            moved.update(cooled.ids)
+            if self._ended(_AGING):
                 break
-            # Nothing: there is nothing left, or somebody wrote to it while it was being copied.
-            left -= not cooled.assertions
-        self._done.aged += [name for number, _ in cuts if number in moved for name in names.get(number, ())]
+        self._done.aged += [name for name in names if name in moved]
 
     def _condense(self) -> None:
         """Condense what is of one day, then of several, while there is need."""
@@ -332,7 +331,7 @@ class ConsolidationRun:
         self._done.number = number
         self._skip(part.skipped)
         self._keep(part.done)
-        self._to_age += [(identity_id, NEVER_NS) for identity_id in part.identity_ids]
+        self._to_age += part.identity_ids
         if len(self._to_age) >= _IDENTITIES:
             self._age_what_gave_way()
         return bool(part.done)

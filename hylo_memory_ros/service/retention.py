@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from hylo_memory_ros.config import KindLimits
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, MemoryKind
 from hylo_memory_ros.model.retention import Fill, KindRetention, RetentionReport
 from hylo_memory_ros.service.consolidating import Consolidating
+from hylo_memory_ros.service.cooling import slices
 from hylo_memory_ros.store.aging import overdue
+from hylo_memory_ros.store.cold.moving import Cooled
 from hylo_memory_ros.store.sizes import Held, held_by_kind
 
 __all__ = ['Retaining']
@@ -19,7 +22,6 @@ Cancelled = Callable[[], bool]
 
 # What one slice moves: a few milliseconds under the write lock.
 SLICE = 50
-MOST_TRIES = 3
 NOTHING_HELD = Held(0, 0)
 
 
@@ -117,22 +119,25 @@ class Retaining(Consolidating):
 
     def _age_out(self, kind: str, before_ns: int, stop: Cancelled) -> int:
         """Move what had ended before a world time into cold storage; return how many statements went."""
-        gone, after, tries = 0, 0, 0
+        gone, after, limit = 0, 0, SLICE + 1
         # Without a file there is nowhere to go.
         while self.path is not None and not stop():
             found = self._store.coolable((kind,), None, before_ns, SLICE, after=after)
             if not found:
                 break
             numbers = [one.identity_id for one in found]
-            with self._lock:
-                self._refuse_closed()
-                cooled = self._store.cool(numbers, ended_before_ns=before_ns, limit=SLICE)
-            gone += cooled.assertions
-            tries = 0 if cooled.assertions else tries + 1
-            # Somebody wrote to it meanwhile, or it is not to be moved after all.
-            after = numbers[0] - 1 if tries < MOST_TRIES else numbers[-1]
-            self._courtesy.give_way()
+            for cooled in slices(partial(self._cooled, numbers, before_ns, limit), limit):
+                gone += cooled.assertions
+                self._courtesy.give_way()
+                if stop():
+                    break
+            after = numbers[-1]
         return gone
+
+    def _cooled(self, identity_ids: Sequence[int], before_ns: int, limit: int) -> Cooled:
+        with self._lock:
+            self._refuse_closed()
+            return self._store.cool(identity_ids, ended_before_ns=before_ns, limit=limit)
 
 
 def _problem(after: Fill, *, has_file: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +18,6 @@ __all__ = [
     'amount_at_hand',
     'as_consolidable',
     'consolidable',
-    'ids_before',
     'size_of',
 ]
 
@@ -119,21 +118,6 @@ def amount_at_hand(
     return Held(*raw.execute(statement, bound).fetchone())
 
 
-def ids_before(connection: sa.Connection, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
-    """Return the ids of what the main file holds of identities from before world times.
-
-    Parameters
-    ----------
-    cuts : sequence of tuple of int
-        Identity and nanoseconds.
-    """
-    raw: Any = connection.connection.dbapi_connection
-    found: dict[int, list[str]] = {}
-    for identity_id, item_id in raw.execute(_IDS, (json.dumps(list(cuts)),)):
-        found.setdefault(identity_id, []).append(item_id)
-    return found
-
-
 def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> Consolidable:
     """Return a summary that is not stored as `consolidable` would if it were.
 
@@ -193,8 +177,4 @@ _HOLDING = """
         SELECT 1 FROM version AS v
         WHERE v.identity_id = a.identity_id AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
     )
-"""
-_IDS = """
-    SELECT DISTINCT a.identity_id, a.id FROM json_each(?) AS cut JOIN assertion AS a
-    ON a.identity_id = json_extract(cut.value, '$[0]') AND a.valid_from_ns < json_extract(cut.value, '$[1]')
 """

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.store.condensing import Group, Slice, condense_groups
-from hylo_memory_ros.store.consolidable import Consolidable, amount_at_hand, consolidable, ids_before
+from hylo_memory_ros.store.consolidable import Consolidable, amount_at_hand, consolidable
 from hylo_memory_ros.store.consolidation import begin_record
 from hylo_memory_ros.store.reinstating import Back, revert_groups
 from hylo_memory_ros.store.sizes import Held
@@ -51,11 +51,6 @@ class ConsolidatingStore(TransactingStore):
                 after=after,
                 open_episode=open_episode,
             )
-
-    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
-        """Return the ids of what is at hand of identities from before world times, by identity."""
-        with self._db.reading() as connection:
-            return ids_before(connection, cuts)
 
     def condense(
         self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str

@@ -45,7 +45,7 @@ def end_versions(txn: Transaction, endings: Sequence[Ending], kind: str) -> list
         for matched in matched_versions(txn.connection, rows):
             found[matched.identity_id] = matched, ending
     timelines = Timelines(txn)
-    timelines.load({number: matched.valid_from_ns for number, (matched, _) in found.items()})
+    timelines.load({number: ending.at_ns for number, (_, ending) in found.items()})
     for number, (matched, ending) in found.items():
         at_ns = ending.at_ns
         timelines[number].add(Point(at_ns, txn.sequence, 0, None, 0))

@@ -224,6 +224,9 @@ class Store(Protocol):
     ) -> list[Coolable]:
         """Return identities of which something has ended and may become cold, in order of their number."""
 
+    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of what has ended of identities and may become cold, by identity."""
+
     def cool(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
     ) -> Cooled:
@@ -270,9 +273,6 @@ class Store(Protocol):
         open_episode: str,
     ) -> list[Consolidable]:
         """Return happenings that hold now, oldest first."""
-
-    def ids_before(self, cuts: Sequence[tuple[int, int]]) -> dict[int, list[str]]:
-        """Return the ids of what is at hand of identities from before world times, by identity."""
 
     def condense(
         self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str

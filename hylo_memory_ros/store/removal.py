@@ -86,7 +86,7 @@ def _loaded(txn: Transaction, matched: Sequence[Matched], at_ns: int | None = No
     timelines = Timelines(txn)
     earliest: dict[int, int] = {}
     for one in matched:
-        begin = one.valid_from_ns if at_ns is None else min(one.valid_from_ns, at_ns)
+        begin = one.valid_from_ns if at_ns is None else at_ns
         earliest[one.identity_id] = min(begin, earliest.get(one.identity_id, begin))
     timelines.load(earliest)
     return timelines

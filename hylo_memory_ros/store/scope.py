@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hylo_memory_ros.store.rows import paired
 
-__all__ = ['IN_SCOPE', 'scope_values']
+__all__ = ['ANY_SCOPE', 'IN_SCOPE', 'scope_values']
 
 IN_SCOPE = """
     (:map_id IS NULL OR {row}.map_id = :map_id) AND NOT EXISTS (
@@ -18,6 +18,9 @@ IN_SCOPE = """
     )
 """
 """SQL: whether a row of `assertion` was said in the scope that `scope_values` gives."""
+
+ANY_SCOPE = "(:map_id IS NULL AND :pairs = '[]')"
+"""SQL: whether `IN_SCOPE` is so for every row."""
 
 
 def scope_values(scope: Mapping[str, str] | None) -> dict[str, str | None]:

@@ -190,3 +190,33 @@ def test_limits_that_are_none_are_no_setting(wrong: dict[str, Any]) -> None:
 
 def test_a_limit_of_zero_is_none() -> None:
     assert not KindLimits(max_items=0, max_bytes=0, max_age_s=0).any
+
+
+def test_a_fact_confirmed_ten_thousand_times_keeps_to_its_limit(tmp_path: Path) -> None:
+    """What still holds stays at hand; that it was said again and again need not."""
+    clock = ManualClock(20_000.0)
+    config = MemoryConfig(retention=Retention(semantic=KindLimits(max_items=100)))
+    asked = MemoryQuery(key='door', as_of=6_000.0)
+    with MemoryService.open(f'sqlite:///{tmp_path}/m.db', clock=clock, config=config) as memory:
+        for first in range(0, 10_000, 250):
+            memory.write([open_door(at) for at in range(first + 1, first + 251)])
+            before = memory.history(key='door'), memory.snapshot(), memory.counts()
+            report = memory.retain()
+            assert [one.problem for one in report.kinds] == ['']
+            assert (memory.history(key='door'), memory.snapshot(), memory.counts()) == before
+            assert memory.fill()['semantic'].items <= 80
+        held = memory._store.cold_held()
+        assert held is not None
+        assert held.statements >= 9_920
+        assert [hit.item.valid_from_ns for hit in memory.query(asked)] == [NS]
+        assert [event.event for event in memory.write([open_door(10_001)]).events] == ['SKIP_DUP']
+        shut = MemoryItem(kind='semantic', key='door', content='the door is shut', valid_from=5_000.5)
+        assert [event.event for event in memory.write([shut]).events] == ['INVALIDATE']
+        assert [hit.item.content for hit in memory.query(MemoryQuery(key='door', as_of=5_000.75))] == [
+            'the door is shut'
+        ]
+        assert memory.verify().ok
+
+
+def open_door(at: float) -> MemoryItem:
+    return MemoryItem(kind='semantic', key='door', content='the door is open', valid_from=float(at))

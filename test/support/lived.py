@@ -254,6 +254,19 @@ def _consolidated(memory: MemoryService, person: Person) -> None:
         memory.consolidate(scope, Budget(items=most), kinds=['episodic'], actor='nobody')
 
 
+def _repeated(memory: MemoryService, person: Person) -> None:
+    """Said again and again, each time for another reason: all but the first and the last of it is cold."""
+    key = f'semantic/{person.word("repeated key")}'
+    for number in range(5):
+        told = {'kind': 'semantic', 'key': key, 'valid_from': 60.0 + number}
+        own = {
+            'id': f'semantic/{person.word("repeated id")}{number}',
+            'evidence': [person.word(f'evidence {number}')],
+        }
+        memory.write([person.item('repeated ', **told, **own)])
+    memory.consolidate({'task_id': person.word('scope')}, Budget(items=1), kinds=['semantic'])
+
+
 def _looked_up(memory: MemoryService, person: Person) -> None:
     memory.begin_episode('second visit', note=f'{person.name} again: {person.word("second note")}')
     memory.query(MemoryQuery(entities=[person.name]))
@@ -267,6 +280,7 @@ AREAS: list[Callable[[MemoryService, Person], None]] = [
     _episodes,
     _questions,
     _consolidated,
+    _repeated,
     _taken_away,
     _questions,
     _looked_up,

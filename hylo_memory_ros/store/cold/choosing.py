@@ -1,5 +1,9 @@
-"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now."""
+"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now.
 
+Of what still holds, its repetitions may, but for those that something is told by; see `repeats`.
+"""
+
+# ruff: noqa: S608 - SQL of our own tables
 from __future__ import annotations
 
 import json
@@ -8,10 +12,11 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.store.scope import IN_SCOPE, scope_values
+from hylo_memory_ros.store.cold.repeats import OF_A_CUT
+from hylo_memory_ros.store.scope import ANY_SCOPE, IN_SCOPE, scope_values
 from hylo_memory_ros.store.sizes import SIZE
 
-__all__ = ['NEVER_NS', 'Coolable', 'coolable', 'cuts']
+__all__ = ['NEVER_NS', 'Coolable', 'Cut', 'coolable', 'cuts', 'leaving']
 
 NEVER_NS = 2**63 - 1
 """Cut of an identity that is cold as a whole."""
@@ -30,7 +35,17 @@ class Coolable(NamedTuple):
     bytes: int
     """What they take there, about."""
     before_ns: int
-    """All that speaks from before this world time; `NEVER_NS`: all."""
+    """All that speaks from before this world time; `NEVER_NS`: all. Behind it there are only repetitions."""
+
+
+class Cut(NamedTuple):
+    """What of an identity goes in one slice."""
+
+    identity_id: int
+    before_ns: int
+    """All that speaks from before; 0: nothing does."""
+    repeats: tuple[int, ...] = ()
+    """Assertions that repeat what still holds."""
 
 
 def coolable(
@@ -44,8 +59,8 @@ def coolable(
 ) -> list[Coolable]:
     """Return identities of which something may become cold, in order of their number.
 
-    Of one that still holds, the newest two versions stay, so that it goes on without its past. A landmark
-    of whose end perception has not taken notice stays whole.
+    Of one that still holds, the newest two versions stay, so that it goes on without its past, but not what
+    repeats them. A landmark of whose end perception has not taken notice stays whole.
 
     Parameters
     ----------
@@ -75,10 +90,20 @@ def coolable(
     return found[:limit]
 
 
-def cuts(
-    connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int
-) -> list[tuple[int, int]]:
-    """Return (identity, cut) of a slice: as many statements as a limit allows, at least those of one instant.
+def leaving(
+    connection: sa.Connection, identity_ids: Sequence[int], ended_before_ns: int
+) -> dict[int, list[str]]:
+    """Return the ids of what may become cold of identities, by identity, in order of world time."""
+    raw: Any = connection.connection.dbapi_connection
+    values = {'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns, **scope_values(None)}
+    found: dict[int, list[str]] = {}
+    for identity_id, item_id in raw.execute(_LEAVING, values):
+        found.setdefault(identity_id, []).append(item_id)
+    return found
+
+
+def cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> list[Cut]:
+    """Return what goes in a slice: as many statements as a limit allows, at least those of one instant.
 
     Parameters
     ----------
@@ -87,23 +112,26 @@ def cuts(
     limit : int
         Most statements.
     """
-    values = {
-        'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns,
-        **scope_values(None),
-    }  # fmt: skip
-    found = {row[0]: Coolable(*row) for row in connection.execute(_COOLABLE, values)}
-    chosen: list[tuple[int, int]] = []
+    values = {'ended': ended_before_ns, **scope_values(None)}
+    rows = connection.execute(_ENDED, {**values, 'ids': json.dumps(list(identity_ids))})
+    found = {row[0]: Coolable(*row) for row in rows}
+    chosen: list[Cut] = []
     for identity_id in dict.fromkeys(identity_ids):
         if limit <= 0:
             break
-        whole = found.get(identity_id)
-        if whole is None:
-            continue
-        before_ns = whole.before_ns
-        if whole.assertions > limit:
-            before_ns = _partial(connection, whole, limit)
-        chosen.append((identity_id, before_ns))
-        limit -= whole.assertions
+        whole, before_ns = found.get(identity_id), 0
+        if whole is not None:
+            before_ns = whole.before_ns
+            if whole.assertions > limit:
+                before_ns = _partial(connection, whole, limit)
+            limit -= whole.assertions
+        repeats: tuple[int, ...] = ()
+        if before_ns < NEVER_NS and limit > 0:
+            one = {**values, 'ids': json.dumps([identity_id]), 'limit': limit}
+            repeats = tuple(row[0] for row in connection.execute(_REPEATS, one))
+            limit -= len(repeats)
+        if before_ns or repeats:
+            chosen.append(Cut(identity_id, before_ns, repeats))
     return chosen
 
 
@@ -123,12 +151,12 @@ _NUMBERS = """
 """
 # What goes goes as a whole, so nothing that is of the identity may be of another scope.
 _IN_SCOPE = f"""
-    AND NOT EXISTS (
+    AND ({ANY_SCOPE} OR NOT EXISTS (
         SELECT 1 FROM assertion AS s
         WHERE s.identity_id = i.identity_id AND NOT ({IN_SCOPE.format(row='s')})
-    )
-"""  # noqa: S608 - our own words
-_COOLABLE = f"""
+    ))
+"""
+_CUTS = f"""
     WITH lives AS (
         SELECT i.identity_id, i.kind, (
             SELECT min(v.valid_from_ns) FROM version AS v
@@ -145,7 +173,9 @@ _COOLABLE = f"""
             AND v.valid_from_ns < lives.from_ns
         ), from_ns) END AS before_ns FROM lives
     )
-    SELECT cut.identity_id, cut.kind, count(*), sum({SIZE.format(row='a')}), cut.before_ns
+"""
+_SIZES = f'SELECT cut.identity_id, cut.kind, count(*), sum({SIZE.format(row="a")}), cut.before_ns'
+_BEFORE = f"""
     FROM cut JOIN assertion AS a
     ON a.identity_id = cut.identity_id AND a.valid_from_ns < cut.before_ns
     WHERE cut.before_ns < {NEVER_NS} OR cut.kind != 'spatial' OR NOT EXISTS (
@@ -153,8 +183,25 @@ _COOLABLE = f"""
         WHERE i.identity_id = cut.identity_id AND l.map_id = a.map_id
         AND l.written_ns NOT NULL AND l.forgotten_ns IS NULL
     )
-    GROUP BY cut.identity_id ORDER BY cut.identity_id
-"""  # noqa: S608 - our own words
+"""
+_ENDED = f'{_CUTS} {_SIZES} {_BEFORE} GROUP BY cut.identity_id ORDER BY cut.identity_id'
+_GOING = f"""
+    {_CUTS}, going AS (
+        SELECT cut.identity_id, a.assertion_id {_BEFORE}
+        UNION ALL SELECT cut.identity_id, a.assertion_id FROM cut {OF_A_CUT}
+    )
+"""
+_OF_GOING = """
+    FROM going JOIN cut ON cut.identity_id = going.identity_id
+    JOIN assertion AS a ON a.assertion_id = going.assertion_id
+"""
+_COOLABLE = f'{_GOING} {_SIZES} {_OF_GOING} GROUP BY cut.identity_id ORDER BY cut.identity_id'
+_LEAVING = f"""
+    {_GOING} SELECT going.identity_id, a.id {_OF_GOING} GROUP BY going.identity_id, a.id
+    ORDER BY going.identity_id, min(a.valid_from_ns), min(a.assertion_id)
+"""
+# In the order of an index: what a slice does not take is not looked at.
+_REPEATS = f'{_CUTS} SELECT a.assertion_id FROM cut {OF_A_CUT} LIMIT :limit'
 _STAMPS = """
     SELECT valid_from_ns FROM assertion WHERE identity_id = ? AND valid_from_ns < ?
     ORDER BY valid_from_ns LIMIT ?

@@ -39,6 +39,10 @@ class CoolingStore(TransactingStore):
         """
         return self._cold.choose(self._ended(ended_before_ns), limit, kinds=kinds, scope=scope, after=after)
 
+    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of what has ended of identities and may become cold, by identity."""
+        return self._cold.leaving(identity_ids, self._ended(None))
+
     def cool(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
     ) -> Cooled:

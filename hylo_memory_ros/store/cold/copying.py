@@ -58,10 +58,13 @@ def complete(copy: sqlite3.Connection, path: Path) -> None:
 
 
 _IS_COLD = '(SELECT before_ns FROM main.cooled AS c WHERE c.identity_id = {row}.identity_id)'
-_ASSERTIONS = (
-    f'SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row="a")}'
-)
+# Of repetitions, what stayed is in the copy already, and is ignored.
+_ASSERTIONS = f"""
+    SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row='a')}
+    OR a.valid_from_ns <= (SELECT repeats_ns FROM main.cooled AS c WHERE c.identity_id = a.identity_id)
+"""
 _WHERE = dict.fromkeys((table.name for table in moved_tables), f'said.assertion_id IN ({_ASSERTIONS})') | {
     name: f'said.{stamp} < {_IS_COLD.format(row="said")}' for name, stamp in STAMPED.items()
 }
+_WHERE['assertion'] = f'said.assertion_id IN ({_ASSERTIONS})'
 _WHERE['spatial'] = f'said.spatial_id IN ({places_of("cold.", f"assertion_id IN ({_ASSERTIONS})")})'

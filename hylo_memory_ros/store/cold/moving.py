@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.identity.statement import computed_id
+from hylo_memory_ros.store.cold.choosing import Cut
 from hylo_memory_ros.store.cold.file import put_state_of, state_of
 from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.cold.schema import moved_tables, places_of, said_tables, spatial
@@ -33,13 +34,14 @@ class Cooled(NamedTuple):
     bytes: int = 0
     """What left the main file, about; its pages are used again."""
     identity_ids: tuple[int, ...] = ()
+    ids: tuple[str, ...] = ()
+    """Of the statements."""
 
 
 class Moving(NamedTuple):
     """A slice that is in the cold file, and not yet out of the main file."""
 
-    cuts: Sequence[tuple[int, int]]
-    """(identity, cut): what speaks from before is moved."""
+    cuts: Sequence[Cut]
     assertions: Sequence[int]
     spatial: Sequence[int]
     """Places that nothing speaks of which stays."""
@@ -53,23 +55,26 @@ class Moving(NamedTuple):
     """Whether any of it has an id that was given."""
     seq: int
     """The newest transaction that the copy is of."""
+    repeats_ns: Mapping[int, int]
+    """From when the newest repetition speaks that is moved, by identity."""
+    ids: tuple[str, ...]
 
     @property
     def told(self) -> Cooled:
         """What there is to tell of it."""
-        numbers = tuple(number for number, _ in self.cuts)
-        return Cooled(self.versions, len(self.assertions), self.bytes, numbers)
+        numbers = tuple(cut.identity_id for cut in self.cuts)
+        return Cooled(self.versions, len(self.assertions), self.bytes, numbers, self.ids)
 
 
-def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark) -> Moving | None:
+def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: Mark) -> Moving | None:
     """Copy a slice into the cold file, commit it there, and read it back.
 
     Parameters
     ----------
     raw : sqlite3.Connection
         The cold file to be written, the main file attached.
-    cuts : sequence of (int, int)
-        Identities and their cuts.
+    cuts : sequence of Cut
+        What is to go.
 
     Returns
     -------
@@ -78,8 +83,10 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark)
     """
     _prepare(raw)
     raw.execute('BEGIN')
-    raw.executemany('INSERT INTO temp.going VALUES (?, ?)', cuts)
+    raw.executemany('INSERT INTO temp.going VALUES (?, ?, 0)', [cut[:2] for cut in cuts])
     raw.execute(_MOVING)
+    repeats = json.dumps([number for cut in cuts for number in cut.repeats])
+    raw.execute(_MOVING_TOO, (repeats,))
     raw.execute(_PLACING)
     for table in moved_tables:
         name, columns = table.name, _COLUMNS[table.name]
@@ -98,12 +105,25 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[tuple[int, int]], mark: Mark)
     assertions = [row[0] for row in raw.execute('SELECT assertion_id FROM temp.moving')]
     places = [row[0] for row in raw.execute(_PLACES_TO_GO)]
     versions, size, until_ns, until_seq, *highest = raw.execute(_TOLD).fetchone()
-    any_given = any(item_id != computed_id(*of) for item_id, *of in raw.execute(_NAMED))
+    repeats_ns = dict(raw.execute(_NEWEST, (repeats,)))
+    named = raw.execute(_NAMED).fetchall()
+    any_given = any(item_id != computed_id(*of) for item_id, *of in named)
     raw.execute('COMMIT')
     if not same:
         return None
     return Moving(
-        cuts, assertions, places, versions, size, until_ns, until_seq, tuple(highest), any_given, seq
+        cuts,
+        assertions,
+        places,
+        versions,
+        size,
+        until_ns,
+        until_seq,
+        tuple(highest),
+        any_given,
+        seq,
+        repeats_ns,
+        tuple(row[0] for row in named),
     )
 
 
@@ -136,8 +156,9 @@ def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark
     raw.execute(
         'DELETE FROM spatial WHERE spatial_id IN (SELECT value FROM json_each(?))', _json(moving.spatial)
     )
-    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', moving.cuts)
-    raw.executemany('INSERT OR REPLACE INTO cooled (identity_id, before_ns) VALUES (?, ?)', moving.cuts)
+    cuts = [cut[:2] for cut in moving.cuts]
+    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', cuts)
+    raw.executemany(_COOLED, [(*cut, moving.repeats_ns.get(cut[0], 0)) for cut in cuts])
     assertion, version, spatial = map(max, moving.highest, (mark.assertion, mark.version, mark.spatial))
     return mark._replace(
         moves=mark.moves + 1,
@@ -165,10 +186,10 @@ def clear_leftovers(raw: sqlite3.Connection, mark: Mark, identity_ids: Sequence[
     _prepare(raw)
     raw.execute('BEGIN')
     if identity_ids is None:
-        raw.execute('INSERT INTO temp.going SELECT DISTINCT identity_id, 0 FROM main.assertion')
-        raw.execute('INSERT OR IGNORE INTO temp.going SELECT identity_id, 0 FROM main.forgetting')
+        raw.execute('INSERT INTO temp.going SELECT DISTINCT identity_id, 0, 0 FROM main.assertion')
+        raw.execute('INSERT OR IGNORE INTO temp.going SELECT identity_id, 0, 0 FROM main.forgetting')
     else:
-        raw.executemany('INSERT OR IGNORE INTO temp.going VALUES (?, 0)', [(one,) for one in identity_ids])
+        raw.executemany('INSERT OR IGNORE INTO temp.going VALUES (?, 0, 0)', [(one,) for one in identity_ids])
     raw.execute(_CUT_NOW)
     raw.execute(_LEFT)
     raw.execute(_LEFT_PLACES)
@@ -203,7 +224,7 @@ def _staying(schema: str) -> str:
 
 
 _TEMPORARY = {
-    'going': 'identity_id INTEGER PRIMARY KEY, before_ns INTEGER',
+    'going': 'identity_id INTEGER PRIMARY KEY, before_ns INTEGER, repeats_ns INTEGER',
     'moving': 'assertion_id INTEGER PRIMARY KEY',
     'placing': 'spatial_id INTEGER PRIMARY KEY',
 }
@@ -221,10 +242,21 @@ _MOVING = """
     INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
     JOIN hot.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns < g.before_ns
 """
+_MOVING_TOO = 'INSERT OR IGNORE INTO temp.moving SELECT value FROM json_each(?)'
+_NEWEST = """
+    SELECT identity_id, max(valid_from_ns) FROM main.assertion
+    WHERE assertion_id IN (SELECT value FROM json_each(?)) GROUP BY identity_id
+"""
+_COOLED = """
+    INSERT INTO cooled (identity_id, before_ns, repeats_ns) VALUES (?, ?, ?)
+    ON CONFLICT (identity_id) DO UPDATE SET
+    before_ns = max(before_ns, excluded.before_ns), repeats_ns = max(repeats_ns, excluded.repeats_ns)
+"""
 _PLACING = f'INSERT INTO temp.placing {_places("hot", _GONE)}'
-_PLACES_TO_GO = (
-    f'SELECT spatial_id FROM temp.placing EXCEPT SELECT * FROM ({_places("hot", _staying("hot"))})'
-)
+# What stays is looked at only if anything that goes has a place.
+_PLACES_TO_GO = f"""
+    SELECT spatial_id FROM temp.placing WHERE spatial_id NOT IN ({_places('hot', _staying('hot'))})
+"""
 _TOLD = f"""
     SELECT
         (SELECT count(*) FROM main.version WHERE assertion_id IN ({_GONE})),
@@ -242,13 +274,16 @@ _NAMED = f"""
     WHERE assertion_id IN ({_GONE})
 """
 _CUT_NOW = """
-    UPDATE temp.going SET before_ns = coalesce(
-        (SELECT c.before_ns FROM hot.cooled AS c WHERE c.identity_id = going.identity_id), -1
+    UPDATE temp.going SET (before_ns, repeats_ns) = (
+        SELECT coalesce(max(c.before_ns), -1), coalesce(max(c.repeats_ns), -1)
+        FROM hot.cooled AS c WHERE c.identity_id = going.identity_id
     )
 """
 _LEFT = """
     INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
     JOIN main.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns >= g.before_ns
+    WHERE a.valid_from_ns > g.repeats_ns
+    OR EXISTS (SELECT 1 FROM hot.assertion AS h WHERE h.assertion_id = a.assertion_id)
 """
 _LEFT_PLACES = f"""
     INSERT INTO temp.placing {_places('main', _GONE)}

@@ -24,13 +24,14 @@ from hylo_memory_ros.errors import (
     StoreError,
     UnsupportedError,
 )
-from hylo_memory_ros.store.cold.choosing import Coolable, coolable, cuts
+from hylo_memory_ros.store.cold.choosing import Coolable, Cut, coolable, cuts, leaving
 from hylo_memory_ros.store.cold.custody import Custody
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
 from hylo_memory_ros.store.cold.mark import Mark, mark_in, mark_of, put_mark
 from hylo_memory_ros.store.cold.moving import Cooled, clear_leftovers, copied, delete_copied, differs
 from hylo_memory_ros.store.cold.reaching import Reached, everything, nothing
 from hylo_memory_ros.store.cold.reading import Halves
+from hylo_memory_ros.store.cold.repeats import changed_since
 from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.home import HOT
@@ -132,6 +133,11 @@ class ColdStorage(Custody):
         with self._db.reading() as connection:
             return coolable(connection, ended_before_ns, limit, kinds=kinds, scope=scope, after=after)
 
+    def leaving(self, identity_ids: Sequence[int], ended_before_ns: int) -> dict[int, list[str]]:
+        """Return the ids of what may become cold of identities, by identity, in order of world time."""
+        with self._db.reading() as connection:
+            return leaving(connection, identity_ids, ended_before_ns)
+
     def cool(self, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> Cooled:
         """Move one slice to the cold file.
 
@@ -155,15 +161,16 @@ class ColdStorage(Custody):
                 raw = connection.connection.dbapi_connection
                 chosen = cuts(raw, identity_ids, ended_before_ns, limit)
                 before, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
+                seq = last_transaction(connection)[0]
             if not chosen:
                 return Cooled()
             mark = before or self._begun(file, epoch)
             with file.moving() as cold:
                 self._settle(cold, mark)
-                return self._moved(cold, chosen, before, mark)
+                return self._moved(cold, chosen, before, mark, seq)
 
     def _moved(
-        self, cold: sqlite3.Connection, chosen: Sequence[tuple[int, int]], before: Mark | None, mark: Mark
+        self, cold: sqlite3.Connection, chosen: Sequence[Cut], before: Mark | None, mark: Mark, seq: int
     ) -> Cooled:
         moving = copied(cold, chosen, mark)
         self._announce()
@@ -173,12 +180,16 @@ class ColdStorage(Custody):
             same = moving is not None and now == before
             if moving is not None and same and last_transaction(connection)[0] != moving.seq:
                 same = not differs(cold)
+            if same and last_transaction(connection)[0] != seq:
+                # It repeats what was believed when it was chosen.
+                raw = connection.connection.dbapi_connection
+                same = not any(cut.repeats and changed_since(raw, cut.identity_id, seq) for cut in chosen)
             if moving is not None and same:
                 put_mark(connection, delete_copied(connection, moving, mark))
         if moving is not None and same:
             return moving.told
         if now == before:
-            clear_leftovers(cold, mark, [number for number, _ in chosen])
+            clear_leftovers(cold, mark, [cut.identity_id for cut in chosen])
         # Else more may be left than this: the next move looks at all.
         return Cooled()
 

@@ -69,6 +69,7 @@ class ColdMachine(RuleBasedStateMachine):
         self.plain, self.cooled = self.open('plain'), self.open('cooled')
         self.chance = random.Random(0)
         self.corrections: list[str] = []
+        self.episodes: list[str] = []
         self.moved = 0
 
     def open(self, name: str) -> MemoryService:
@@ -94,6 +95,24 @@ class ColdMachine(RuleBasedStateMachine):
             self.both(lambda memory: memory.write(batch, dry_run=True))
         for _ in range(1 + again):
             self.both(lambda memory: memory.write(batch))
+
+    @rule(item=items, start=st.integers(0, 40), often=st.integers(3, 9), in_order=st.booleans())
+    def say_again_and_again(self, item: MemoryItem, start: int, often: int, in_order: bool) -> None:
+        """As somebody who watches: in the order of time, or as it comes."""
+        times = [start / 2 + step / 2 for step in range(often)]
+        if not in_order:
+            self.chance.shuffle(times)
+        for at in times:
+            again = item.model_copy(update={'valid_from_ns': round(at * NS), 'event_time': None})
+            self.both(lambda memory, again=again: memory.write([again]))
+
+    @rule(outcome=st.sampled_from(['success', 'failure']))
+    def begin_or_end_an_episode(self, outcome: str) -> None:
+        if self.episodes and self.both(lambda memory: memory.current_episode):
+            self.both(lambda memory: memory.end_episode(self.episodes[-1], outcome).end_seq)
+        else:
+            self.episodes.append(f'e{len(self.episodes)}')
+            self.both(lambda memory: memory.begin_episode(self.episodes[-1]).begin_seq)
 
     @rule(query=filters, item=items)
     def write_a_known_id(self, query: MemoryQuery, item: MemoryItem) -> None:
@@ -192,6 +211,8 @@ class ColdMachine(RuleBasedStateMachine):
             {'near': (place, choose.choice([1.0, 9.0])), 'labels': ['thing']},
             {'embedding': (SPACE, (0.8, 0.6)), 'text': choose.choice([None, 'red'])},
             {'relation': ('on', 'O1'), 'depth': choose.choice([1, 3])},
+            {'episode': choose.choice(self.episodes or ['e0'])},
+            {'outcome': 'success', 'kinds': ['semantic', 'spatial']},
             {'entities': ('ann',), 'depth': choose.choice([1, 3]), 'kinds': ['semantic', 'spatial']},
             {'time_range': (3.0, 9.0), 'scope': choose.choice([{'task_id': 't1'}, {'map_id': 'hall'}, {}])},
         ]

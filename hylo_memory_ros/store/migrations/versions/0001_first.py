@@ -356,6 +356,13 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
             nullable=False,
             comment='what speaks from before is in the cold file',
         ),
+        sa.Column(
+            'repeats_ns',
+            sa.BigInteger(),
+            server_default='0',
+            nullable=False,
+            comment='the newest repetition there of what still holds; 0: none',
+        ),
         sa.ForeignKeyConstraint(['identity_id'], ['identity.identity_id']),
         sa.PrimaryKeyConstraint('identity_id'),
         comment='identities whose past is in the cold file, and how far',

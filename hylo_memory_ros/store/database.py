@@ -144,12 +144,20 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Read one consistent state; no read transaction outlives the block."""
+        """Read one consistent state, also through the driver's own connection.
+
+        No read transaction outlives the block.
+        """
         if self.path is None:
             with self._lock, translated(None), self._writer.connect() as connection, connection.begin():
                 yield connection
             return
-        with self._admittance.inside(), translated(self.path), self._reader.connect() as connection:
+        with (
+            self._admittance.inside(),
+            translated(self.path),
+            self._reader.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager

@@ -226,7 +226,7 @@ class ColdFile:
         So whatever the main file has there is there, unless it was brought back in between: `returns` of the
         cold file tells.
         """
-        with translated(self.path), self._readers.connect() as connection:
+        with translated(self.path), self._readers.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager

@@ -23,7 +23,7 @@ from hylo_memory_ros.store.cold.mark import Mark
 from hylo_memory_ros.store.cold.schema import moved_tables, places_of, said_tables, spatial
 from hylo_memory_ros.store.sizes import SIZE
 
-__all__ = ['Cooled', 'Moving', 'clear_leftovers', 'copied', 'delete_copied', 'differs']
+__all__ = ['Cooled', 'Moving', 'clear_leftovers', 'copied', 'delete_copied', 'differs', 'overtaken']
 
 
 class Cooled(NamedTuple):
@@ -144,6 +144,22 @@ def differs(raw: sqlite3.Connection) -> str:
     return ''
 
 
+def overtaken(connection: sa.Connection, moving: Moving, sequence: int) -> bool:
+    """Return whether something of a slice speaks for a version that is believed since the slice was chosen.
+
+    Parameters
+    ----------
+    sequence : int
+        The newest transaction that was known when it was chosen.
+    """
+    bounds = [
+        (cut.identity_id, max(cut.before_ns, moving.repeats_ns.get(cut.identity_id, -1) + 1))
+        for cut in moving.cuts
+    ]
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute(_OVERTAKEN, (json.dumps(bounds), sequence)).fetchone() is not None
+
+
 def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark:
     """Delete a slice here, and say that it is cold; return what the main file knows of the cold one then."""
     raw: Any = connection.connection.dbapi_connection
@@ -251,6 +267,12 @@ _COOLED = """
     INSERT INTO cooled (identity_id, before_ns, repeats_ns) VALUES (?, ?, ?)
     ON CONFLICT (identity_id) DO UPDATE SET
     before_ns = max(before_ns, excluded.before_ns), repeats_ns = max(repeats_ns, excluded.repeats_ns)
+"""
+_OVERTAKEN = """
+    SELECT 1 FROM json_each(?) AS bound JOIN version AS v
+    ON v.identity_id = json_extract(bound.value, '$[0]') AND v.to_seq IS NULL
+    AND v.valid_from_ns < json_extract(bound.value, '$[1]')
+    WHERE v.from_seq > ? LIMIT 1
 """
 _PLACING = f'INSERT INTO temp.placing {_places("hot", _GONE)}'
 # What stays is looked at only if anything that goes has a place.

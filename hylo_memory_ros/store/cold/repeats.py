@@ -12,14 +12,7 @@ brings them all back first. Any later one finds what it needs in those that stay
 
 from __future__ import annotations
 
-from typing import Any
-
-__all__ = ['OF_A_CUT', 'changed_since']
-
-
-def changed_since(connection: Any, identity_id: int, seq: int) -> bool:
-    """Return whether what is believed of an identity has changed after a sequence."""
-    return connection.execute(_CHANGED, (identity_id, seq)).fetchone() is not None
+__all__ = ['OF_A_CUT']
 
 
 # Of an episode the fact keeps one that was said before in both times; and between them no version ever began
@@ -77,4 +70,3 @@ OF_A_CUT = f"""
     AND cut.before_ns < {2**63 - 1}
 """  # noqa: S608 - our own words
 """SQL: what repeats what still holds behind the cuts of `choosing`, as `a`."""
-_CHANGED = 'SELECT 1 FROM version WHERE identity_id = ? AND to_seq IS NULL AND from_seq > ?'

@@ -118,7 +118,7 @@ class Returning:
         assert self._file is not None
         if self._lost is not None:
             raise self._lost
-        with self._file.reading() as connection, connection.begin():
+        with self._file.reading() as connection:
             yield connection
 
     def bring(self, identity_ids: Iterable[int]) -> None:

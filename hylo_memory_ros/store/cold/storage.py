@@ -28,10 +28,17 @@ from hylo_memory_ros.store.cold.choosing import Coolable, Cut, coolable, cuts, l
 from hylo_memory_ros.store.cold.custody import Custody
 from hylo_memory_ros.store.cold.file import ColdFile, state_of
 from hylo_memory_ros.store.cold.mark import Mark, mark_in, mark_of, put_mark
-from hylo_memory_ros.store.cold.moving import Cooled, clear_leftovers, copied, delete_copied, differs
+from hylo_memory_ros.store.cold.moving import (
+    Cooled,
+    Moving,
+    clear_leftovers,
+    copied,
+    delete_copied,
+    differs,
+    overtaken,
+)
 from hylo_memory_ros.store.cold.reaching import Reached, everything, nothing
 from hylo_memory_ros.store.cold.reading import Halves
-from hylo_memory_ros.store.cold.repeats import changed_since
 from hylo_memory_ros.store.cold.returning import Returning
 from hylo_memory_ros.store.history import last_transaction
 from hylo_memory_ros.store.home import HOT
@@ -88,8 +95,6 @@ class ColdStorage(Custody):
         for _ in range(_TRIES):
             with ExitStack() as attempt:
                 hot = attempt.enter_context(self._db.reading())
-                if self.file is not None:
-                    hot.begin()  # one state from here on, also for the driver's own connection
                 mark = None if self.file is None else mark_of(hot)
                 if self.lost is not None and mark is not None and needed(hot, mark):
                     raise self.lost
@@ -98,7 +103,6 @@ class ColdStorage(Custody):
                     return Halves(hot)
                 assert self.file is not None
                 cold = attempt.enter_context(self.file.reading())
-                cold.begin()
                 raw: Any = cold.connection.dbapi_connection
                 # The main file first: what it says is cold is there, unless it came back in between.
                 same = mark_in(raw, HOT) == mark and last_transaction(cold) == last_transaction(hot)
@@ -176,22 +180,21 @@ class ColdStorage(Custody):
         self._announce()
         with self._db.writing(durable=False, references=False) as connection:
             now = mark_of(connection)
-            # Written to since it was compared? Whoever brought something back left a mark.
-            same = moving is not None and now == before
-            if moving is not None and same and last_transaction(connection)[0] != moving.seq:
-                same = not differs(cold)
-            if same and last_transaction(connection)[0] != seq:
-                # It repeats what was believed when it was chosen.
-                raw = connection.connection.dbapi_connection
-                same = not any(cut.repeats and changed_since(raw, cut.identity_id, seq) for cut in chosen)
-            if moving is not None and same:
+            # Whoever brought something back left a mark.
+            if moving is not None and now == before and not self._written_to(connection, cold, moving, seq):
                 put_mark(connection, delete_copied(connection, moving, mark))
-        if moving is not None and same:
-            return moving.told
+                return moving.told
         if now == before:
             clear_leftovers(cold, mark, [cut.identity_id for cut in chosen])
         # Else more may be left than this: the next move looks at all.
         return Cooled()
+
+    @staticmethod
+    def _written_to(connection: sa.Connection, cold: sqlite3.Connection, moving: Moving, seq: int) -> bool:
+        """Return whether a slice is not as it was compared any more, or not to be moved as it was chosen."""
+        if last_transaction(connection)[0] != moving.seq and differs(cold):
+            return True
+        return overtaken(connection, moving, seq)
 
     def warm(self, identity_ids: Sequence[int], limit: int) -> Cooled:
         """Bring one slice back: as many whole identities as have about so many statements, at least one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store.cold.pieces import cold_of, cool, opened, rows_in, said
+from store.cold.pieces import cool, opened, said
 
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService

@@ -36,8 +36,9 @@ def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> 
         'ROS_DOMAIN_ID': str(shared.domain),
         'PYTHONPATH': os.pathsep.join([str(HERE.parents[1]), str(HERE.parent)]),
         # Who is killed amid a write into Fast DDS's shared memory can leave it locked for everybody; over UDP
-        # a client vanishes as it does on another machine.
-        'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4',
+        # a client vanishes as it does on another machine. With the range LOCALHOST, profiles are passed over.
+        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
+        'FASTRTPS_DEFAULT_PROFILES_FILE': str(HERE / 'over_udp.xml'),
     }
 
     client = subprocess.Popen([sys.executable, str(HERE / 'vanishing_client.py'), '50'], env=environment)

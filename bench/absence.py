@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from bench._figure import at_most
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.landmarks.association import Outcome
-from hylo_memory_ros.landmarks.book import LandmarkBook
-from hylo_memory_ros.landmarks.existence import Existence
-from hylo_memory_ros.landmarks.keyframe import Keyframes
-from hylo_memory_ros.landmarks.screening import Screen
-from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage
+from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
+from hylo_memory_ros.perception.existence.existence_filter import Existence
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage
+from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.map.keyframes import Keyframes
+from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.tracking.data_association import Outcome
+from hylo_memory_ros.transforms import Transform
 
 NS = 1_000_000_000
 START_NS = 1_000_000_000 * NS

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Name, Text
-from hylo_memory_ros.model.space import Spaces
-from hylo_memory_ros.model.span import ClockName
+from hylo_memory_ros.model.embedding import Spaces
+from hylo_memory_ros.model.time import ClockName
 
 __all__ = ['ConsolidationSettings', 'KindLimits', 'MemoryConfig', 'Retention']
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hylo_memory_ros.model._time import seconds_from_ns
+from hylo_memory_ros.model.time import seconds_from_ns
 
 __all__ = ['Episode']
 

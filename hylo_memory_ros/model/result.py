@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
-from hylo_memory_ros.model._time import seconds_from_ns
-from hylo_memory_ros.model.evidence import CandidateEvidence
-from hylo_memory_ros.model.helpfulness import Helpfulness
+from hylo_memory_ros.model.feedback import Helpfulness
 from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.pose import Pose
+from hylo_memory_ros.model.time import seconds_from_ns
 
 __all__ = [
+    'CandidateEvidence',
     'Change',
     'Changes',
     'CorrectionResult',
+    'Exactness',
     'History',
     'Hit',
     'Outcome',
@@ -28,6 +29,44 @@ __all__ = [
     'WriteEvent',
     'WriteResult',
 ]
+
+Exactness = Literal[
+    'exact_reference',
+    'approximate_candidate_generation_with_exact_rerank',
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateEvidence:
+    """What one source of candidates did for one query."""
+
+    backend: str
+    """What found them: ``mirror``, ``fts5``, ``sql``, ``working``, ``exact``, ``usearch``, …"""
+    generation_id: str = ''
+    """Derived generation that was searched; empty: none was."""
+    requested: int = 0
+    """How many candidates were asked for; 0: all."""
+    returned: int = 0
+    """How many the source gave."""
+    after_filter: int = 0
+    """How many of them passed every filter and both time axes."""
+    scanned: int = 0
+    """How many rows or vectors were looked at; 0 where the source does not count."""
+    missing: int = 0
+    """Matches that the generation did not hold."""
+    stale: int = 0
+    """Entries of the generation that are no longer what the store holds."""
+    corrupt: int = 0
+    """Entries that failed their digest."""
+    reranked: int = 0
+    """How many were compared again in exact float32."""
+    exactness: Exactness = 'exact_reference'
+    """Whether anything that matches can be missing."""
+    degradations: tuple[str, ...] = ()
+    """What was given up, each in one sentence."""
+    fallback: str = ''
+    """Why the exact way was taken instead of the configured one; empty: it was not."""
+
 
 Outcome = Literal['ADD', 'INVALIDATE', 'SKIP_DUP', 'MERGE']
 Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'stale']

@@ -16,11 +16,11 @@ import numpy as np
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
-from hylo_memory_ros.model.space import EmbeddingSpace
-from hylo_memory_ros.retrieval.matches import MEASURED, Matches, Rows
-from hylo_memory_ros.retrieval.question import Question
-from hylo_memory_ros.store import Store
-from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.model.embedding import EmbeddingSpace
+from hylo_memory_ros.retrieval.candidates import MEASURED, Matches, Rows
+from hylo_memory_ros.retrieval.resolved_query import Question
+from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = ['FEW', 'Place', 'Similar', 'Source', 'Statements', 'VectorSearch']
 

@@ -28,19 +28,19 @@ from hylo_memory_ros.model import (
     normal_key,
 )
 from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
-from hylo_memory_ros.service.asking import Asking
-from hylo_memory_ros.service.episodes import Episodes
-from hylo_memory_ros.service.feedback import Judging
-from hylo_memory_ros.service.maps import Maps
-from hylo_memory_ros.service.relocating import Relocating
-from hylo_memory_ros.service.removing import Removing
-from hylo_memory_ros.service.retention import Retaining
+from hylo_memory_ros.service.handlers.episodes import Episodes
+from hylo_memory_ros.service.handlers.feedback import Judging
+from hylo_memory_ros.service.handlers.maps import Relocating
+from hylo_memory_ros.service.handlers.query import Asking
+from hylo_memory_ros.service.handlers.remove import Removing
+from hylo_memory_ros.service.handlers.retention import Retaining
+from hylo_memory_ros.service.known_maps import Maps
 from hylo_memory_ros.service.skills import FOUND
-from hylo_memory_ros.service.sound import refuse_unsound, sound_name
-from hylo_memory_ros.store import SqliteStore
-from hylo_memory_ros.store.cold.storage import ColdHeld
-from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.writing import check_items, check_stamps, resolved
+from hylo_memory_ros.service.validation import refuse_unsound, sound_name
+from hylo_memory_ros.storage import SqliteStore
+from hylo_memory_ros.storage.archive.archive import ColdHeld
+from hylo_memory_ros.storage.ports import Within
+from hylo_memory_ros.storage.statements.writer import check_items, check_stamps, resolved
 
 __all__ = ['MemoryService']
 

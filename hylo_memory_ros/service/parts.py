@@ -10,20 +10,20 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.consolidation import summariser_named
+from hylo_memory_ros.domain.consolidation import summariser_named
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Change, Episode, MemoryItem
 from hylo_memory_ros.retrieval import Retriever
-from hylo_memory_ros.service.answered import Answered
-from hylo_memory_ros.service.courtesy import Courtesy
-from hylo_memory_ros.service.helpfulness import MemoryHelpfulness
-from hylo_memory_ros.service.listeners import Listeners
-from hylo_memory_ros.service.maps import Maps
-from hylo_memory_ros.service.mirroring import Mirroring
-from hylo_memory_ros.service.proving import Proving
+from hylo_memory_ros.service.background_throttle import Courtesy
+from hylo_memory_ros.service.embedding_spaces import SpacesInUse
+from hylo_memory_ros.service.event_bus import Listeners
+from hylo_memory_ros.service.handlers.receipts import Proving
+from hylo_memory_ros.service.helpfulness_scorer import MemoryHelpfulness
+from hylo_memory_ros.service.indexes import Mirroring
+from hylo_memory_ros.service.known_maps import Maps
+from hylo_memory_ros.service.request_cache import Answered
 from hylo_memory_ros.service.skills import SkillReport, Skills
-from hylo_memory_ros.service.spaces import SpacesInUse
-from hylo_memory_ros.store import Committed, Store, WorkingMemory
+from hylo_memory_ros.storage import Committed, Store, WorkingMemory
 
 __all__ = ['EndListener', 'Parts']
 

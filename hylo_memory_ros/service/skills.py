@@ -16,22 +16,21 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import content_bytes, identity_digest
+from hylo_memory_ros.domain.skills import SkillIndex, parse_predicate, problems_of_skill_item
 from hylo_memory_ros.errors import HyloMemoryError, StoreError
-from hylo_memory_ros.identity import content_bytes, identity_digest
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.skills import SkillIndex, parse_predicate, problems_of_skill_item
-from hylo_memory_ros.store import Committed, Store
-from hylo_memory_ros.store.skill import (
+from hylo_memory_ros.storage import Committed, Store
+from hylo_memory_ros.storage.skills.directory import SkillDirectory, file_name, item_of_file, printable
+from hylo_memory_ros.storage.skills.repository import (
     judged_skill,
     payloads_of_skills,
     skill_items,
     stated_of_skills,
     stated_skills,
 )
-from hylo_memory_ros.store.skill_directory import SkillDirectory
-from hylo_memory_ros.store.skill_file import file_name, item_of_file, printable
-from hylo_memory_ros.store.transaction import get_state, put_state
+from hylo_memory_ros.storage.unit_of_work import get_state, put_state
 
 __all__ = ['FOUND', 'NO_DIRECTORY', 'SkillReport', 'Skills', 'skill_directory_of']
 

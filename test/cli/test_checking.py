@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.frames import TransformBuffer
-from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.perception import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.transforms import TransformBuffer
 
 from .conftest import Run, S, Written
 

@@ -8,14 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from skills.examples import skill
+from domain.skills.examples import skill
 from support.nursery import Nursery
 
-from hylo_memory_ros.identity import content_bytes
+from hylo_memory_ros.domain.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.skill_directory import SET_ASIDE
-from hylo_memory_ros.store.skill_file import file_name
+from hylo_memory_ros.storage.skills.directory import SET_ASIDE, file_name
 
 # The child kills itself in the middle: before the n-th event of a kind that concerns a path or a statement.
 KILL = """

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hylo_memory_ros.errors import NotActiveError, StoreBusyError
-from hylo_memory_ros.ros.answering import Awaited, Settled, awaited_in_executor, drive
-from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.ros.runtime.dispatch import Awaited, Settled, awaited_in_executor, drive
+from hylo_memory_ros.ros.runtime.worker_pool import Lane
 
 pytestmark = pytest.mark.ros
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from hylo_memory_ros.service import courtesy
-from hylo_memory_ros.service.courtesy import Courtesy
+from hylo_memory_ros.service import background_throttle as courtesy
+from hylo_memory_ros.service.background_throttle import Courtesy
 
 
 class Silence(threading.Event):

@@ -19,8 +19,8 @@ from support.lived import BACKENDS, WAYS, Person, living, neighbours, open_lived
 from hylo_memory_ros.index.vectors.artifact import Artifact, Artifacts
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.purged import how_purged
-from hylo_memory_ros.store.schema import metadata
+from hylo_memory_ros.storage.erasure.registry import how_purged
+from hylo_memory_ros.storage.schema import metadata
 
 # Working memory is in no file; an answer that it was in is named in its receipt.
 UNWRITTEN = {'working content', 'working payload', 'working vector'}
@@ -221,7 +221,7 @@ def test_what_could_not_be_erased_is_named_and_erased_later(
         raise OSError(28, 'No space left on device')
 
     with open_lived(folder / 'memory.db', 'turbo_quant') as memory, monkeypatch.context() as patch:
-        patch.setattr('hylo_memory_ros.store.database.rewrite', full)
+        patch.setattr('hylo_memory_ros.storage.engine.database.rewrite', full)
         assert str(folder / 'memory.db') in purge_person(memory, person)
     with open_lived(folder / 'memory.db', 'turbo_quant'):
         assert person.marks.found(folder) == {}

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from identity.examples import SHA, artifact, semantic, token_kv
+from domain.identity.examples import SHA, artifact, semantic, token_kv
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
-from hylo_memory_ros.identity import (
+from hylo_memory_ros.domain.identity import (
     Codec,
     CompressionArtifactIdentity,
     EmbeddingIdentity,
@@ -24,10 +23,14 @@ from hylo_memory_ros.identity import (
     TokenKvDigest,
     TokenKvIdentity,
 )
+from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
-from hylo_memory_ros.model.space import EmbeddingSpace
+from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.association_receipt import AssociationReceipt, save_association_receipts
+from hylo_memory_ros.storage.landmarks.association_receipts import (
+    AssociationReceipt,
+    save_association_receipts,
+)
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 NEAR = MemoryQuery(near=(HERE, 50.0))

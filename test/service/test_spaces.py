@@ -37,7 +37,7 @@ class Letters:
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
     embedder = Letters()
-    monkeypatch.setattr('hylo_memory_ros.service.spaces.embedder_named', lambda _: embedder)
+    monkeypatch.setattr('hylo_memory_ros.service.embedding_spaces.embedder_named', lambda _: embedder)
     return embedder
 
 
@@ -115,7 +115,7 @@ def test_a_changed_model_is_refused_and_never_mixed(
     with opened(tmp_path, dimension=26, embedder='letters') as memory:
         memory.write([note('abba')])
     other = Letters('2')
-    monkeypatch.setattr('hylo_memory_ros.service.spaces.embedder_named', lambda _: other)
+    monkeypatch.setattr('hylo_memory_ros.service.embedding_spaces.embedder_named', lambda _: other)
 
     with pytest.raises(ConfigurationError, match='provider_digest') as refused:
         opened(tmp_path, dimension=26, embedder='letters')

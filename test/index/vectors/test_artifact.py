@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import require_ordering
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.identity import require_ordering
 from hylo_memory_ros.index.vectors import VectorHits
 from hylo_memory_ros.index.vectors.generation import embedding_digests
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryQuery

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
 from hylo_memory_ros.perception.ingestion.validation import Screen
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.tracking.data_association import GatedAssociation
 from hylo_memory_ros.transforms import Transform
 
@@ -56,7 +56,7 @@ class Watched:
     def __init__(self, source: InputSettings, settings: LandmarkSettings | None = None) -> None:
         self.settings = (settings or LandmarkSettings()).model_copy(update={'inputs': (source,)})
         self.association = GatedAssociation(self.settings)
-        self.book = LandmarkBook('room', source.gate_m)
+        self.book = LandmarkMap('room', source.gate_m)
         self.given: list[tuple[int, int]] = []
         """Object and landmark of each detection."""
         self.items = 0

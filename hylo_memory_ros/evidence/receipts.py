@@ -24,8 +24,8 @@ from hylo_memory_ros.model import CandidateEvidence, MemoryKind, MemoryQuery, Qu
 from hylo_memory_ros.model.embedding import EmbeddingSpace, undeclared
 
 __all__ = [
-    'Asked',
     'CandidateDigest',
+    'RecordedQuery',
     'Replay',
     'compared',
     'query_facts',
@@ -48,7 +48,7 @@ class CandidateDigest(LayerDigest):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedQuery:
     """What is known of a retrieval the moment it is answered; the receipt is made of it later."""
 
     receipt_id: str
@@ -75,7 +75,7 @@ class Asked:
     """The episode that was open; empty: none was."""
 
 
-def receipt_body(asked: Asked) -> dict[str, Any]:
+def receipt_body(asked: RecordedQuery) -> dict[str, Any]:
     """Return a receipt as a JSON object; see ``srv/Receipt.srv`` and the README."""
     result = asked.result
     query = query_facts(asked.query)
@@ -122,7 +122,7 @@ def _source(evidence: CandidateEvidence) -> dict[str, Any]:
     return {**facts, 'digest': CandidateDigest.of(facts)}
 
 
-def _hits(asked: Asked) -> list[dict[str, Any]]:
+def _hits(asked: RecordedQuery) -> list[dict[str, Any]]:
     told = []
     for position, hit in enumerate(asked.result):
         item = hit.item
@@ -146,7 +146,7 @@ def _hits(asked: Asked) -> list[dict[str, Any]]:
     return told
 
 
-def _embedding(asked: Asked, name: str, item_id: str, vector: Sequence[float]) -> EmbeddingDigest:
+def _embedding(asked: RecordedQuery, name: str, item_id: str, vector: Sequence[float]) -> EmbeddingDigest:
     space = asked.spaces.get(name) or undeclared(len(vector))
     return embedding_digest(name, space, item_id, sha256(np.asarray(vector, dtype='<f4').tobytes()).digest())
 

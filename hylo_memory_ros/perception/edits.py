@@ -18,7 +18,7 @@ from hylo_memory_ros.perception.existence.receipts import deletion_receipt
 from hylo_memory_ros.perception.ingestion.observation import Message, digest32
 from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.landmark import sound_label
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, edit_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
@@ -74,7 +74,7 @@ class Edited:
     """The receipt of it."""
 
 
-def edit(request: Edit, book: LandmarkBook, settings: LandmarkSettings) -> Edited:
+def edit(request: Edit, book: LandmarkMap, settings: LandmarkSettings) -> Edited:
     """Change landmarks of a map as asked.
 
     ``pin`` fixes place and label; ``attach`` says that a thing is held, so that neither what is
@@ -104,26 +104,26 @@ def edit(request: Edit, book: LandmarkBook, settings: LandmarkSettings) -> Edite
     return edited
 
 
-def _row_of(key: str, book: LandmarkBook) -> int:
+def _row_of(key: str, book: LandmarkMap) -> int:
     row = book.row_of(key)
     if row is None or book.state['forgotten_ns'][row] != NEVER:
         raise NotFoundError(f'key: there is no landmark {key!r} in the map {book.map_id!r}', field='key')
     return row
 
 
-def _pin(request: Edit, rows: list[int], book: LandmarkBook, _: LandmarkSettings) -> Edited:
+def _pin(request: Edit, rows: list[int], book: LandmarkMap, _: LandmarkSettings) -> Edited:
     book.state['pinned'][rows] = request.op == 'pin'
     book.state['dirty'][rows] = True
     return Edited(list(request.keys))
 
 
-def _attach(request: Edit, rows: list[int], book: LandmarkBook, _: LandmarkSettings) -> Edited:
+def _attach(request: Edit, rows: list[int], book: LandmarkMap, _: LandmarkSettings) -> Edited:
     for row in rows:
         book.hold(row, request.frame_id)
     return Edited(list(request.keys))
 
 
-def _detach(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
+def _detach(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if request.position is not None and len(rows) > 1:
         raise InvalidRequestError(
             f'detach: {len(rows)} keys are given with a place, it takes one', field='keys'
@@ -135,7 +135,7 @@ def _detach(request: Edit, rows: list[int], book: LandmarkBook, settings: Landma
     return Edited(list(request.keys))
 
 
-def _correct(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
+def _correct(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if request.position is None and not request.label:
         raise InvalidRequestError('correct: neither a position nor a label is given', field='pose')
     if len(rows) > 1:
@@ -160,7 +160,7 @@ def _correct(request: Edit, rows: list[int], book: LandmarkBook, settings: Landm
     return Edited(list(request.keys), [_stated(row, request, book, settings)])
 
 
-def _merge(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
+def _merge(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if len(rows) < 2:
         raise InvalidRequestError('merge: it takes two keys or more', field='keys')
     kept, *others = sorted(rows, key=lambda row: int(book.state['number'][row]))
@@ -171,7 +171,7 @@ def _merge(request: Edit, rows: list[int], book: LandmarkBook, settings: Landmar
     return edited
 
 
-def _split(request: Edit, rows: list[int], book: LandmarkBook, settings: LandmarkSettings) -> Edited:
+def _split(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
     edited = Edited(list(request.keys))
     for row in rows:
         parts = _parts(row, book, settings)
@@ -190,7 +190,7 @@ def _split(request: Edit, rows: list[int], book: LandmarkBook, settings: Landmar
     return edited
 
 
-def _parts(row: int, book: LandmarkBook, settings: LandmarkSettings) -> list[tuple[Rows, int]]:
+def _parts(row: int, book: LandmarkMap, settings: LandmarkSettings) -> list[tuple[Rows, int]]:
     """Return the sightings that become another landmark each, and its number; 0: a new one."""
     number = int(book.state['number'][row])
     slots = book.sightings.of(number)
@@ -212,7 +212,7 @@ def _parts(row: int, book: LandmarkBook, settings: LandmarkSettings) -> list[tup
     return [(slots[leaving], 0)] if leaving.any() else []
 
 
-def _part(row: int, slots: Rows, number: int, at_ns: int, book: LandmarkBook) -> str:
+def _part(row: int, slots: Rows, number: int, at_ns: int, book: LandmarkMap) -> str:
     """Give sightings to the landmark that they were first given to, or to a new one; return its key."""
     key = book.revived_key(number) if number else None
     if key is None:
@@ -231,7 +231,7 @@ def _part(row: int, slots: Rows, number: int, at_ns: int, book: LandmarkBook) ->
     return key
 
 
-def _delete(request: Edit, rows: list[int], book: LandmarkBook, _: LandmarkSettings) -> Edited:
+def _delete(request: Edit, rows: list[int], book: LandmarkMap, _: LandmarkSettings) -> Edited:
     edited = Edited([])
     for row in rows:
         written_ns = int(book.state['written_ns'][row])
@@ -241,7 +241,7 @@ def _delete(request: Edit, rows: list[int], book: LandmarkBook, _: LandmarkSetti
     return edited
 
 
-def _stated(row: int, request: Edit, book: LandmarkBook, settings: LandmarkSettings) -> MemoryItem:
+def _stated(row: int, request: Edit, book: LandmarkMap, settings: LandmarkSettings) -> MemoryItem:
     return Update(settings).statement(row, book, source=request.op, stamp_ns=request.at_ns)
 
 
@@ -299,7 +299,7 @@ def _stamp(one: Placed) -> int:
     return one.valid_from_ns if one.pose.stamp_ns is None else one.pose.stamp_ns
 
 
-def delete(message: Message, book: LandmarkBook) -> Outcome:
+def delete(message: Message, book: LandmarkMap) -> Outcome:
     """Let go what a message says is gone; return the items that end with it.
 
     Only things that this input has begun, and named, are concerned; those that are pinned or held
@@ -309,7 +309,7 @@ def delete(message: Message, book: LandmarkBook) -> Outcome:
     ----------
     message : Message
         One with a `Deletion`.
-    book : LandmarkBook
+    book : LandmarkMap
         The landmarks of the current map.
     """
     deletion = message.deletion

@@ -7,7 +7,7 @@ from typing import Any
 
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 
 __all__ = ['BY_HAND', 'as_written', 'believed']
@@ -37,7 +37,7 @@ def _about(key: str, map_id: str, **fields: Any) -> MemoryQuery:
 
 
 def as_written(
-    item: MemoryItem, memory: MemoryPort, book: LandmarkBook, *, relabelled: bool = False
+    item: MemoryItem, memory: MemoryPort, book: LandmarkMap, *, relabelled: bool = False
 ) -> MemoryItem:
     """Return a statement of perception, or of an edit, so that it takes nothing from what was written.
 
@@ -50,7 +50,7 @@ def as_written(
         The statement.
     memory : MemoryPort
         Knows what was written.
-    book : LandmarkBook
+    book : LandmarkMap
         The landmarks of the map.
     relabelled : bool
         Somebody gave it another label, which holds from now on.

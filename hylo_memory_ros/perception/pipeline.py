@@ -16,16 +16,16 @@ from hylo_memory_ros.perception.existence.absence_reports import (
     named,
     taken,
 )
-from hylo_memory_ros.perception.ingestion.ingest import Intake, Offer
+from hylo_memory_ros.perception.ingestion.ingest import IngestionPipeline, Offer
 from hylo_memory_ros.perception.status import InputCounts, InputStatus, PipelineStatus
 
 __all__ = ['LandmarkPipeline', 'Offer']
 
 
-class LandmarkPipeline(Intake):
-    """An `Intake` whose landmarks can be changed by hand, reported absent, and moved with their map.
+class LandmarkPipeline(IngestionPipeline):
+    """Ingestion with edits by hand, reports of absence and map corrections.
 
-    Its parameters are those of `Intake`. All methods may be called from any thread.
+    Its parameters are those of `IngestionPipeline`. All methods may be called from any thread.
     """
 
     def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.tracking.gating import Candidates
 from hylo_memory_ros.perception.tracking.merging import Proof
 
@@ -107,7 +107,7 @@ def scan_receipt(
     new: NDArray[np.int64],
     found: Candidates,
     items: Sequence[MemoryItem],
-    book: LandmarkBook,
+    book: LandmarkMap,
 ) -> Receipt:
     """Return the receipt of a message.
 
@@ -133,7 +133,7 @@ def scan_receipt(
     )
 
 
-def merge_receipt(scan: Scan, proof: Proof, book: LandmarkBook) -> Receipt:
+def merge_receipt(scan: Scan, proof: Proof, book: LandmarkMap) -> Receipt:
     """Return the receipt of two landmarks that became one."""
     kept, gone = book.keys[proof.kept], book.keys[proof.gone]
     facts = {
@@ -148,7 +148,7 @@ def merge_receipt(scan: Scan, proof: Proof, book: LandmarkBook) -> Receipt:
 
 
 def edit_receipt(
-    op: str, keys: Sequence[str], at_ns: int, book: LandmarkBook, actor: str, **facts: Any
+    op: str, keys: Sequence[str], at_ns: int, book: LandmarkMap, actor: str, **facts: Any
 ) -> Receipt:
     """Return the receipt of an edit by hand."""
     told = {'actor': actor, 'outcome': op, **facts}

@@ -23,12 +23,12 @@ from hylo_memory_ros.model import (
     Stats,
 )
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.retrieval.executor import Gathering
+from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, Kept, digest_of_question
 from hylo_memory_ros.retrieval.probability import probabilities_within
 from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of
-from hylo_memory_ros.retrieval.resolved_query import Question
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.scoring import orders_of, weights_of
 from hylo_memory_ros.retrieval.sources import VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, with_working, working_ranked
@@ -36,7 +36,7 @@ from hylo_memory_ros.storage import TOTAL_LIMIT, Store, WorkingMemory
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
 from hylo_memory_ros.storage.working_memory import NOTHING, Left
 
-__all__ = ['Retriever']
+__all__ = ['RetrievalEngine']
 
 _VERSION_ROW, _VALID_TO, _FROM_SEQ = 0, 2, 4
 
@@ -57,7 +57,7 @@ class _Found:
     """What working memory answered, and could not answer."""
 
 
-class Retriever:
+class RetrievalEngine:
     """Answers questions over a store, its mirror, its vectors and working memory.
 
     Parameters
@@ -94,10 +94,10 @@ class Retriever:
         self._current_map = current_map
         self._embed = embed
         self._skills = SkillIndex() if skills is None else skills
-        self._gathering = Gathering(store, mirror, vectors)
+        self._gathering = QueryExecutor(store, mirror, vectors)
         self._kept = Kept()
 
-    def question(self, query: MemoryQuery) -> Question:
+    def question(self, query: MemoryQuery) -> ResolvedQuery:
         """Return a query on both time axes, with its map, and its text as a vector if it asks for that.
 
         Raises
@@ -119,7 +119,7 @@ class Retriever:
             seq, at_ns, offset = cursor.seq, cursor.at_ns, cursor.offset
         hides_stale = not query.include_stale and self._store.any_stale()
         weighs = query.weights.get('helpfulness', self._config.weight_helpfulness) > 0.0
-        return Question(
+        return ResolvedQuery(
             self._by_meaning(query),
             at_ns,
             seq,
@@ -178,7 +178,7 @@ class Retriever:
             notes=self._notes(asked, found.working),
         )
 
-    def _notes(self, asked: Question, working: Left) -> tuple[str, ...]:
+    def _notes(self, asked: ResolvedQuery, working: Left) -> tuple[str, ...]:
         """Say of working memory that it keeps no history, where that may make a difference."""
         query = asked.query
         past = query.as_of_ns is not None and query.as_of_ns < self._store.now_ns()
@@ -187,7 +187,7 @@ class Retriever:
         meant = query.kinds is not None and MemoryKind.WORKING in query.kinds
         return (NO_HISTORY,) if past and (meant or any(working)) else ()
 
-    def version_rows(self, asked: Question) -> list[int] | None:
+    def version_rows(self, asked: ResolvedQuery) -> list[int] | None:
         """Return the believed version rows near the place asked about, whenever; None: no place."""
         if asked.query.near is None:
             return None
@@ -197,7 +197,7 @@ class Retriever:
         ).tolist()
         return rows
 
-    def _find(self, asked: Question) -> _Found:
+    def _find(self, asked: ResolvedQuery) -> _Found:
         query = asked.query
         weights = weights_of(query, self._config)
         left = self._working_items(asked)
@@ -219,14 +219,14 @@ class Retriever:
             found, page=merged, total=found.total + len(working), evidence=(*found.evidence, evidence)
         )
 
-    def _working_items(self, asked: Question) -> Left:
+    def _working_items(self, asked: ResolvedQuery) -> Left:
         kinds = asked.query.kinds
         if not len(self._working) or (kinds is not None and MemoryKind.WORKING not in kinds):
             return NOTHING
         reached = self._store.names_reached(asked.sql()) if asked.query.depth > 1 else set()
         return self._working.find(asked.query, asked.at_ns, asked.map_id, reached, seq=asked.seq)
 
-    def _find_by_filters(self, asked: Question, start: int, limit: int) -> _Found:
+    def _find_by_filters(self, asked: ResolvedQuery, start: int, limit: int) -> _Found:
         seq = self._store.sequence
         if asked.seq is not None:
             seq = min(asked.seq, seq)
@@ -239,7 +239,9 @@ class Retriever:
         evidence = CandidateEvidence('sql', requested=limit, returned=len(page), after_filter=len(page))
         return _Found(page, total, read_at, plan=('statements alone, a page of them',), evidence=(evidence,))
 
-    def _find_ranked(self, asked: Question, weights: Mapping[str, float], start: int, limit: int) -> _Found:
+    def _find_ranked(
+        self, asked: ResolvedQuery, weights: Mapping[str, float], start: int, limit: int
+    ) -> _Found:
         ranking = None
         if asked.query.cursor is not None:
             ranking = self._kept.get(_digest(asked.query), asked.seq, asked.at_ns)
@@ -256,7 +258,7 @@ class Retriever:
             ranking,
         )
 
-    def _hits(self, asked: Question, page: Sequence[Ranked]) -> tuple[Hit, ...]:
+    def _hits(self, asked: ResolvedQuery, page: Sequence[Ranked]) -> tuple[Hit, ...]:
         rows = [one.row for one in page if one.row is not None]
         vectors = self._store.vectors(rows)
         judged = self._store.helpfulness(rows)

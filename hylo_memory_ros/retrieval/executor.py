@@ -13,18 +13,18 @@ from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.retrieval.candidates import Matches
 from hylo_memory_ros.retrieval.planner import Plan, planned
 from hylo_memory_ros.retrieval.ranking import Ranking, ranked
-from hylo_memory_ros.retrieval.resolved_query import Question
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.scoring import orders_of, scored
 from hylo_memory_ros.retrieval.sources import Found, Place, Similar, Source, Statements, VectorSearch
 from hylo_memory_ros.storage import TOTAL_LIMIT, Store
 
-__all__ = ['Gathering']
+__all__ = ['QueryExecutor']
 
 # How many times as many candidates the next pool has, when too few of one passed the filters.
 _GROWTH = 4
 
 
-class Gathering:
+class QueryExecutor:
     """Finds and ranks the durable matches of questions.
 
     Parameters
@@ -44,7 +44,7 @@ class Gathering:
         if self._similar is not None:
             self._sources['vectors'] = self._similar
 
-    def ranking(self, asked: Question, weights: Mapping[str, float], wanted: int) -> Ranking:
+    def ranking(self, asked: ResolvedQuery, weights: Mapping[str, float], wanted: int) -> Ranking:
         """Return the matches in order; of an order by vectors alone, at least as many as are wanted.
 
         Raises
@@ -68,7 +68,7 @@ class Gathering:
         found = ranked(matches, scored(matches, weights, asked.at_ns), query.min_score, seq)
         return replace(found, plan=plan.told, evidence=evidence)
 
-    def _pinned(self, asked: Question) -> int:
+    def _pinned(self, asked: ResolvedQuery) -> int:
         """Return the sequence that every source answers for."""
         reached = [self._store.sequence]
         if asked.query.near is not None:
@@ -78,7 +78,7 @@ class Gathering:
         return min(reached) if asked.seq is None else min(asked.seq, *reached)
 
     def _narrowed(
-        self, asked: Question, seq: int, plan: Plan, matches: Matches | None
+        self, asked: ResolvedQuery, seq: int, plan: Plan, matches: Matches | None
     ) -> tuple[Matches, tuple[CandidateEvidence, ...]]:
         evidence = []
         for step in plan.steps:
@@ -91,7 +91,7 @@ class Gathering:
         return matches, tuple(evidence)
 
     def _from_vectors(
-        self, asked: Question, seq: int, plan: Plan, wanted: int
+        self, asked: ResolvedQuery, seq: int, plan: Plan, wanted: int
     ) -> tuple[Matches, tuple[CandidateEvidence, ...]]:
         """Ask for the most similar, and for more until enough of them pass every filter.
 

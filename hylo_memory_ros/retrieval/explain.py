@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from hylo_memory_ros.domain.skills import REFUSED
 from hylo_memory_ros.index import SpatialMirror
-from hylo_memory_ros.retrieval.resolved_query import Question
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
 from hylo_memory_ros.storage import TOTAL_LIMIT, Store
 from hylo_memory_ros.storage.query.filters import ANY_STATISTICS, search_words
@@ -33,7 +33,7 @@ class Around:
     """(metres, version row) beyond the radius, at the time, nearest first."""
 
 
-def around_of_few(store: Store, asked: Question) -> Around | None:
+def around_of_few(store: Store, asked: ResolvedQuery) -> Around | None:
     """Return what passes the filters of a question, whenever and wherever; None: that may be many."""
     if not asked.filters_rows:
         return None
@@ -47,7 +47,7 @@ def around_of_few(store: Store, asked: Question) -> Around | None:
     return None if len(rows) > 4 * FEW else _sorted_out(asked, list(store.fetch(rows).values()))
 
 
-def _sorted_out(asked: Question, rows: Sequence[ItemRow]) -> Around:
+def _sorted_out(asked: ResolvedQuery, rows: Sequence[ItemRow]) -> Around:
     query, found = asked.query, Around()
     assert query.near is not None
     (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
@@ -92,7 +92,7 @@ class Explanation:
     nearest `LOOKED_BEYOND` outside.
     """
 
-    def __init__(self, store: Store, mirror: SpatialMirror, asked: Question, below_score: int) -> None:
+    def __init__(self, store: Store, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int) -> None:
         self._store = store
         self._mirror = mirror
         self._asked = asked

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hylo_memory_ros.retrieval.resolved_query import Question
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
 from hylo_memory_ros.storage import Store
 
@@ -28,12 +28,12 @@ class Plan:
     """The same in words."""
 
 
-def planned(asked: Question, orders: Sequence[str], store: Store) -> Plan:
+def planned(asked: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
     """Return in which order the sources answer a question.
 
     Parameters
     ----------
-    asked : Question
+    asked : ResolvedQuery
         What is asked.
     orders : sequence of str
         Orders that count: vectors may only come first where they are the only one.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from hylo_memory_ros.domain.skills import Fit
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.storage import Asked
+from hylo_memory_ros.storage import QuerySpec
 from hylo_memory_ros.storage.query.select import World
 
-__all__ = ['Question']
+__all__ = ['ResolvedQuery']
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ResolvedQuery:
     """What is asked, resolved."""
 
     query: MemoryQuery
@@ -37,11 +37,13 @@ class Question:
     fit: Fit | None = None
     """What the caller's state makes of skills; None: no state is given."""
 
-    def sql(self, *, seq: int | None = None, world: World | None = None, at_ns: int | None = None) -> Asked:
+    def sql(
+        self, *, seq: int | None = None, world: World | None = None, at_ns: int | None = None
+    ) -> QuerySpec:
         """Return the question for the store."""
         if world is None:
             world = 'any' if self.query.include_invalidated else 'at'
-        return Asked(
+        return QuerySpec(
             self.query,
             self.at_ns if at_ns is None else at_ns,
             world,
@@ -53,9 +55,9 @@ class Question:
             fitting=None if self.fit is None else self.fit.listed(),
         )
 
-    def among(self) -> Asked:
+    def among(self) -> QuerySpec:
         """Return the question for rows whose time and belief the mirror has tested."""
-        return Asked(self.query, self.at_ns, 'any', ever_believed=True, clock=self.clock)
+        return QuerySpec(self.query, self.at_ns, 'any', ever_believed=True, clock=self.clock)
 
     @property
     def filters_rows(self) -> bool:

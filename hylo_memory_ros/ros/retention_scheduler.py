@@ -19,7 +19,7 @@ from sensor_msgs.msg import BatteryState
 from hylo_memory_ros.model.retention import Fill, RetentionReport
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.runtime.worker_pool import Lane, logged
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool, logged
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['BatteryTopic', 'Discharge', 'Keeping']
@@ -50,7 +50,7 @@ class Keeping:
         self._memory = memory
         self._retention = config.memory.retention
         self._aging = [kind for kind, limits in self._retention.by_kind.items() if limits.max_age_s]
-        self._lane = Lane('keeping', 1, 1)
+        self._lane = WorkerPool('keeping', 1, 1)
         self._aged_at_s = -AGAIN_S
         self._left: dict[str, tuple[float, float]] = {}
         self._problems: dict[str, str] = {}

@@ -25,8 +25,8 @@ from hylo_memory_ros.ros.publishers.events import Events
 from hylo_memory_ros.ros.publishers.markers import Markers
 from hylo_memory_ros.ros.publishers.status import Diagnostics, StatusTopic
 from hylo_memory_ros.ros.retention_scheduler import BatteryTopic, Keeping
-from hylo_memory_ros.ros.runtime.request_guard import Guard
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.services.episodes import EpisodeHandler
 from hylo_memory_ros.ros.services.feedback import Judging
 from hylo_memory_ros.ros.services.landmarks import Editing
@@ -59,7 +59,7 @@ class Session:
         Its settings.
     transforms : NodeTransforms
         Where frames were; outlives the session.
-    guard : Guard
+    guard : RequestGuard
         Counts requests; outlives the session.
     abandoned : callable
         Whether the process is to end, so that opening is not waited for.
@@ -75,7 +75,7 @@ class Session:
         node: Node,
         config: NodeConfig,
         transforms: NodeTransforms,
-        guard: Guard,
+        guard: RequestGuard,
         abandoned: Callable[[], bool],
     ) -> None:
         self._node, self._config, self._transforms, self._guard = node, config, transforms, guard
@@ -290,12 +290,12 @@ class Session:
         self._behind_told = bool(told)
         return [told] if told else []
 
-    def _lane(self, name: str, threads: int) -> Lane:
-        lane = Lane(name, threads, self._config.queue_limit)
+    def _lane(self, name: str, threads: int) -> WorkerPool:
+        lane = WorkerPool(name, threads, self._config.queue_limit)
         self._undo.append(lambda: self._ended(name, lane))
         return lane
 
-    def _ended(self, name: str, lane: Lane) -> None:
+    def _ended(self, name: str, lane: WorkerPool) -> None:
         if not lane.close(END_S):
             logger.warning('the %s did not end within %g s', name, END_S)
 

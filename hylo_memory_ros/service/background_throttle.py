@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ['Courtesy']
+__all__ = ['BackgroundThrottle']
 
 _LONGEST_WAIT_S = 0.05
 # However steadily somebody asks, a fifth of the time is left for work.
@@ -22,7 +22,7 @@ _WAIT_OF_WORK = 4.0
 _SWITCH_S = 0.0001
 
 
-class Courtesy:
+class BackgroundThrottle:
     """Knows whether somebody is being answered.
 
     Threads: any.

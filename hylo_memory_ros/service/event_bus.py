@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from hylo_memory_ros.model import Change
 
-__all__ = ['Listeners']
+__all__ = ['EventBus']
 
 logger = logging.getLogger(__name__)
 
 
-class Listeners:
+class EventBus:
     """Callables that follow the feed; one that fails is logged, and does not stop the others."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror
 from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
-from hylo_memory_ros.storage import Committed, Store
+from hylo_memory_ros.storage import CommitResult, Store
 
 __all__ = ['Mirroring']
 
@@ -70,7 +70,7 @@ class Mirroring:
     def _batches(self) -> Iterator[RowBatch]:
         return map(RowBatch.from_tuples, self._store.spatial_batches(50_000))
 
-    def follow(self, committed: Committed) -> None:
+    def follow(self, committed: CommitResult) -> None:
         """Take over what one transaction changed."""
         sequence = committed.change.sequence
         added = [

@@ -13,17 +13,17 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.consolidation import summariser_named
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Change, Episode, MemoryItem
-from hylo_memory_ros.retrieval import Retriever
-from hylo_memory_ros.service.background_throttle import Courtesy
+from hylo_memory_ros.retrieval import RetrievalEngine
+from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.embedding_spaces import SpacesInUse
-from hylo_memory_ros.service.event_bus import Listeners
+from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.service.handlers.receipts import Proving
 from hylo_memory_ros.service.helpfulness_scorer import MemoryHelpfulness
 from hylo_memory_ros.service.indexes import Mirroring
 from hylo_memory_ros.service.known_maps import Maps
 from hylo_memory_ros.service.request_cache import Answered
 from hylo_memory_ros.service.skills import SkillReport, Skills
-from hylo_memory_ros.storage import Committed, Store, WorkingMemory
+from hylo_memory_ros.storage import CommitResult, Store, WorkingMemory
 
 __all__ = ['EndListener', 'Parts']
 
@@ -46,8 +46,8 @@ class Parts:
         self._maps = Maps(store, map_id)
         self._lock = threading.RLock()
         self._consolidates = threading.Lock()
-        self._courtesy = Courtesy()
-        self._listeners = Listeners()
+        self._courtesy = BackgroundThrottle()
+        self._listeners = EventBus()
         self._read_only = read_only
         self._episode = ''
         self._end_listeners: tuple[EndListener, ...] = (MemoryHelpfulness(config),)
@@ -72,9 +72,9 @@ class Parts:
             read_only=read_only,
         )
 
-    def _retriever_in(self, map_id: str | None) -> Retriever:
+    def _retriever_in(self, map_id: str | None) -> RetrievalEngine:
         """Return what answers questions in a map; None: in the current one."""
-        return Retriever(
+        return RetrievalEngine(
             self._store,
             self._mirroring.mirror,
             self._working,
@@ -137,7 +137,7 @@ class Parts:
         self._refuse_closed()
         return self._store.side_read(within)
 
-    def _follow(self, committed: Committed | None) -> None:
+    def _follow(self, committed: CommitResult | None) -> None:
         if committed is not None:
             self._mirroring.follow(committed)
             self._skills.follow(committed)

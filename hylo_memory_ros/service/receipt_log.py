@@ -18,9 +18,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedError
-from hylo_memory_ros.evidence.receipts import Asked, query_facts, receipt_body
+from hylo_memory_ros.evidence.receipts import RecordedQuery, query_facts, receipt_body
 from hylo_memory_ros.model import Change
-from hylo_memory_ros.service.event_bus import Listeners
+from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.storage.feedback.scores import Retrieval, note_retrievals
 from hylo_memory_ros.storage.landmarks.association_receipts import load_association_receipt
 from hylo_memory_ros.storage.receipts import (
@@ -75,16 +75,16 @@ class Receipts:
     ) -> None:
         self._cold_ids = cold_ids
         self._config, self._write, self._read, self._read_only = config, side_write, side_read, read_only
-        self._pending: OrderedDict[str, Asked] = OrderedDict()
+        self._pending: OrderedDict[str, RecordedQuery] = OrderedDict()
         # A listener that is too slow misses the oldest.
-        self._untold: deque[Asked] = deque(maxlen=8 * _MOST_PENDING)
+        self._untold: deque[RecordedQuery] = deque(maxlen=8 * _MOST_PENDING)
         self._kept: tuple[int, int] | None = None
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self.purged_at = 0
         """Sequence of the last purge of this process; set under the lock of writes."""
-        self.listeners = Listeners()
+        self.listeners = EventBus()
         """Told of every retrieval as of a change, in the thread of the receipts."""
 
     def wanted(self, requested: bool) -> bool:
@@ -106,7 +106,7 @@ class Receipts:
         """Whether anybody is told of retrievals."""
         return bool(self.listeners)
 
-    def keep(self, asked: Asked) -> None:
+    def keep(self, asked: RecordedQuery) -> None:
         """Take what was answered; it has a receipt from now on when it has an id of one."""
         with self._changed:
             if self.told:
@@ -200,7 +200,7 @@ class Receipts:
         """Count anew what is kept: another file is in the place of the one before."""
         self._kept = None
 
-    def _row(self, connection: sa.Connection, asked: Asked) -> ReceiptRow:
+    def _row(self, connection: sa.Connection, asked: RecordedQuery) -> ReceiptRow:
         body = receipt_body(asked)
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
@@ -237,12 +237,12 @@ class Receipts:
             thread.join()
 
 
-def _retrieval(asked: Asked) -> Retrieval:
+def _retrieval(asked: RecordedQuery) -> Retrieval:
     ids = tuple(hit.item.id or '' for hit in asked.result)
     return Retrieval(asked.episode, asked.evaluated_at_ns, ids)
 
 
-def _change(asked: Asked) -> Change:
+def _change(asked: RecordedQuery) -> Change:
     result = asked.result
     hits = [{'id': hit.item.id, 'position': place, 'score': hit.score} for place, hit in enumerate(result)]
     extra: dict[str, Any] = {'query': query_facts(asked.query), 'hits': hits}

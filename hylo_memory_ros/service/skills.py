@@ -21,7 +21,7 @@ from hylo_memory_ros.domain.skills import SkillIndex, parse_predicate, problems_
 from hylo_memory_ros.errors import HyloMemoryError, StoreError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.storage import Committed, Store
+from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.skills.directory import SkillDirectory, file_name, item_of_file, printable
 from hylo_memory_ros.storage.skills.repository import (
     judged_skill,
@@ -124,7 +124,7 @@ class Skills:
         """Compile what the store holds now."""
         self.index.load(self._store.side_read(lambda connection: list(payloads_of_skills(connection))))
 
-    def follow(self, committed: Committed) -> None:
+    def follow(self, committed: CommitResult) -> None:
         """Take over what one transaction changed."""
         self.index.add(committed.skills)
         if any(number in self.index for number in committed.unsaid):

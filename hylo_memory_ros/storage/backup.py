@@ -24,7 +24,7 @@ from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import check_file, copy_database, migrate, swap_file
 from hylo_memory_ros.storage.episodes.episode_store import EpisodeStore
 from hylo_memory_ros.storage.integrity import verify_database
-from hylo_memory_ros.storage.unit_of_work import Committed, Transaction, put_state
+from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, put_state
 
 __all__ = ['RestoringStore', 'new_epoch']
 
@@ -45,7 +45,7 @@ class RestoringStore(EpisodeStore):
         names = (self.path.with_name(f'{self.path.name}{KEPT}{stamp}') for stamp in count(stamp_ns))
         return next(name for name in names if not name.exists())
 
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> Committed:
+    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
         """Put a verified copy in the place of the whole memory, and begin a new epoch."""
         check_file(source, writable=False)
         if self.path is not None and self.path.samefile(source):
@@ -71,7 +71,7 @@ class RestoringStore(EpisodeStore):
             cold.close()
             candidate.close()
 
-        def act(txn: Transaction) -> None:
+        def act(txn: UnitOfWork) -> None:
             put_state(txn.connection, 'epoch', epoch)
             note_copies(txn.connection, copies)
 

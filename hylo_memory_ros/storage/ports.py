@@ -29,11 +29,11 @@ from hylo_memory_ros.storage.consolidation.summaries import Group, Slice
 from hylo_memory_ros.storage.corrections.apply import Edit
 from hylo_memory_ros.storage.corrections.records import Moved
 from hylo_memory_ros.storage.corrections.revert import Reversal
-from hylo_memory_ros.storage.query.select import Asked, Candidates, Ranked
+from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.statements.removal import Ending
-from hylo_memory_ros.storage.unit_of_work import Committed
+from hylo_memory_ros.storage.unit_of_work import CommitResult
 
 __all__ = ['SpatialTuple', 'Store', 'Within']
 
@@ -72,7 +72,7 @@ class Store(Protocol):
         dry_run: bool = False,
         durable: bool = True,
         within: Within | None = None,
-    ) -> tuple[WriteResult, Committed | None]:
+    ) -> tuple[WriteResult, CommitResult | None]:
         """Store items in order, all or none; a known request gets its first answer again."""
 
     def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
@@ -82,13 +82,13 @@ class Store(Protocol):
         """Read side tables from one consistent state."""
 
     def forget(
-        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, Committed | None]:
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
         """End what matches at the service time."""
 
     def retract(
-        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, Committed | None]:
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
         """Withdraw what matches: it was never true."""
 
     def end(
@@ -100,24 +100,24 @@ class Store(Protocol):
         actor: str,
         dry_run: bool,
         durable: bool = True,
-    ) -> tuple[Removal, Committed | None]:
+    ) -> tuple[Removal, CommitResult | None]:
         """End what holds at the stated world times."""
 
     def correct(
         self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, Committed | None]:
+    ) -> tuple[Moved, CommitResult | None]:
         """Move what was asserted in a map, or take that back, in one recorded event."""
 
     def purge(
         self,
-        asked: Asked,
+        asked: QuerySpec,
         among: Sequence[int] | None,
         unstored: Sequence[str] = (),
         *,
         reason: str,
         actor: str,
         dry_run: bool,
-    ) -> tuple[Removal, Committed | None]:
+    ) -> tuple[Removal, CommitResult | None]:
         """Delete the identities of what matches, for good, and from every record what is named beside.
 
         Those are the ids of what goes too, but was in no file; they are counted.
@@ -125,7 +125,7 @@ class Store(Protocol):
 
     def begin_episode(
         self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
-    ) -> tuple[Episode, Committed | None]:
+    ) -> tuple[Episode, CommitResult | None]:
         """Begin an episode: every transaction from here on carries it."""
 
     def recall_episode(self, episode_id: str) -> None:
@@ -141,16 +141,16 @@ class Store(Protocol):
         actor: str,
         items: Sequence[MemoryItem],
         within: Callable[[sa.Connection, Episode], None],
-    ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
+    ) -> tuple[tuple[Episode, WriteResult], CommitResult | None]:
         """End the open episode and store what is to be remembered of it, in one transaction."""
 
-    def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
 
-    def count(self, asked: Asked) -> int:
+    def count(self, asked: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals stands for "more"."""
 
-    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
@@ -165,25 +165,25 @@ class Store(Protocol):
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return what is counted of item rows, by version row; of what nothing is, none."""
 
-    def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
 
-    def candidates(self, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
-    def estimates(self, asked: Asked, most: int) -> dict[str, int]:
+    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
 
-    def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
 
-    def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
+    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
 
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""
 
-    def names_reached(self, asked: Asked) -> set[tuple[str, str]]:
+    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return (name, map) of what the links of a question reach with at least one to spare."""
 
     def sequence_at(self, known_at_ns: int) -> int:
@@ -247,7 +247,7 @@ class Store(Protocol):
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
 
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> Committed:
+    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
         """Put a verified copy in the place of the whole memory, and begin a new epoch.
 
         Parameters
@@ -276,7 +276,7 @@ class Store(Protocol):
 
     def condense(
         self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
-    ) -> tuple[int | None, Slice, Committed | None]:
+    ) -> tuple[int | None, Slice, CommitResult | None]:
         """Let one statement stand for each group, in one recorded event of a consolidation."""
 
     def revert_groups(
@@ -286,7 +286,7 @@ class Store(Protocol):
         beneath: Collection[int],
         within: Callable[[sa.Connection, int], None],
         actor: str,
-    ) -> tuple[Back, Committed | None]:
+    ) -> tuple[Back, CommitResult | None]:
         """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
 
     def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:

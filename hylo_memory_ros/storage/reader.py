@@ -25,7 +25,7 @@ from hylo_memory_ros.storage.landmarks.ledger import losses
 from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import Asked, Candidates, Ranked
+from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import audit, known_map, txn
 from hylo_memory_ros.storage.statements import history
@@ -51,19 +51,19 @@ class SqliteReader:
         with self._db.reading() as connection:
             return within(connection)
 
-    def page(self, asked: Asked, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
         with self._cold.reading(asked_of(asked)) as halves:
             found = halves.page(asked, limit, offset)
             seq = asked.seq if asked.seq is not None else history.last_transaction(halves.hot)[0]
         return found, seq
 
-    def count(self, asked: Asked) -> int:
+    def count(self, asked: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals stands for "more"."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.count(asked)
 
-    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.matching(asked, among)
@@ -89,27 +89,27 @@ class SqliteReader:
         with self._cold.reading(everything, nothing) as halves:
             return halves.vectors(wanted)
 
-    def excluded_by_time(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
         with self._cold.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as halves:
             return halves.excluded_by_time(asked, among)
 
-    def candidates(self, asked: Asked, among: Sequence[int] | None = None) -> Candidates:
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.candidates(asked, among)
 
-    def estimates(self, asked: Asked, most: int) -> dict[str, int]:
+    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.estimates(asked, most)
 
-    def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None = None) -> dict[str, int]:
+    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the counts beside it exclude, by reason."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.excluded_by_statistics(asked, among)
 
-    def left_at_gate(self, asked: Asked) -> tuple[int, list[int]]:
+    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
         with self._db.reading() as connection:
             return asking.left_at_gate(connection, asked)
@@ -119,7 +119,7 @@ class SqliteReader:
         with self._db.reading() as connection:
             return asking.any_stale(connection)
 
-    def names_reached(self, asked: Asked) -> set[tuple[str, str]]:
+    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return (name, map) of what the links of a question reach with at least one to spare."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.names_reached(asked)

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.consolidation.candidate import Consolidable
 from hylo_memory_ros.domain.skills import Thresholds
 from hylo_memory_ros.errors import ClockError, DamagedFileError, StoreError
 from hylo_memory_ros.model import Helpfulness, MemoryItem, Removal, WriteResult
@@ -23,7 +24,7 @@ from hylo_memory_ros.storage.archive.archive import ColdHeld, ColdStorage
 from hylo_memory_ros.storage.archive.mover import Cooled
 from hylo_memory_ros.storage.archive.selection import Coolable
 from hylo_memory_ros.storage.backup import RestoringStore, new_epoch
-from hylo_memory_ros.storage.consolidation.candidates import Consolidable, amount_at_hand, consolidable
+from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
 from hylo_memory_ros.storage.consolidation.records import Stood, begin_record
 from hylo_memory_ros.storage.consolidation.revert import Back, revert_groups
 from hylo_memory_ros.storage.consolidation.sizes import Held
@@ -40,7 +41,7 @@ from hylo_memory_ros.storage.erasure.erasing_store import ErasingStore, any_rema
 from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
 from hylo_memory_ros.storage.migrations import upgrade
 from hylo_memory_ros.storage.ports import Within
-from hylo_memory_ros.storage.query.select import Asked
+from hylo_memory_ros.storage.query.select import QuerySpec
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.statements.removal import (
@@ -61,7 +62,7 @@ from hylo_memory_ros.storage.statements.writer import (
     write_items,
 )
 from hylo_memory_ros.storage.transacting import TransactingStore
-from hylo_memory_ros.storage.unit_of_work import Committed, Transaction, get_state, put_state
+from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, get_state, put_state
 
 __all__ = ['ConsolidatingStore', 'CoolingStore', 'JudgedStore', 'SqliteStore']
 
@@ -176,7 +177,7 @@ class ConsolidatingStore(TransactingStore):
 
     def condense(
         self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
-    ) -> tuple[int | None, Slice, Committed | None]:
+    ) -> tuple[int | None, Slice, CommitResult | None]:
         """Let one statement stand for each group, in one recorded event.
 
         Parameters
@@ -195,7 +196,7 @@ class ConsolidatingStore(TransactingStore):
             done, nothing is recorded.
         """
 
-        def act(txn: Transaction) -> tuple[int, Slice]:
+        def act(txn: UnitOfWork) -> tuple[int, Slice]:
             this = (
                 begin_record(txn.connection, txn.recorded_at_ns, actor, asked) if number is None else number
             )
@@ -217,10 +218,10 @@ class ConsolidatingStore(TransactingStore):
         beneath: Collection[int],
         within: Callable[[sa.Connection, int], None],
         actor: str,
-    ) -> tuple[Back, Committed | None]:
+    ) -> tuple[Back, CommitResult | None]:
         """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
 
-        def act(txn: Transaction) -> Back:
+        def act(txn: UnitOfWork) -> Back:
             within(txn.connection, txn.recorded_at_ns)
             return revert_groups(txn, groups, beneath)
 
@@ -378,7 +379,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
         dry_run: bool = False,
         durable: bool = True,
         within: Within | None = None,
-    ) -> tuple[WriteResult, Committed | None]:
+    ) -> tuple[WriteResult, CommitResult | None]:
         """Store items in order, all or none; a known request gets its first answer again."""
         check_items(items, self._config)
         if request_id is not None:
@@ -391,7 +392,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
             config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share
         )
 
-        def act(txn: Transaction) -> WriteResult:
+        def act(txn: UnitOfWork) -> WriteResult:
             # Looked up again under the write lock: the same request may have come twice at once.
             if request_id is not None and (known := answer_of_request(txn.connection, request_id)):
                 raise _AnsweredBeforeError(known)
@@ -408,14 +409,14 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
             return answered.answer, None
 
     def forget(
-        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, Committed | None]:
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
         """End what matches at the service time."""
         return self._remove('forget', asked, among, forget_versions, reason, actor, dry_run)
 
     def retract(
-        self, asked: Asked, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, Committed | None]:
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
         """Withdraw what matches: it was never true."""
         return self._remove('retract', asked, among, retract_versions, reason, actor, dry_run)
 
@@ -428,10 +429,10 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
         actor: str,
         dry_run: bool,
         durable: bool = True,
-    ) -> tuple[Removal, Committed | None]:
+    ) -> tuple[Removal, CommitResult | None]:
         """End what holds at the stated world times."""
 
-        def act(txn: Transaction) -> Removal:
+        def act(txn: UnitOfWork) -> Removal:
             matched = end_versions(txn, endings, kind)
             ids = [one.id for one in matched]
             asked = json.dumps({'end': endings, 'kind': kind}, ensure_ascii=False)
@@ -443,10 +444,10 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
 
     def correct(
         self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, Committed | None]:
+    ) -> tuple[Moved, CommitResult | None]:
         """Move what was asserted in a map, or take that back, in one recorded event."""
 
-        def act(txn: Transaction) -> Moved:
+        def act(txn: UnitOfWork) -> Moved:
             plan = prepare(txn.connection)
             if isinstance(plan, Reversal):
                 moved = revert(txn, plan)
@@ -463,14 +464,14 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
     def _remove(
         self,
         op: str,
-        asked: Asked,
+        asked: QuerySpec,
         among: Sequence[int] | None,
-        remove: Callable[[Transaction, Sequence[Matched]], None],
+        remove: Callable[[UnitOfWork, Sequence[Matched]], None],
         reason: str,
         actor: str,
         dry_run: bool,
-    ) -> tuple[Removal, Committed | None]:
-        def act(txn: Transaction) -> Removal:
+    ) -> tuple[Removal, CommitResult | None]:
+        def act(txn: UnitOfWork) -> Removal:
             # The clock may have gone on since the question was made.
             now = replace(asked, at_ns=txn.recorded_at_ns) if asked.world == 'unended' else asked
             matched = matched_versions(txn.connection, txn.cold.matching(now, among))

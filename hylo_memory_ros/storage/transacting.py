@@ -21,7 +21,7 @@ from hylo_memory_ros.storage.engine.file_lock import FileLock
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.reader import SqliteReader
 from hylo_memory_ros.storage.statements import history
-from hylo_memory_ros.storage.unit_of_work import Committed, Transaction, get_state
+from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, get_state
 
 __all__ = ['TransactingStore']
 
@@ -61,17 +61,17 @@ class TransactingStore(SqliteReader):
         self,
         op: str,
         actor: str,
-        act: Callable[[Transaction], T],
+        act: Callable[[UnitOfWork], T],
         *,
         durable: bool = True,
         dry_run: bool = False,
         within: Within | None = None,
         references: bool = True,
-    ) -> tuple[T, Committed | None]:
+    ) -> tuple[T, CommitResult | None]:
         self._announce()
         with self._db.writing(durable=durable, references=references) as connection:
             returning = self._cold.returning(connection)
-            txn = Transaction(connection, self.now_ns(), op, actor, returning)
+            txn = UnitOfWork(connection, self.now_ns(), op, actor, returning)
             result = act(txn)
             if within is not None:
                 within(connection, txn.sequence)

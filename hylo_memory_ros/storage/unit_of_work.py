@@ -14,9 +14,9 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, state, txn, version
 
 if TYPE_CHECKING:
-    from hylo_memory_ros.storage.archive.restorer import Returning
+    from hylo_memory_ros.storage.archive.restorer import Restorer
 
-__all__ = ['Committed', 'Transaction', 'VersionRow', 'chunks', 'get_state', 'put_state']
+__all__ = ['CommitResult', 'UnitOfWork', 'VersionRow', 'chunks', 'get_state', 'put_state']
 
 
 class VersionRow(NamedTuple):
@@ -35,7 +35,7 @@ class VersionRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """What one transaction did; the indexes follow from it."""
 
     change: Change
@@ -56,7 +56,7 @@ class Committed:
     """Assertion and payload of the skills that came with it."""
 
 
-class Transaction:
+class UnitOfWork:
     """A transaction being made, under the write lock.
 
     Parameters
@@ -67,13 +67,11 @@ class Transaction:
         The service clock now; time never runs backwards in the file.
     op, actor : str
         What is done, and for whom.
-    cold : Returning
+    cold : Restorer
         Brings back what is cold before it is changed.
     """
 
-    def __init__(
-        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: Returning
-    ) -> None:
+    def __init__(self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: Restorer) -> None:
         self.connection = connection
         self.cold = cold
         self.op = op
@@ -134,7 +132,7 @@ class Transaction:
         self.keys.append(key or '')
         self.outcomes.append(outcome)
 
-    def finish(self) -> Committed:
+    def finish(self) -> CommitResult:
         """Write what is kept once for each transaction; call it last, before the commit."""
         self.connection.execute(
             change.insert(),
@@ -162,7 +160,7 @@ class Transaction:
             self.actor,
             self.episode,
         )
-        return Committed(
+        return CommitResult(
             told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors, self.skills
         )
 

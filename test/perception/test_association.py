@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perception.pieces import NS, START_NS, a_message, an_input, some_settings
 
 from hylo_memory_ros.perception.ingestion.validation import Screen
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.tracking.assignment import NONE, assigned
 from hylo_memory_ros.perception.tracking.data_association import GatedAssociation, Outcome
 from hylo_memory_ros.perception.tracking.gating import candidates
@@ -30,7 +30,7 @@ class Bench:
     def __init__(self, source: Any = None, **fields: Any) -> None:
         self.source = source or an_input()
         self.association = GatedAssociation(some_settings(self.source, **fields))
-        self.book = LandmarkBook('hall', self.source.gate_m)
+        self.book = LandmarkMap('hall', self.source.gate_m)
         self._screen = Screen(self.source, lambda reason, count: None)
 
     def see(
@@ -40,14 +40,14 @@ class Bench:
         return self.association.observe(self._screen.scan(message, HERE), self.book)
 
 
-def a_book(points: Sequence[Sequence[float]], gate_m: float = 0.5) -> LandmarkBook:
-    book = LandmarkBook('hall', gate_m)
+def a_book(points: Sequence[Sequence[float]], gate_m: float = 0.5) -> LandmarkMap:
+    book = LandmarkMap('hall', gate_m)
     for number, point in enumerate(points):
         put(book, f'cup/{number:04}', point)
     return book
 
 
-def put(book: LandmarkBook, key: str, point: Any, label: str = 'cup', sigma_m: float = 0.03) -> int:
+def put(book: LandmarkMap, key: str, point: Any, label: str = 'cup', sigma_m: float = 0.03) -> int:
     """Put a landmark into a book that is known as well as by many sightings."""
     row = book.add(key, label)
     book.state['mean'][row] = point
@@ -66,7 +66,7 @@ def test_two_equal_cups_in_one_message_stay_two() -> None:
 
 
 def given_to(
-    points: Sequence[Sequence[float]], book: LandmarkBook, gate_m: float, sigma_m: float = 0.05
+    points: Sequence[Sequence[float]], book: LandmarkMap, gate_m: float, sigma_m: float = 0.05
 ) -> list[int]:
     source = an_input(gate_m=gate_m, sigma_m=sigma_m)
     screen = Screen(source, lambda reason, count: None)
@@ -97,7 +97,7 @@ def test_a_far_pair_does_not_push_a_near_one_apart() -> None:
 @pytest.mark.parametrize('order', list(permutations(range(4))))
 def test_a_tie_goes_to_the_key_that_comes_first(order: tuple[int, ...]) -> None:
     corners = np.array([(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0)], dtype=float)
-    book = LandmarkBook('hall', 2.0)
+    book = LandmarkMap('hall', 2.0)
     for which in order:
         put(book, f'cup/{which}', corners[which])
     (row,) = given_to([(0, 0, 0)], book, 2.0, 0.5)

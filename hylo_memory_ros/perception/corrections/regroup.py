@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.corrections.trajectory import Doubt
+from hylo_memory_ros.perception.corrections.trajectory import CorrectionUncertainty
 from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.assignment import NONE, assigned
 from hylo_memory_ros.perception.tracking.gating import candidates
@@ -55,14 +55,14 @@ class Seen:
         return len(self.keyframes)
 
 
-def regrouped(seen: Seen, bases: Array, doubt: Doubt, settings: LandmarkSettings) -> Rows:
+def regrouped(seen: Seen, bases: Array, doubt: CorrectionUncertainty, settings: LandmarkSettings) -> Rows:
     """Return the group of each sighting; groups are numbered from 0 in the order of their first.
 
     Parameters
     ----------
     bases : ndarray, shape (k, 3)
         Where the robot was at each keyframe, metres.
-    doubt : Doubt
+    doubt : CorrectionUncertainty
         How sure each sighting's keyframe is.
     """
     shift = np.zeros_like(seen.positions)
@@ -79,7 +79,7 @@ def regrouped(seen: Seen, bases: Array, doubt: Doubt, settings: LandmarkSettings
 def _grouped(seen: Seen, shift: Array, sigma_m: Array, bases: Array, settings: LandmarkSettings) -> Rows:
     groups = np.full(len(seen), NONE, dtype=np.int64)
     widest = float(seen.gates_m.max(initial=1.0)) * _WIDEST
-    book = LandmarkBook('', widest)
+    book = LandmarkMap('', widest)
     information: list[Array] = []
     starts = np.flatnonzero(np.diff(seen.keyframes, prepend=-1))
     for rows in np.split(np.arange(len(seen)), starts[1:]):
@@ -131,7 +131,7 @@ def _scan(seen: Seen, rows: Rows, shift: Array, sigma_m: Array, bases: Array) ->
     )
 
 
-def _aligned(seen: Seen, groups: Rows, doubt: Doubt) -> tuple[Array, Array]:
+def _aligned(seen: Seen, groups: Rows, doubt: CorrectionUncertainty) -> tuple[Array, Array]:
     """Return by how much the others of their groups shift the sightings of each stretch, and how surely.
 
     Returns

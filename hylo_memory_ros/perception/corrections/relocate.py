@@ -15,12 +15,16 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
 from hylo_memory_ros.perception.corrections.regroup import Seen, regrouped
-from hylo_memory_ros.perception.corrections.trajectory import Bridge, Correction, Doubt
+from hylo_memory_ros.perception.corrections.trajectory import (
+    BrownianBridge,
+    Correction,
+    CorrectionUncertainty,
+)
 from hylo_memory_ros.perception.edits import moved_poses
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, item_of, landmark_key
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import located, refuse
 from hylo_memory_ros.perception.tracking.update import claimed
@@ -37,7 +41,7 @@ _SOURCE = 'correction'
 class Relocation:
     """What became of the landmarks of a map."""
 
-    book: LandmarkBook
+    book: LandmarkMap
     settings: LandmarkSettings
     correction: Correction
     follows: bool = False
@@ -85,18 +89,18 @@ class Relocation:
 
 
 def relocate(
-    book: LandmarkBook,
+    book: LandmarkMap,
     correction: Correction,
     settings: LandmarkSettings,
-    earlier: Sequence[Bridge] = (),
+    earlier: Sequence[BrownianBridge] = (),
 ) -> Relocation:
     """Move a map's keyframes, and make its landmarks anew from their sightings.
 
     Parameters
     ----------
-    book : LandmarkBook
+    book : LandmarkMap
         All landmarks of the map as they are stored; changed in place.
-    earlier : sequence of Bridge
+    earlier : sequence of BrownianBridge
         How sure earlier corrections left the trajectory.
     """
     done = Relocation(book, settings, correction)
@@ -120,7 +124,7 @@ def relocate(
     return done
 
 
-def _move_keyframes(book: LandmarkBook, correction: Correction) -> None:
+def _move_keyframes(book: LandmarkMap, correction: Correction) -> None:
     frames = book.keyframes.columns
     if not len(frames):
         return
@@ -132,13 +136,13 @@ def _move_keyframes(book: LandmarkBook, correction: Correction) -> None:
     book.keyframes.replace_poses(rows[moved], positions[moved], rotations[moved])
 
 
-def _rows_with_sightings(book: LandmarkBook) -> Rows:
+def _rows_with_sightings(book: LandmarkMap) -> Rows:
     state = book.state[: len(book.keys)]
     follows = state['live'] & (state['slot'] >= 0) & ~state['pinned'] & ~state['held']
     return np.flatnonzero(follows)
 
 
-def _move_the_others(book: LandmarkBook, correction: Correction) -> None:
+def _move_the_others(book: LandmarkMap, correction: Correction) -> None:
     """Move what follows no sighting, and how everything is turned, as the map was when it was last seen."""
     state = book.state
     rows = np.flatnonzero(state['live'])
@@ -155,7 +159,7 @@ def _move_the_others(book: LandmarkBook, correction: Correction) -> None:
     book.place(rows)
 
 
-def _regroup(done: Relocation, doubt: Doubt) -> None:
+def _regroup(done: Relocation, doubt: CorrectionUncertainty) -> None:
     book, settings = done.book, done.settings
     slots = _free_slots(book)
     if not len(slots):
@@ -180,7 +184,7 @@ def _regroup(done: Relocation, doubt: Doubt) -> None:
     _give_names(done, slots, owners, groups)
 
 
-def _free_slots(book: LandmarkBook) -> Rows:
+def _free_slots(book: LandmarkMap) -> Rows:
     """Return the sightings that may be given to others, by keyframe and landmark."""
     seen, state = book.sightings.state, book.state
     rows = np.flatnonzero(
@@ -193,7 +197,7 @@ def _free_slots(book: LandmarkBook) -> Rows:
     return slots[order]
 
 
-def _row_of_number(book: LandmarkBook) -> dict[int, int]:
+def _row_of_number(book: LandmarkMap) -> dict[int, int]:
     live = np.flatnonzero(book.state['live'])
     return dict(zip(book.state['number'][live].tolist(), live.tolist(), strict=True))
 
@@ -235,7 +239,7 @@ def _give_names(done: Relocation, slots: Rows, owners: Rows, groups: Rows) -> No
         book.state['dirty'][row] = True
 
 
-def _age(book: LandmarkBook, row: int) -> tuple[bool, int, int]:
+def _age(book: LandmarkMap, row: int) -> tuple[bool, int, int]:
     state = book.state[row]
     return bool(state['written_ns'] == NEVER), int(state['first_ns']), int(state['number'])
 
@@ -262,7 +266,7 @@ def _begin(done: Relocation, slots: Rows, owner: int) -> int:
 class _Counts:
     """Shares out what was counted of landmarks among the groups that their sightings are in now."""
 
-    def __init__(self, book: LandmarkBook, shares: Mapping[int, Mapping[int, int]]) -> None:
+    def __init__(self, book: LandmarkMap, shares: Mapping[int, Mapping[int, int]]) -> None:
         self._book = book
         self._parts: dict[int, list[tuple[int, float]]] = {}
         for owner, here in shares.items():

@@ -15,7 +15,7 @@ import numpy as np
 
 from hylo_memory_ros.perception.map.columns import NEVER, unpacked
 from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import refuse
 
@@ -25,13 +25,13 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 def take_back(
-    book: LandmarkBook, landmarks: Columns, keyframes: Columns, sightings: Columns, settings: LandmarkSettings
+    book: LandmarkMap, landmarks: Columns, keyframes: Columns, sightings: Columns, settings: LandmarkSettings
 ) -> frozenset[str]:
     """Undo in a book what a correction did; return the keys of landmarks that it began and that stay.
 
     Parameters
     ----------
-    book : LandmarkBook
+    book : LandmarkMap
         As it is now; changed in place.
     landmarks, keyframes, sightings : mapping
         As they were before the correction, column by column.
@@ -47,13 +47,13 @@ def take_back(
     return stays
 
 
-def _restore_keyframes(book: LandmarkBook, former: Keyframes) -> None:
+def _restore_keyframes(book: LandmarkMap, former: Keyframes) -> None:
     columns = former.columns
     rows = columns['number'] - 1
     book.keyframes.replace_poses(rows, columns['position'], columns['rotation'])
 
 
-def _restore_merged(book: LandmarkBook, landmarks: Columns, before: Mapping[int, int]) -> None:
+def _restore_merged(book: LandmarkMap, landmarks: Columns, before: Mapping[int, int]) -> None:
     """Let landmarks be again what they were, those that proved to be others since too."""
     states = unpacked(landmarks)
     now = np.flatnonzero(book.state['live'])
@@ -77,7 +77,7 @@ def _restore_merged(book: LandmarkBook, landmarks: Columns, before: Mapping[int,
     book.place(now)
 
 
-def _restore_sightings(book: LandmarkBook, sightings: Columns) -> None:
+def _restore_sightings(book: LandmarkMap, sightings: Columns) -> None:
     owner = {
         (keyframe, origin): landmark
         for landmark, keyframe, origin in zip(
@@ -97,7 +97,7 @@ def _restore_sightings(book: LandmarkBook, sightings: Columns) -> None:
         book.state['slot'][row] = book.sightings.newest(int(book.state['number'][row]))
 
 
-def _remove_begun(book: LandmarkBook, before: set[int]) -> frozenset[str]:
+def _remove_begun(book: LandmarkMap, before: set[int]) -> frozenset[str]:
     stays = []
     for row in np.flatnonzero(book.state['live']).tolist():
         state = book.state[row]

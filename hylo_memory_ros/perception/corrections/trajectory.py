@@ -19,14 +19,22 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Bridge', 'Correction', 'Doubt', 'Motions', 'PathCorrection', 'RigidCorrection', 'Trajectory']
+__all__ = [
+    'BrownianBridge',
+    'Correction',
+    'CorrectionUncertainty',
+    'Motions',
+    'PathCorrection',
+    'RigidCorrection',
+    'Trajectory',
+]
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Doubt:
+class CorrectionUncertainty:
     """How sure a corrected trajectory is at some stamps: a bridge between the poses of the path."""
 
     stretch: NDArray[np.int64]
@@ -48,15 +56,15 @@ class Doubt:
         bridge: Array = np.minimum(a, b) - a * b
         return (2.0 * self.widest_m[rows])[:, None] ** 2 * bridge
 
-    def take(self, rows: NDArray[np.int64]) -> Doubt:
+    def take(self, rows: NDArray[np.int64]) -> CorrectionUncertainty:
         """Return that of some of the stamps."""
-        return Doubt(self.stretch[rows], self.share[rows], self.widest_m[rows])
+        return CorrectionUncertainty(self.stretch[rows], self.share[rows], self.widest_m[rows])
 
-    def or_wider(self, other: Doubt) -> Doubt:
+    def or_wider(self, other: CorrectionUncertainty) -> CorrectionUncertainty:
         """Return at each stamp the wider one of two."""
         theirs = other.sigma_m > self.sigma_m
         beyond = other.stretch + self.stretch.max(initial=0) + 1
-        return Doubt(
+        return CorrectionUncertainty(
             np.where(theirs, beyond, self.stretch),
             np.where(theirs, other.share, self.share),
             np.where(theirs, other.widest_m, self.widest_m),
@@ -64,7 +72,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bridge:
+class BrownianBridge:
     """How sure a trajectory is that was corrected at the poses of a path, and in between only by them."""
 
     stamps_ns: Stamps
@@ -72,14 +80,14 @@ class Bridge:
     widest_m: Array
     """Standard deviation half-way to the next pose, metres, shape (n,)."""
 
-    def at(self, stamps_ns: Stamps) -> Doubt:
+    def at(self, stamps_ns: Stamps) -> CorrectionUncertainty:
         """Return how sure it is at each stamp."""
         last = len(self.stamps_ns) - 1
         before = np.clip(np.searchsorted(self.stamps_ns, stamps_ns, side='right') - 1, 0, last)
         after = np.minimum(before + 1, last)
         span = self.stamps_ns[after] - self.stamps_ns[before]
         share = np.clip((stamps_ns - self.stamps_ns[before]) / np.maximum(span, 1), 0.0, 1.0) * (span > 0)
-        return Doubt(before, share, self.widest_m[before])
+        return CorrectionUncertainty(before, share, self.widest_m[before])
 
 
 # How far |q|^2 of a quaternion that somebody sends may be from 1; the same line as for poses.
@@ -217,7 +225,7 @@ class Correction(Protocol):
         ...
 
     @property
-    def bridge(self) -> Bridge | None:
+    def bridge(self) -> BrownianBridge | None:
         """How sure that is between the poses of a path; None: all keep their places to each other."""
         ...
 
@@ -295,10 +303,10 @@ class PathCorrection:
         return self._at_path.take(before) @ old @ added @ old.inverse()
 
     @property
-    def bridge(self) -> Bridge:
+    def bridge(self) -> BrownianBridge:
         """How sure the corrected trajectory is: by a share of what was corrected there."""
         corrected_m = np.linalg.norm(self._twists[:, :3], axis=1)
-        return Bridge(self._new.stamps_ns, _DOUBT * corrected_m)
+        return BrownianBridge(self._new.stamps_ns, _DOUBT * corrected_m)
 
     def as_json(self) -> dict[str, Any]:
         """Return what was asked for, to be kept."""

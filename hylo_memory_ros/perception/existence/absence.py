@@ -24,7 +24,7 @@ from hylo_memory_ros.perception.existence.visibility import Sight, Sights, Stamp
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
 
 __all__ = ['Absence', 'Missed', 'logit', 'probability']
@@ -107,9 +107,9 @@ class Absence:
         self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
         self._most = logit(settings.existence_max)
         self._least = logit(settings.gone_below)
-        self._reach: dict[str, tuple[LandmarkBook, int, Rows]] = {}
+        self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
-    def observe(self, scan: Scan, seen: Rows, witness: StampedWitness | None, book: LandmarkBook) -> Missed:
+    def observe(self, scan: Scan, seen: Rows, witness: StampedWitness | None, book: LandmarkMap) -> Missed:
         """Take what a message shows, and what it does not; return what it missed, and what of that is gone.
 
         Parameters
@@ -144,7 +144,7 @@ class Absence:
             witness.stamp_ns,
         )
 
-    def report(self, row: int, confidence: float, viewpoint: int, book: LandmarkBook) -> bool:
+    def report(self, row: int, confidence: float, viewpoint: int, book: LandmarkMap) -> bool:
         """Take the report of somebody who looked there and saw nothing; return whether it is gone.
 
         It counts as a miss of a detector that finds what can be seen with the probability
@@ -167,10 +167,10 @@ class Absence:
         """Return the log-odds of what somebody wrote down."""
         return min(logit(confidence), self._most)
 
-    def _is_over(self, row: int, book: LandmarkBook) -> bool:
+    def _is_over(self, row: int, book: LandmarkMap) -> bool:
         return bool(book.state['existence'][row] < self._least)
 
-    def _over(self, rows: Rows, book: LandmarkBook) -> Rows:
+    def _over(self, rows: Rows, book: LandmarkMap) -> Rows:
         gone: Rows = rows[book.state['existence'][rows] < self._least]
         return gone
 
@@ -179,7 +179,7 @@ class Absence:
         f = min(max(self._settings.false_detection_probability, 1.0 - _SURE), _SURE)
         return _Gain(max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f))))
 
-    def _hit(self, rows: Rows, source: InputSettings, keyframe: int, book: LandmarkBook) -> None:
+    def _hit(self, rows: Rows, source: InputSettings, keyframe: int, book: LandmarkMap) -> None:
         state = book.state
         told = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
         state['stale'][rows], state['misses'][rows], state['reported'][rows] = False, 0, 0
@@ -195,7 +195,7 @@ class Absence:
         state['dirty'][rows] = True
 
     def _missing(
-        self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkBook
+        self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkMap
     ) -> Rows:
         """Return the rows in the field of view that this viewpoint has not spoken of."""
         state, near = book.state, self._within_reach(scan, source, keyframe, book)
@@ -212,7 +212,7 @@ class Absence:
         found: Rows = rows[np.array(answers, dtype=bool)]
         return found
 
-    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, book: LandmarkBook) -> Rows:
+    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, book: LandmarkMap) -> Rows:
         """Return rows that may be in view from a keyframe; all are looked at once for each.
 
         What begins later has been spoken of from this viewpoint: it was seen.
@@ -228,13 +228,13 @@ class Absence:
         self._reach[source.name] = book, keyframe, rows
         return rows
 
-    def _answers_for(self, row: int, source: InputSettings, book: LandmarkBook) -> bool:
+    def _answers_for(self, row: int, source: InputSettings, book: LandmarkMap) -> bool:
         """Whether an input would have reported a landmark: of one of its labels, or begun by it."""
         if source.label or source.labels:
             return book.labels[row] == source.label or book.labels[row] in source.labels.values()
         return int(book.state['source'][row]) == self._digests[source.name]
 
-    def _doubt(self, rows: Rows, keyframe: int, book: LandmarkBook) -> None:
+    def _doubt(self, rows: Rows, keyframe: int, book: LandmarkMap) -> None:
         state = book.state
         state['misses'][rows] += 1
         state['viewpoint'][rows], state['evidence'][rows] = keyframe, 0.0
@@ -248,7 +248,7 @@ class Absence:
         witness: Witness,
         source: InputSettings,
         keyframe: int,
-        book: LandmarkBook,
+        book: LandmarkMap,
     ) -> Sights:
         state = book.state
         extents = state['extent'][rows]
@@ -259,7 +259,7 @@ class Absence:
             self._lower(row, self._gain(source, book.labels[row]).miss, keyframe, book)
         return sights
 
-    def _lower(self, row: int, by: float, viewpoint: int, book: LandmarkBook) -> None:
+    def _lower(self, row: int, by: float, viewpoint: int, book: LandmarkMap) -> None:
         state = book.state
         if state['viewpoint'][row] == viewpoint and state['evidence'][row] < 0.0:
             # It has spoken already; only what is surer takes the place of what was said.

@@ -17,7 +17,7 @@ from hylo_memory_ros.perception.existence.receipts import Judged, report_receipt
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.manual_items import BY_HAND, believed
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
@@ -132,7 +132,7 @@ def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str)
 
 
 def named(
-    memory: MemoryPort, names: Sequence[str], book: LandmarkBook, absence: Absence, frame_id: str
+    memory: MemoryPort, names: Sequence[str], book: LandmarkMap, absence: Absence, frame_id: str
 ) -> list[str]:
     """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
 
@@ -159,7 +159,7 @@ def named(
 def taken(
     report: AbsenceReport,
     hits: Sequence[Hit],
-    book: LandmarkBook,
+    book: LandmarkMap,
     absence: Absence,
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
@@ -196,7 +196,7 @@ def taken(
     return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 
 
-def adopted(hit: Hit, book: LandmarkBook, absence: Absence) -> int:
+def adopted(hit: Hit, book: LandmarkMap, absence: Absence) -> int:
     """Return the row of an item; one that was written by hand gets one, and statistics with it."""
     item = hit.item
     assert item.key is not None
@@ -225,7 +225,7 @@ def adopted(hit: Hit, book: LandmarkBook, absence: Absence) -> int:
     return row
 
 
-def _stood(report: AbsenceReport, book: LandmarkBook) -> Transform:
+def _stood(report: AbsenceReport, book: LandmarkMap) -> Transform:
     if report.observed_from is not None:
         return report.observed_from
     if not len(book.keyframes):

@@ -26,7 +26,7 @@ from hylo_memory_ros.perception.existence.visibility import (
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
@@ -104,7 +104,7 @@ class Existence:
         self._grids.clear()
         self._judged_ns.clear()
 
-    def observe(self, scan: Scan, outcome: Outcome, book: LandmarkBook) -> Consequences:
+    def observe(self, scan: Scan, outcome: Outcome, book: LandmarkMap) -> Consequences:
         """Take what a message shows, and what it does not, after association has taken it."""
         seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
         seen = seen[book.state['forgotten_ns'][seen] == NEVER]
@@ -128,7 +128,7 @@ class Existence:
         self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)
         return self._views.at(source.visibility, scan.stamp_ns, self._tolerance_ns)
 
-    def _displace(self, scan: Scan, follows: Consequences, book: LandmarkBook) -> None:
+    def _displace(self, scan: Scan, follows: Consequences, book: LandmarkMap) -> None:
         endings, items, receipts = follows
         for one in displacements(scan.stamp_ns, book, self._settings):
             before, after = book.keys[one.before], book.keys[one.after]
@@ -143,7 +143,7 @@ class Existence:
             items += self._update.written(scan, np.array([one.before]), book)
 
 
-def end(row: int, at_ns: int, reason: str, book: LandmarkBook) -> Ending | None:
+def end(row: int, at_ns: int, reason: str, book: LandmarkMap) -> Ending | None:
     """Let a landmark end, and return what has to be said of it: nothing, if nothing was."""
     written_ns, key = int(book.state['written_ns'][row]), book.keys[row]
     if written_ns == NEVER:

@@ -12,7 +12,7 @@ from hylo_memory_ros.perception.existence.visibility import Sight
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, fact_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
 
 
 def absence_receipt(
-    scan: Scan, missed: Missed, visibility: str, book: LandmarkBook, settings: LandmarkSettings
+    scan: Scan, missed: Missed, visibility: str, book: LandmarkMap, settings: LandmarkSettings
 ) -> Receipt:
     """Return the receipt of what a message should have shown and did not.
 
@@ -78,7 +78,7 @@ def absence_receipt(
 
 
 def displacement_receipt(
-    scan: Scan, before: int, after: int, book: LandmarkBook, settings: LandmarkSettings
+    scan: Scan, before: int, after: int, book: LandmarkMap, settings: LandmarkSettings
 ) -> Receipt:
     """Return the receipt of a thing that was found gone and is elsewhere; to be made before it moves."""
     state = book.state
@@ -103,7 +103,7 @@ def displacement_receipt(
     return fact_receipt('displacement', scan.stamp_ns, book.map_id, [key, other], facts, (key, other))
 
 
-def deletion_receipt(message: Message, rows: Sequence[int], book: LandmarkBook) -> Receipt:
+def deletion_receipt(message: Message, rows: Sequence[int], book: LandmarkMap) -> Receipt:
     """Return the receipt of what an input says is gone; it is to be stored if any of that was written."""
     keys = [book.keys[row] for row in rows]
     existence = book.state['existence'][list(rows)].tolist()

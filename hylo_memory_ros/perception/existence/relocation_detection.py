@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.existence.absence import logit
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 
 __all__ = ['Displacement', 'displace', 'displacements']
@@ -39,7 +39,7 @@ class Displacement(NamedTuple):
     """Row of the one that began elsewhere, and proved to be the same."""
 
 
-def displacements(stamp_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> list[Displacement]:
+def displacements(stamp_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> list[Displacement]:
     """Return what has moved, by all that is known at a stamp."""
     window_ns = round(settings.moved_within_s * 1e9)
     gone = _gone(stamp_ns - window_ns, book, settings)
@@ -59,7 +59,7 @@ def displacements(stamp_ns: int, book: LandmarkBook, settings: LandmarkSettings)
     return found
 
 
-def _gone(since_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> Rows:
+def _gone(since_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> Rows:
     """Return rows of what was found gone since a stamp."""
     if book.newest_forgotten_ns < since_ns:
         return np.empty(0, dtype=np.int64)
@@ -70,7 +70,7 @@ def _gone(since_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> Rows
     return found
 
 
-def _there(since_ns: int, book: LandmarkBook) -> Rows:
+def _there(since_ns: int, book: LandmarkMap) -> Rows:
     """Return rows of what began since a stamp, and is there."""
     state = book.state
     rows = np.flatnonzero(state['first_ns'][: len(book.keys)] >= since_ns)
@@ -79,7 +79,7 @@ def _there(since_ns: int, book: LandmarkBook) -> Rows:
     return found
 
 
-def _is_plain(rows: Rows, book: LandmarkBook) -> NDArray[np.bool_]:
+def _is_plain(rows: Rows, book: LandmarkMap) -> NDArray[np.bool_]:
     state = book.state
     plain: NDArray[np.bool_] = state['live'][rows] & ~state['has_instance'][rows]
     plain &= state['merged_into'][rows] == 0
@@ -92,7 +92,7 @@ def _began_after(state: NDArray[np.void], row: int, before: int, window_ns: int)
     return close and first_ns > int(state['last_ns'][before])
 
 
-def displace(one: Displacement, stamp_ns: int, book: LandmarkBook, *, ended: bool) -> None:
+def displace(one: Displacement, stamp_ns: int, book: LandmarkMap, *, ended: bool) -> None:
     """Let the landmark that was found gone go on at the place of the other.
 
     Parameters

@@ -33,7 +33,7 @@ from hylo_memory_ros.perception.ingestion.sensor_pose import Locator, reason_of
 from hylo_memory_ros.perception.ingestion.validation import Screen
 from hylo_memory_ros.perception.ingestion.watermark import Backlog, Waiting, Watermark
 from hylo_memory_ros.perception.manual_items import as_written
-from hylo_memory_ros.perception.map.persistence import Journal
+from hylo_memory_ros.perception.map.persistence import LandmarkPersistence
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
@@ -42,7 +42,7 @@ from hylo_memory_ros.perception.tracking.data_association import Ending as Landm
 from hylo_memory_ros.storage.statements.removal import Ending
 from hylo_memory_ros.transforms import Transform, TransformSource
 
-__all__ = ['Intake', 'Localisation', 'Offer', 'broken_rule']
+__all__ = ['IngestionPipeline', 'Localisation', 'Offer', 'broken_rule']
 
 
 def broken_rule(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
@@ -132,7 +132,7 @@ Offer = Literal['pending', 'repeated', 'late', 'refused', 'dropped']
 _FRAMES_KEPT = 256
 
 
-class Intake:
+class IngestionPipeline:
     """Orders observations, associates them with landmarks, and writes what changed.
 
     Parameters
@@ -177,7 +177,7 @@ class Intake:
         self._screens = {
             source.name: Screen(source, self._counts[source.name].refuse) for source in settings.inputs
         }
-        self._journal = Journal(memory, settings, self._counts, self._lock)
+        self._journal = LandmarkPersistence(memory, settings, self._counts, self._lock)
         self._locator = Locator(transforms, settings)
         self._existence = Existence(settings)
         self._backlog = Backlog(self._locator.look_up)

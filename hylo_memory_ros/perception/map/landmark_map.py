@@ -19,7 +19,7 @@ from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.orientation import told_orientation
 
-__all__ = ['LandmarkBook']
+__all__ = ['LandmarkMap']
 
 _FIRST_CAPACITY = 64
 # Leaving in batches pays for one sort in many departures.
@@ -28,7 +28,7 @@ _BATCHES = 16
 Rows = NDArray[np.int64]
 
 
-class LandmarkBook:
+class LandmarkMap:
     """All landmarks of one map, tentative and forgotten ones included.
 
     A landmark is a row of `state`. The rows of those that left are used again, so a row names a

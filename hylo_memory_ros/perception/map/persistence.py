@@ -21,7 +21,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.deduplication import Consumed, Entry
 from hylo_memory_ros.perception.map.changes import Changes, Numbering
 from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
@@ -66,7 +66,7 @@ from hylo_memory_ros.storage.statements.removal import Ending
 
 __all__ = [
     'Batch',
-    'Journal',
+    'LandmarkPersistence',
     'OvertakenError',
     'Phase',
     'Statement',
@@ -131,7 +131,7 @@ class Batch:
 
     statements: Sequence[Statement]
     """What is to be written or ended, in order."""
-    books: Sequence[tuple[LandmarkBook, Changes]]
+    books: Sequence[tuple[LandmarkMap, Changes]]
     """Landmark state, of the books where it changed."""
     entries: Mapping[str, Sequence[Entry]]
     """Consumed messages, of the inputs that have any."""
@@ -198,7 +198,7 @@ _SLACK = 16
 _ITEMS_PER_WRITE = 1000
 
 
-class Journal:
+class LandmarkPersistence:
     """Landmarks, consumed messages and unwritten items of one memory.
 
     Parameters
@@ -227,7 +227,7 @@ class Journal:
         self._commit_lock = threading.Lock()
         self._gate_m = max((source.gate_m for source in settings.inputs), default=1.0)
         self._consumed = {name: Consumed(name, self._find_blocks) for name in counts}
-        self._books: dict[str, LandmarkBook] = {}
+        self._books: dict[str, LandmarkMap] = {}
         self._statements: list[Statement] = []
         self._own: set[int] = set()
         self._receipts: list[Receipt] = []
@@ -286,7 +286,7 @@ class Journal:
             if name in self._counts and row.newest_ns is not None
         }
 
-    def book(self, map_id: str) -> LandmarkBook:
+    def book(self, map_id: str) -> LandmarkMap:
         """Return the landmarks of a map."""
         if map_id not in self._books:
             self._memory.side_write(lambda connection: self._load(connection, map_id))
@@ -294,7 +294,7 @@ class Journal:
 
     def _load(self, connection: Connection, map_id: str) -> None:
         stored = load_landmarks(connection, map_id)
-        book = LandmarkBook(
+        book = LandmarkMap(
             map_id,
             self._gate_m,
             self._numbering,
@@ -523,7 +523,7 @@ class Journal:
             for one in left
         ]
 
-    def _take_away(self, book: LandmarkBook, removed: Sequence[Removed]) -> None:
+    def _take_away(self, book: LandmarkMap, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:
             row = book.row_of(key)
             if row is None:
@@ -536,9 +536,9 @@ class Journal:
         self._statements = [one for one in self._statements if concerns(one) not in gone]
 
 
-def load_book(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkBook:
+def load_book(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkMap:
     """Return the landmarks of a map as they are stored."""
-    return LandmarkBook(
+    return LandmarkMap(
         map_id,
         max((source.gate_m for source in settings.inputs), default=1.0),
         Numbering(next_number(connection)),
@@ -548,7 +548,7 @@ def load_book(connection: Connection, map_id: str, settings: LandmarkSettings) -
     )
 
 
-def store_book(connection: Connection, book: LandmarkBook) -> None:
+def store_book(connection: Connection, book: LandmarkMap) -> None:
     """Store what changed of a book."""
     changes = book.take_changes()
     delete_landmarks(connection, changes.deleted)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.tracking.gating import Candidates
 
 __all__ = ['NONE', 'assigned']
@@ -18,7 +18,7 @@ NONE = -1
 """In a column of rows: no landmark."""
 
 
-def assigned(found: Candidates, free: NDArray[np.bool_], book: LandmarkBook) -> Rows:
+def assigned(found: Candidates, free: NDArray[np.bool_], book: LandmarkMap) -> Rows:
     """Return the landmark of each observation at the least total cost.
 
     Parameters

@@ -1,6 +1,6 @@
 """Which landmark is it? Gates, one-to-one assignment, and what follows for the landmarks.
 
-An `Association` is given one scan after the other, in their order, and keeps a `LandmarkBook`
+An `Association` is given one scan after the other, in their order, and keeps a `LandmarkMap`
 up to date. What it decides may depend on nothing but the scans and the book: the same scans
 give the same book, bit for bit.
 """
@@ -18,7 +18,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, landmark_key
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, merge_receipt, scan_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.assignment import NONE, assigned
@@ -52,7 +52,7 @@ class Outcome:
 class Association(Protocol):
     """Gives detections to landmarks, and makes new ones."""
 
-    def observe(self, scan: Scan, book: LandmarkBook) -> Outcome:
+    def observe(self, scan: Scan, book: LandmarkMap) -> Outcome:
         """Take one scan into the book."""
         ...
 
@@ -80,7 +80,7 @@ class GatedAssociation:
         self._unique = frozenset(settings.unique)
         self._update = Update(settings)
 
-    def observe(self, scan: Scan, book: LandmarkBook) -> Outcome:
+    def observe(self, scan: Scan, book: LandmarkMap) -> Outcome:
         """Take one scan into the book."""
         given = np.zeros(scan.size, dtype=np.int64)
         before = len(book.keyframes)
@@ -111,9 +111,7 @@ class GatedAssociation:
         receipts += merged.receipts
         return Outcome(given, [*items, *merged.items], merged.endings, receipts, rows[taken])
 
-    def _known_rows(
-        self, scan: Scan, found: Candidates, book: LandmarkBook
-    ) -> tuple[Rows, NDArray[np.bool_]]:
+    def _known_rows(self, scan: Scan, found: Candidates, book: LandmarkMap) -> tuple[Rows, NDArray[np.bool_]]:
         """Return the row of the landmark that each belongs to, or `NONE`; and what is one too many."""
         rows = np.full(len(scan), NONE, dtype=np.int64)
         named = np.array([bool(name) for name in scan.instances], dtype=bool)
@@ -136,7 +134,7 @@ class GatedAssociation:
         rows: Rows,
         ignored: NDArray[np.bool_],
         named: NDArray[np.bool_],
-        book: LandmarkBook,
+        book: LandmarkMap,
     ) -> NDArray[np.bool_]:
         """Find the one thing of a label; of several detections the best one is it."""
         here = np.array([name == label for name in scan.labels], dtype=bool) & ~named
@@ -148,7 +146,7 @@ class GatedAssociation:
             ignored[places[places != best]] = True
         return here
 
-    def _begin(self, scan: Scan, place: int, book: LandmarkBook) -> int:
+    def _begin(self, scan: Scan, place: int, book: LandmarkMap) -> int:
         label, key = scan.labels[place], scan.instances[place]
         digits = KEY_DIGITS
         while not key or (key in book and not scan.instances[place]):
@@ -159,7 +157,7 @@ class GatedAssociation:
         has_instance = bool(scan.instances[place]) or label in self._unique
         return book.add(key, label, has_instance=has_instance, source=scan.input)
 
-    def _merge(self, scan: Scan, found: Candidates, rows: Rows, book: LandmarkBook) -> Outcome:
+    def _merge(self, scan: Scan, found: Candidates, rows: Rows, book: LandmarkMap) -> Outcome:
         """Make one of landmarks that prove to be one."""
         items: list[MemoryItem] = []
         endings: list[Ending] = []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.localization_error import common_modes
 from hylo_memory_ros.perception.tracking.sym3 import inverse, rotation_matrix, times, turned
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-def located(slots: Rows, book: LandmarkBook, settings: LandmarkSettings) -> tuple[Array, Array]:
+def located(slots: Rows, book: LandmarkMap, settings: LandmarkSettings) -> tuple[Array, Array]:
     """Return where sightings put their landmarks in the global frame.
 
     Returns
@@ -41,7 +41,7 @@ def located(slots: Rows, book: LandmarkBook, settings: LandmarkSettings) -> tupl
     return levers + frames['position'], covariances
 
 
-def fuse(scan: Scan, places: Rows, rows: Rows, book: LandmarkBook, settings: LandmarkSettings) -> None:
+def fuse(scan: Scan, places: Rows, rows: Rows, book: LandmarkMap, settings: LandmarkSettings) -> None:
     """Take observations into the sightings of their landmarks, and those into the estimates.
 
     Parameters
@@ -67,7 +67,7 @@ def fuse(scan: Scan, places: Rows, rows: Rows, book: LandmarkBook, settings: Lan
     _estimate(rows, slots, book, settings)
 
 
-def refuse(row: int, book: LandmarkBook, settings: LandmarkSettings) -> None:
+def refuse(row: int, book: LandmarkMap, settings: LandmarkSettings) -> None:
     """Make the estimate of a landmark again from all its sightings, which changed."""
     state, seen = book.state[row], book.sightings.state
     slots = book.sightings.of(int(state['number']))
@@ -87,7 +87,7 @@ def refuse(row: int, book: LandmarkBook, settings: LandmarkSettings) -> None:
 
 
 def _close(
-    rows: Rows, slots: Rows, book: LandmarkBook, settings: LandmarkSettings, weights: Array | float = 1.0
+    rows: Rows, slots: Rows, book: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
 ) -> None:
     """Take sightings into what is known before the newest one."""
     if not len(rows):
@@ -99,7 +99,7 @@ def _close(
     np.add.at(book.state['prior_vector'], rows, times(information, positions))
 
 
-def _refine(scan: Scan, places: Rows, slots: Rows, book: LandmarkBook) -> None:
+def _refine(scan: Scan, places: Rows, slots: Rows, book: LandmarkMap) -> None:
     seen = book.sightings.state
     base_from_global = book.keyframes.pose(len(book.keyframes) - 1).inverse()
     matrix = rotation_matrix(np.array([base_from_global.rotation]))
@@ -115,7 +115,7 @@ def _refine(scan: Scan, places: Rows, slots: Rows, book: LandmarkBook) -> None:
 
 
 def _estimate(
-    rows: Rows, slots: Rows, book: LandmarkBook, settings: LandmarkSettings, weights: Array | float = 1.0
+    rows: Rows, slots: Rows, book: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
 ) -> None:
     positions, covariances = located(slots, book, settings)
     information = inverse(covariances) * np.reshape(weights, (-1, 1))

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.localization_error import common_mode
 from hylo_memory_ros.perception.tracking.sym3 import determinant, mahalanobis
@@ -66,7 +66,7 @@ def sizes_agree(a: Array, b: Array) -> NDArray[np.bool_]:
     return agree
 
 
-def candidates(scan: Scan, book: LandmarkBook, settings: LandmarkSettings) -> Candidates:
+def candidates(scan: Scan, book: LandmarkMap, settings: LandmarkSettings) -> Candidates:
     """Return the landmarks that each observation may be one of.
 
     The innovation's covariance is that of the landmark, of the detection, and of the

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import refuse
 from hylo_memory_ros.perception.tracking.gating import Candidates, sizes_agree, squared_gate
@@ -43,7 +43,7 @@ class Proof(NamedTuple):
 
 
 def proofs(
-    scan: Scan, found: Candidates, rows: Rows, book: LandmarkBook, settings: LandmarkSettings
+    scan: Scan, found: Candidates, rows: Rows, book: LandmarkMap, settings: LandmarkSettings
 ) -> list[Proof]:
     """Take notice of what a scan says of landmarks that are near each other.
 
@@ -75,7 +75,7 @@ def proofs(
     return _proved(scan, sorted(suspects), book, settings)
 
 
-def _weigh(gone: int, kept: int, both: bool, book: LandmarkBook) -> int:
+def _weigh(gone: int, kept: int, both: bool, book: LandmarkMap) -> int:
     """Take a message into what speaks for two being one, and return that."""
     state = book.state[gone]
     number = int(book.state['number'][kept])
@@ -93,7 +93,7 @@ def _weigh(gone: int, kept: int, both: bool, book: LandmarkBook) -> int:
 
 
 def _proved(
-    scan: Scan, suspects: list[tuple[int, int]], book: LandmarkBook, settings: LandmarkSettings
+    scan: Scan, suspects: list[tuple[int, int]], book: LandmarkMap, settings: LandmarkSettings
 ) -> list[Proof]:
     """Return those that are also near each other, for all that is known of where they are."""
     if not suspects:
@@ -134,7 +134,7 @@ class Ending:
     """Key of the landmark that it proved to be; empty: none."""
 
 
-def join(gone: int, kept: int, at_ns: int, book: LandmarkBook, settings: LandmarkSettings) -> Ending | None:
+def join(gone: int, kept: int, at_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> Ending | None:
     """Make one landmark of two; return the ending of the item that is no longer wanted, if any.
 
     Parameters

@@ -12,7 +12,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.landmark import Fused, item_of
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import fuse
 from hylo_memory_ros.perception.tracking.orientation import fuse_orientations, turned_far
@@ -28,7 +28,7 @@ _LEAD_VOTES = 1.0
 _LABELS_KEPT = 16
 
 
-def vote(row: int, votes: Mapping[str, float], book: LandmarkBook) -> bool:
+def vote(row: int, votes: Mapping[str, float], book: LandmarkMap) -> bool:
     """Add scores to those of a landmark; return whether its label changed."""
     scores, label = book.scores[row], book.labels[row]
     if len(votes) == 1 and label in votes:
@@ -78,7 +78,7 @@ class Update:
         self._settings = settings
 
     def take(
-        self, scan: Scan, votes: Votes, places: Rows, rows: Rows, book: LandmarkBook
+        self, scan: Scan, votes: Votes, places: Rows, rows: Rows, book: LandmarkMap
     ) -> Sequence[MemoryItem]:
         """Take observations into their landmarks; return the statements that follow.
 
@@ -110,7 +110,7 @@ class Update:
         return self.written(scan, taken, book, np.array(changed, dtype=bool))
 
     def written(
-        self, scan: Scan, rows: Rows, book: LandmarkBook, changed: NDArray[np.bool_] | None = None
+        self, scan: Scan, rows: Rows, book: LandmarkMap, changed: NDArray[np.bool_] | None = None
     ) -> list[MemoryItem]:
         """Return the statements of those landmarks of which there is something new to say."""
         news = self._is_news(scan, rows, book, changed)
@@ -118,7 +118,7 @@ class Update:
         return [self.statement(row, book, source=scan.input, stamp_ns=scan.stamp_ns) for row in told]
 
     @staticmethod
-    def _restart_moved(scan: Scan, places: Rows, rows: Rows, book: LandmarkBook) -> None:
+    def _restart_moved(scan: Scan, places: Rows, rows: Rows, book: LandmarkMap) -> None:
         """Begin a new estimate of things that are known by name and are elsewhere now."""
         state = book.state
         away = _length(scan.positions[places] - state['mean'][rows]) > scan.gate_m
@@ -127,7 +127,7 @@ class Update:
             book.restart(row)
 
     @staticmethod
-    def _average(scan: Scan, places: Rows, rows: Rows, book: LandmarkBook) -> None:
+    def _average(scan: Scan, places: Rows, rows: Rows, book: LandmarkMap) -> None:
         state = book.state
         n = state['n'][rows].astype(np.float64)
         state['score'][rows] = _mean(state['score'][rows], scan.scores[places], n)
@@ -136,7 +136,7 @@ class Update:
         state['extent'][rows] = np.where(np.isnan(size), old, mixed)
 
     @staticmethod
-    def _count(stamp_ns: int, rows: Rows, book: LandmarkBook) -> None:
+    def _count(stamp_ns: int, rows: Rows, book: LandmarkMap) -> None:
         state = book.state
         state['since_ns'][rows[state['n'][rows] == 0]] = stamp_ns
         state['first_ns'][rows[state['observations'][rows] == 0]] = stamp_ns
@@ -145,7 +145,7 @@ class Update:
         state['observations'][rows] += 1
 
     def _is_news(
-        self, scan: Scan, rows: Rows, book: LandmarkBook, changed: NDArray[np.bool_] | None
+        self, scan: Scan, rows: Rows, book: LandmarkMap, changed: NDArray[np.bool_] | None
     ) -> NDArray[np.bool_]:
         settings, state = self._settings, book.state
         variance = state['covariance'][rows][:, DIAGONAL].max(axis=1, initial=settings.sigma_floor_m**2)
@@ -160,7 +160,7 @@ class Update:
         told: NDArray[np.bool_] = news & (n >= settings.confirm_n) & ~doubtful
         return told
 
-    def statement(self, row: int, book: LandmarkBook, *, source: str, stamp_ns: int) -> MemoryItem:
+    def statement(self, row: int, book: LandmarkMap, *, source: str, stamp_ns: int) -> MemoryItem:
         """Return the statement of where a landmark is, which counts as written from now on.
 
         Parameters

@@ -22,7 +22,7 @@ from hylo_memory_ros.perception import AbsenceAnswer, AbsenceReport, LandmarkPip
 from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection, Trajectory
 from hylo_memory_ros.perception.edits import Edit, Edited
 from hylo_memory_ros.ros.perception.inputs import Input, message_type
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.stamp_watch import StampWatch
 from hylo_memory_ros.transforms import TransformSource
 
@@ -47,7 +47,7 @@ class Perception:
         Where landmarks are kept.
     transforms : TransformSource
         Where frames were.
-    writer : Lane
+    writer : WorkerPool
         The one thread that writes.
     clock : callable
         The node's clock, nanoseconds; 0 while it has not started.
@@ -66,7 +66,7 @@ class Perception:
         config: NodeConfig,
         memory: Any,
         transforms: TransformSource,
-        writer: Lane,
+        writer: WorkerPool,
         clock: Callable[[], int],
         group: CallbackGroup,
     ) -> None:

@@ -14,7 +14,7 @@ from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, StoreError
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.ros.convert.errors import described
 
-__all__ = ['Guard', 'Handler']
+__all__ = ['Handler', 'RequestGuard']
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 """Takes a request and an empty response, and returns the response to send."""
 
 
-class Guard:
+class RequestGuard:
     """Lets requests through while the node is active, and turns every refusal into an answer.
 
     A request comes in in the executor's thread and may end in another.

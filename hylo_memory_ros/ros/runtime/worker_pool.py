@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, StoreBusyError
 from hylo_memory_ros.ros.runtime.dispatch import Awaited
 
-__all__ = ['Lane', 'logged']
+__all__ = ['WorkerPool', 'logged']
 
 T = TypeVar('T')
 logger = logging.getLogger(__name__)
 
 
-class Lane:
+class WorkerPool:
     """A bounded queue of jobs, and the threads that do them in order.
 
     Parameters

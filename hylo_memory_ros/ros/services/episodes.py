@@ -14,7 +14,7 @@ from typing import Any
 from hylo_memory_ros.errors import ClockError, InvalidRequestError
 from hylo_memory_ros.ros.convert.fields import checked_text, scope_of
 from hylo_memory_ros.ros.perception.perception import Perception
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.srv import Episode
 
@@ -27,7 +27,7 @@ class EpisodeHandler:
 
     memory: MemoryService
     """Which carries them."""
-    writer: Lane
+    writer: WorkerPool
     """The one thread that writes."""
     perception: Perception
     """Whose pending work is committed first."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from hylo_memory_ros.model.feedback import Verdict
 from hylo_memory_ros.ros.convert.fields import checked_text, texts
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Judging']
@@ -22,7 +22,7 @@ class Judging:
 
     memory: MemoryService
     """What they are of."""
-    writer: Lane
+    writer: WorkerPool
     """The one thread that writes."""
 
     async def feedback(self, request: Any, response: Any) -> Any:

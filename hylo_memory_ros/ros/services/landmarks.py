@@ -18,7 +18,7 @@ from hylo_memory_ros.perception.edits import Edit, EditOp
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns, texts
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.transforms import LATEST, PendingQueue, Transform
 from hylo_memory_ros.transforms.geometry import unit_quaternion
 
@@ -43,7 +43,7 @@ class Editing:
 
     memory: Any
     """The `MemoryService`."""
-    writer: Lane
+    writer: WorkerPool
     """The one thread that writes."""
     perception: Perception
     """The landmarks."""

@@ -21,8 +21,8 @@ from hylo_memory_ros.model import Budget, ConsolidationReport, Reversion
 from hylo_memory_ros.ros.convert.fields import MAX_SEQUENCE, checked_text, scope_of
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.runtime.dispatch import awaited_in_executor
-from hylo_memory_ros.ros.runtime.request_guard import Guard
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['Maintenance', 'Progress', 'maintain_server']
@@ -37,13 +37,13 @@ class Maintenance:
 
     memory: MemoryService
     """What is maintained."""
-    writer: Lane
+    writer: WorkerPool
     """The one thread that writes; nothing else is written meanwhile."""
-    readers: Lane
+    readers: WorkerPool
     """Threads that read."""
     perception: Perception
     """Goes on in what a restore put in place."""
-    slow: Lane
+    slow: WorkerPool
     """A thread for what takes long beside all others."""
     reply_limit: int
     """Largest report, bytes."""
@@ -200,7 +200,7 @@ class Progress:
 
 
 def maintain_server(
-    node: Node, guard: Guard, group: CallbackGroup, perform: Any, wake: Callable[[], None]
+    node: Node, guard: RequestGuard, group: CallbackGroup, perform: Any, wake: Callable[[], None]
 ) -> ActionServer:
     """Return the action server; a refusal is an aborted goal, whose result says why.
 
@@ -208,7 +208,7 @@ def maintain_server(
     ----------
     node : Node
         Whose action it is.
-    guard : Guard
+    guard : RequestGuard
         Stands before it.
     group : CallbackGroup
         A reentrant one.

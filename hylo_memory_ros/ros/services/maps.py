@@ -13,7 +13,7 @@ from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import RigidCorrection, Trajectory
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns
 from hylo_memory_ros.ros.perception.perception import Perception
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.transforms import Transform
 
 __all__ = ['Correcting', 'path_of', 'rigid_of']
@@ -26,7 +26,7 @@ _UNIT_TOLERANCE = 1e-2
 class Correcting:
     """The handler that moves the maps of one memory."""
 
-    writer: Lane
+    writer: WorkerPool
     """The one thread that writes."""
     perception: Perception
     """Whose landmarks move, and which holds still meanwhile."""

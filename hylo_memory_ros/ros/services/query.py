@@ -31,7 +31,7 @@ from hylo_memory_ros.ros.convert.results import (
 )
 from hylo_memory_ros.ros.perception.placement import Placement
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.transforms import Transform
 
 __all__ = ['Reading']
@@ -46,7 +46,7 @@ class Reading:
 
     memory: Any
     """The `MemoryService`."""
-    readers: Lane
+    readers: WorkerPool
     """Threads that answer."""
     placement: Placement
     """Brings centres into the global frame."""

@@ -17,7 +17,7 @@ from hylo_memory_ros.ros.convert.fields import checked_text
 from hylo_memory_ros.ros.convert.filters import query_from_msg
 from hylo_memory_ros.ros.perception.placement import Placement
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.transforms import Transform
 
 __all__ = ['Proving']
@@ -29,7 +29,7 @@ class Proving:
 
     memory: Any
     """The `MemoryService`."""
-    readers: Lane
+    readers: WorkerPool
     """Threads that answer."""
     placement: Placement
     """Brings centres into the global frame."""

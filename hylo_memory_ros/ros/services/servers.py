@@ -21,7 +21,7 @@ from rclpy.service_introspection import ServiceIntrospectionState
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.runtime.dispatch import awaited_in_executor, drive
-from hylo_memory_ros.ros.runtime.request_guard import Guard, Handler
+from hylo_memory_ros.ros.runtime.request_guard import Handler, RequestGuard
 from hylo_memory_ros.ros.services.maintenance import maintain_server
 from hylo_memory_ros.srv import (
     Changes,
@@ -89,11 +89,11 @@ class Servers:
     ----------
     node : Node
         Whose services they are.
-    guard : Guard
+    guard : RequestGuard
         Stands before every handler.
     """
 
-    def __init__(self, node: Node, guard: Guard) -> None:
+    def __init__(self, node: Node, guard: RequestGuard) -> None:
         self._node, self._guard = node, guard
         self._handlers: Mapping[str, Any] = {}
         self._services: list[Any] = []
@@ -201,7 +201,7 @@ class Servers:
 
 
 def deferred(
-    guard: Guard, name: str, response_type: Any, handler: Handler, wake: Callable[[], None]
+    guard: RequestGuard, name: str, response_type: Any, handler: Handler, wake: Callable[[], None]
 ) -> Callable[[Any, Any], Awaitable[Any]]:
     """Return a service callback that answers later.
 

@@ -23,7 +23,7 @@ from hylo_memory_ros.ros.convert.results import bytes_of_texts, fitting
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.perception.placement import Draft, Placement
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import Lane
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.stamp_watch import StampWatch
 from hylo_memory_ros.storage.engine.files import file_named
 from hylo_memory_ros.transforms import PendingQueue, Transform, TransformSource
@@ -39,9 +39,9 @@ class Writing:
 
     memory: Any
     """The `MemoryService`."""
-    writer: Lane
+    writer: WorkerPool
     """The one thread that writes."""
-    readers: Lane
+    readers: WorkerPool
     """Threads that read."""
     placement: Placement
     """Brings poses and centres into the global frame."""

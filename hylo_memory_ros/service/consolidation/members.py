@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hylo_memory_ros.domain.consolidation import Chunk, as_happening
+from hylo_memory_ros.domain.consolidation.candidate import Consolidable
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage import Store
-from hylo_memory_ros.storage.consolidation.candidates import Consolidable, as_consolidable
+from hylo_memory_ros.storage.consolidation.candidates import as_consolidable
 from hylo_memory_ros.storage.consolidation.records import summaries_among
 from hylo_memory_ros.storage.consolidation.summaries import Group
 from hylo_memory_ros.storage.statements.mapper import ItemRow, item_of
 
-__all__ = ['Members', 'Supposed']
+__all__ = ['DryRunOverlay', 'Members']
 
 
-class Supposed:
+class DryRunOverlay:
     """Summaries that are not stored, under numbers below 0 in the order in which they would be."""
 
     def __init__(self) -> None:
@@ -54,13 +55,13 @@ class Members:
     Parameters
     ----------
     store : Store
-    supposed : Supposed
+    supposed : DryRunOverlay
         What is not stored, but supposed to be.
     slice_items : int
         How many statements are read at once, about.
     """
 
-    def __init__(self, store: Store, supposed: Supposed, slice_items: int) -> None:
+    def __init__(self, store: Store, supposed: DryRunOverlay, slice_items: int) -> None:
         self._store = store
         self._supposed = supposed
         self._slice_items = slice_items

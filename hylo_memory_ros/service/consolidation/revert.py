@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Reversion
-from hylo_memory_ros.service.background_throttle import Courtesy
-from hylo_memory_ros.storage import Committed, Store
+from hylo_memory_ros.service.background_throttle import BackgroundThrottle
+from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.consolidation.records import (
     ConsolidationRecord,
     Stood,
@@ -44,8 +44,8 @@ class Reverting:
         store: Store,
         record: ConsolidationRecord,
         changing: Callable[[], AbstractContextManager[Any]],
-        follow: Callable[[Committed | None], None],
-        courtesy: Courtesy,
+        follow: Callable[[CommitResult | None], None],
+        courtesy: BackgroundThrottle,
         actor: str,
     ) -> None:
         self._store = store

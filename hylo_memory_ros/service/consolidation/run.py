@@ -17,9 +17,9 @@ from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.domain.consolidation import Chunk, Composer, Need, Planner, Rule
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
-from hylo_memory_ros.service.background_throttle import Courtesy
-from hylo_memory_ros.service.consolidation.members import Members, Supposed
-from hylo_memory_ros.storage import Committed, Store
+from hylo_memory_ros.service.background_throttle import BackgroundThrottle
+from hylo_memory_ros.service.consolidation.members import DryRunOverlay, Members
+from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.archive.mover import Cooled
 from hylo_memory_ros.storage.consolidation.candidates import size_of
 from hylo_memory_ros.storage.consolidation.records import name_of
@@ -123,7 +123,7 @@ class ConsolidationRun:
         Returns the lock that a change holds.
     follow : callable
         Tells everybody of a committed change.
-    courtesy : Courtesy
+    courtesy : BackgroundThrottle
         What the run gives way to.
     """
 
@@ -135,8 +135,8 @@ class ConsolidationRun:
         composer: Composer,
         open_episode: str,
         changing: Callable[[], AbstractContextManager[Any]],
-        follow: Callable[[Committed | None], None],
-        courtesy: Courtesy,
+        follow: Callable[[CommitResult | None], None],
+        courtesy: BackgroundThrottle,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -151,7 +151,7 @@ class ConsolidationRun:
         self._most = settings.slice_items if store.path is not None else 1
         self._gains: dict[str, _Gain] = {}
         self._to_age: list[int] = []
-        self._supposed = Supposed()
+        self._supposed = DryRunOverlay()
         self._members = Members(store, self._supposed, settings.slice_items)
         self._done = _Done()
         self._need = self._at_first = Need(0, 0)

@@ -14,12 +14,12 @@ from hylo_memory_ros.model import (
 from hylo_memory_ros.perception.corrections.relocate import relocate
 from hylo_memory_ros.perception.corrections.revert import take_back
 from hylo_memory_ros.perception.corrections.trajectory import (
-    Bridge,
+    BrownianBridge,
     PathCorrection,
     RigidCorrection,
     Trajectory,
 )
-from hylo_memory_ros.perception.map.landmark_map import LandmarkBook
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.map.persistence import load_book, store_book
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.service.parts import Parts
@@ -29,9 +29,9 @@ from hylo_memory_ros.storage.corrections.landmark_state import columns_of, diges
 from hylo_memory_ros.storage.corrections.records import details_of, is_newest, keep_undo, stored_correction
 from hylo_memory_ros.storage.corrections.revert import Reversal
 
-__all__ = ['Moving', 'Plan', 'Relocating', 'corrected', 'reverted']
+__all__ = ['Mover', 'Plan', 'Relocating', 'corrected', 'reverted']
 
-Moving = RigidCorrection | PathCorrection | Trajectory
+Mover = RigidCorrection | PathCorrection | Trajectory
 Plan = Edit | Reversal
 
 # The landmark states before so many corrections are kept; each is as large as the landmark tables.
@@ -40,7 +40,7 @@ _UNDO_KEPT = 4
 _SLACK_NS = 1_000_000_000
 
 
-def corrected(map_id: str, correction: Moving, settings: LandmarkSettings) -> Callable[[sa.Connection], Edit]:
+def corrected(map_id: str, correction: Mover, settings: LandmarkSettings) -> Callable[[sa.Connection], Edit]:
     """Return what makes the plan of a correction from the state of the store."""
 
     def plan(connection: sa.Connection) -> Edit:
@@ -50,7 +50,7 @@ def corrected(map_id: str, correction: Moving, settings: LandmarkSettings) -> Ca
             motion = PathCorrection(_stored_trajectory(book, motion, settings), motion)
         before = dumped(connection, map_id)
         earlier = [
-            Bridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
+            BrownianBridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
             for path in details_of(connection, map_id, 'path')
         ]
         done = relocate(book, motion, settings, earlier)
@@ -102,7 +102,7 @@ def reverted(correction_id: str, settings: LandmarkSettings) -> Callable[[sa.Con
     return plan
 
 
-def _stored_trajectory(book: LandmarkBook, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
+def _stored_trajectory(book: LandmarkMap, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
     """Return where the robot was by the stored keyframes.
 
     Raises
@@ -134,7 +134,7 @@ class Relocating(Parts):
 
     def correct_map(
         self,
-        correction: Moving,
+        correction: Mover,
         *,
         map_id: str | None = None,
         landmarks: LandmarkSettings | None = None,

@@ -23,9 +23,9 @@ from hylo_memory_ros.evidence.chain import Chain, chain_of
 from hylo_memory_ros.evidence.prompts.render import Rendering, rendered
 from hylo_memory_ros.evidence.prompts.renderers import renderer_named
 from hylo_memory_ros.evidence.prompts.token_counters import TokenCounter, counter_named
-from hylo_memory_ros.evidence.receipts import Asked, Replay, compared, replayed_query
+from hylo_memory_ros.evidence.receipts import RecordedQuery, Replay, compared, replayed_query
 from hylo_memory_ros.model import Change, EmbeddingSpace, MemoryQuery, QueryResult
-from hylo_memory_ros.retrieval import Retriever
+from hylo_memory_ros.retrieval import RetrievalEngine
 from hylo_memory_ros.service.receipt_log import Receipts, new_receipt_id
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.receipts import load_registered, save_registered
@@ -42,7 +42,7 @@ class Proving:
         What is asked.
     config : MemoryConfig
         What is kept of answers.
-    retriever : Retriever
+    retriever : RetrievalEngine
         Answers in the current map.
     retriever_in : callable
         Returns one that answers in a given map.
@@ -67,8 +67,8 @@ class Proving:
         self,
         store: Store,
         config: MemoryConfig,
-        retriever: Retriever,
-        retriever_in: Callable[[str | None], Retriever],
+        retriever: RetrievalEngine,
+        retriever_in: Callable[[str | None], RetrievalEngine],
         current_map: Callable[[], str],
         side_write: Callable[[Callable[[sa.Connection], None]], None],
         *,
@@ -93,12 +93,12 @@ class Proving:
         self.receipts.keep(asked)
         return result
 
-    def _asked(self, query: MemoryQuery, wanted: bool) -> tuple[Asked, QueryResult]:
+    def _asked(self, query: MemoryQuery, wanted: bool) -> tuple[RecordedQuery, QueryResult]:
         # Before the question: what is purged from here on is taken out of the receipt.
         store_sequence, map_id = self._store.sequence, self._current_map()
         result = self._retriever.answer(query)
         receipt_id = new_receipt_id() if wanted else ''
-        asked = Asked(
+        asked = RecordedQuery(
             receipt_id,
             query,
             result,

@@ -11,7 +11,7 @@ from hylo_memory_ros.model import (
     Removal,
     normal_key,
 )
-from hylo_memory_ros.retrieval import Question
+from hylo_memory_ros.retrieval import ResolvedQuery
 from hylo_memory_ros.service.parts import Parts
 from hylo_memory_ros.service.validation import refuse_unsound, sound, sound_name, sound_reason, sound_stamp
 from hylo_memory_ros.storage.query.select import World
@@ -203,7 +203,7 @@ class Removing(Parts):
                 self._answered.forget(removal.ids)
             return Removal(removal, removal.ids, removal.sequence, (*removal.unreached, *left))
 
-    def _remove_skill_files(self, question: Question, among: Sequence[int] | None) -> list[str]:
+    def _remove_skill_files(self, question: ResolvedQuery, among: Sequence[int] | None) -> list[str]:
         """Delete the files of skills before their commit: left behind, they would be taken for new skills.
 
         Returns
@@ -217,7 +217,7 @@ class Removing(Parts):
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
-    ) -> tuple[Question, list[int] | None]:
+    ) -> tuple[ResolvedQuery, list[int] | None]:
         self._refuse_closed()
         if not query.has_filter:
             raise InvalidRequestError(f'{op}: a query without any filter would take everything')
@@ -234,13 +234,13 @@ class Removing(Parts):
         return question, self._retriever.version_rows(question)
 
     def _with_working(
-        self, removal: Removal, question: Question, dry_run: bool, at_ns: int | None = None
+        self, removal: Removal, question: ResolvedQuery, dry_run: bool, at_ns: int | None = None
     ) -> Removal:
         """Take from working memory what a removal took from the store, and count it."""
         gone = self._from_working(question, at_ns, dry_run=dry_run)
         return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
 
-    def _from_working(self, question: Question, at_ns: int | None = None, *, dry_run: bool) -> list[str]:
+    def _from_working(self, question: ResolvedQuery, at_ns: int | None = None, *, dry_run: bool) -> list[str]:
         kinds = question.query.kinds
         if kinds is not None and MemoryKind.WORKING not in kinds:
             return []

@@ -25,20 +25,20 @@ from hylo_memory_ros.errors import (
     UnsupportedError,
 )
 from hylo_memory_ros.storage.archive.file import ColdFile, state_of
-from hylo_memory_ros.storage.archive.lifecycle import Custody
+from hylo_memory_ros.storage.archive.lifecycle import ArchiveLifecycle
 from hylo_memory_ros.storage.archive.mover import (
     Cooled,
-    Moving,
+    Mover,
     clear_leftovers,
     copied,
     delete_copied,
     differs,
     overtaken,
 )
-from hylo_memory_ros.storage.archive.reader import Halves, Reached, everything, nothing
-from hylo_memory_ros.storage.archive.restorer import Returning
+from hylo_memory_ros.storage.archive.reader import Reached, TieredReader, everything, nothing
+from hylo_memory_ros.storage.archive.restorer import Restorer
 from hylo_memory_ros.storage.archive.selection import Coolable, Cut, coolable, cuts, leaving
-from hylo_memory_ros.storage.archive.state import Mark, mark_in, mark_of, put_mark
+from hylo_memory_ros.storage.archive.state import ArchiveState, mark_in, mark_of, put_mark
 from hylo_memory_ros.storage.consolidation.sizes import SIZE
 from hylo_memory_ros.storage.query.links import HOT
 from hylo_memory_ros.storage.schema import assertion
@@ -66,11 +66,11 @@ class ColdHeld(NamedTuple):
     """Why it is not read; empty: it is."""
 
 
-class ColdStorage(Custody):
+class ColdStorage(ArchiveLifecycle):
     """Reads from both files of a database, and moves between them."""
 
     @contextmanager
-    def reading(self, reached: Reached, needed: Reached | None = None) -> Iterator[Halves]:
+    def reading(self, reached: Reached, needed: Reached | None = None) -> Iterator[TieredReader]:
         """Read one consistent state of the main file, and of the cold file where a question reaches it.
 
         Parameters
@@ -90,7 +90,7 @@ class ColdStorage(Custody):
         with ExitStack() as opened:
             yield self._halves(opened, reached, needed or reached)
 
-    def _halves(self, opened: ExitStack, reached: Reached, needed: Reached) -> Halves:
+    def _halves(self, opened: ExitStack, reached: Reached, needed: Reached) -> TieredReader:
         for _ in range(_TRIES):
             with ExitStack() as attempt:
                 hot = attempt.enter_context(self._db.reading())
@@ -99,7 +99,7 @@ class ColdStorage(Custody):
                     raise self.lost
                 if mark is None or self.lost is not None or not reached(hot, mark):
                     opened.push(attempt.pop_all())
-                    return Halves(hot)
+                    return TieredReader(hot)
                 assert self.file is not None
                 cold = attempt.enter_context(self.file.reading())
                 raw: Any = cold.connection.dbapi_connection
@@ -107,7 +107,7 @@ class ColdStorage(Custody):
                 same = mark_in(raw, HOT) == mark and last_transaction(cold) == last_transaction(hot)
                 if same and state_of(raw).returns <= mark.returns:
                     opened.push(attempt.pop_all())
-                    return Halves(hot, cold)
+                    return TieredReader(hot, cold)
         raise StoreBusyError(
             f'cold file {self.file}: moves go on whenever it is read; the call may be repeated'
         )
@@ -173,7 +173,12 @@ class ColdStorage(Custody):
                 return self._moved(cold, chosen, before, mark, seq)
 
     def _moved(
-        self, cold: sqlite3.Connection, chosen: Sequence[Cut], before: Mark | None, mark: Mark, seq: int
+        self,
+        cold: sqlite3.Connection,
+        chosen: Sequence[Cut],
+        before: ArchiveState | None,
+        mark: ArchiveState,
+        seq: int,
     ) -> Cooled:
         moving = copied(cold, chosen, mark)
         self._announce()
@@ -189,7 +194,7 @@ class ColdStorage(Custody):
         return Cooled()
 
     @staticmethod
-    def _written_to(connection: sa.Connection, cold: sqlite3.Connection, moving: Moving, seq: int) -> bool:
+    def _written_to(connection: sa.Connection, cold: sqlite3.Connection, moving: Mover, seq: int) -> bool:
         """Return whether a slice is not as it was compared any more, or not to be moved as it was chosen."""
         if last_transaction(connection)[0] != moving.seq and differs(cold):
             return True
@@ -224,11 +229,11 @@ class ColdStorage(Custody):
             tuple(numbers),
         )
 
-    def returning(self, connection: sa.Connection) -> Returning:
+    def returning(self, connection: sa.Connection) -> Restorer:
         """Return what brings cold rows back into a transaction of the main file."""
-        return Returning(connection, self.file, self.lost)
+        return Restorer(connection, self.file, self.lost)
 
-    def settle(self, returning: Returning) -> None:
+    def settle(self, returning: Restorer) -> None:
         """Take what a transaction brought back out of the cold file, once it is committed.
 
         What goes wrong is told and done again later: until then it is in both files, and counts in one.
@@ -256,11 +261,11 @@ class ColdStorage(Custody):
             raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
         return self.file
 
-    def _begun(self, file: ColdFile, epoch: str) -> Mark:
+    def _begun(self, file: ColdFile, epoch: str) -> ArchiveState:
         """Make the cold file of a memory that never had one; one that was made and not used is taken."""
         where = str(file.path) if self._config.cold_path else ''
         if not file.path.exists():
-            mark = Mark(uuid.uuid4().hex, path=where)
+            mark = ArchiveState(uuid.uuid4().hex, path=where)
             file.make(mark, epoch)
             return mark
         state = file.look()
@@ -268,7 +273,7 @@ class ColdStorage(Custody):
             raise DamagedFileError(
                 f'cold file {file.path} belongs to another memory; move it away', path=str(file.path)
             )
-        return Mark(state.id, path=where)
+        return ArchiveState(state.id, path=where)
 
 
 _HELD = sa.select(sa.func.count(), sa.func.count(assertion.c.identity_id.distinct()))

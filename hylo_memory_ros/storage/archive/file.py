@@ -24,7 +24,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import DamagedFileError, NewerSchemaError, ReadOnlyError, StoreError
 from hylo_memory_ros.storage.archive.schema import COLD_STATE, STAMPED, cold_metadata
-from hylo_memory_ros.storage.archive.state import Mark
+from hylo_memory_ros.storage.archive.state import ArchiveState
 from hylo_memory_ros.storage.engine.connection import (
     connected,
     cut_log,
@@ -63,7 +63,7 @@ _REPEATS = """
 
 
 class ColdState(NamedTuple):
-    """How far a cold file is; compare `Mark`."""
+    """How far a cold file is; compare `ArchiveState`."""
 
     id: str
     epoch: str
@@ -106,7 +106,7 @@ class ColdFile:
         self._mover: sqlite3.Connection | None = None
         self._readers = pool_of(self._connect_reader, _READERS)
 
-    def make(self, mark: Mark, epoch: str) -> None:
+    def make(self, mark: ArchiveState, epoch: str) -> None:
         """Make an empty cold file for a memory, whole, and rename it to its place.
 
         Raises
@@ -129,7 +129,7 @@ class ColdFile:
                     connection.execute(str(CreateIndex(index).compile(dialect=sqlite_dialect())))
             put_state_of(connection, state)
 
-    def check(self, mark: Mark) -> ColdState:
+    def check(self, mark: ArchiveState) -> ColdState:
         """Refuse a file that does not hold what the main file has there, and return how far it is.
 
         It is only read, and its pages are not: damage inside is found by whoever reads them, and by `verify`.

@@ -13,13 +13,13 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import DamagedFileError, StoreBusyError, StoreError
 from hylo_memory_ros.storage.archive.file import ColdFile, state_of
 from hylo_memory_ros.storage.archive.mover import clear_leftovers, complete
-from hylo_memory_ros.storage.archive.state import Mark, mark_of
+from hylo_memory_ros.storage.archive.state import ArchiveState, mark_of
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import sync
 from hylo_memory_ros.storage.unit_of_work import get_state
 
-__all__ = ['Custody', 'cold_path_of']
+__all__ = ['ArchiveLifecycle', 'cold_path_of']
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def cold_path_of(path: Path, config: MemoryConfig) -> Path:
     return path.with_name(f'{path.name}.cold')
 
 
-class Custody:
+class ArchiveLifecycle:
     """The cold file of one database.
 
     Parameters
@@ -111,7 +111,7 @@ class Custody:
                 path=str(file.path),
             )
 
-    def _found(self, file: ColdFile, mark: Mark | None) -> ColdFile:
+    def _found(self, file: ColdFile, mark: ArchiveState | None) -> ColdFile:
         """Return the cold file where the main file says it is, when it is not where it usually is."""
         assert self._db.path is not None
         if mark is not None and mark.path and not self._config.cold_path and not file.path.exists():
@@ -126,7 +126,7 @@ class Custody:
                 mark, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
             self._tidy(self.file, mark, epoch)
 
-    def _tidy(self, file: ColdFile, mark: Mark | None, epoch: str) -> None:
+    def _tidy(self, file: ColdFile, mark: ArchiveState | None, epoch: str) -> None:
         if mark is not None:
             if file.look()[2:] != (mark.moves, mark.returns):
                 with file.moving() as cold:
@@ -227,7 +227,7 @@ class Custody:
         finally:
             self.file.close()
 
-    def _settle(self, cold: sqlite3.Connection, mark: Mark, returned: Sequence[int] = ()) -> None:
+    def _settle(self, cold: sqlite3.Connection, mark: ArchiveState, returned: Sequence[int] = ()) -> None:
         """Delete from the cold file what a move or a return left there, when it has not been deleted yet."""
         state = state_of(cold)
         if (state.moves, state.returns) == (mark.moves, mark.returns):

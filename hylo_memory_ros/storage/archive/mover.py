@@ -21,13 +21,13 @@ from hylo_memory_ros.errors import StoreBusyError
 from hylo_memory_ros.storage.archive.file import put_state_of, state_of
 from hylo_memory_ros.storage.archive.schema import STAMPED, moved_tables, places_of, said_tables, spatial
 from hylo_memory_ros.storage.archive.selection import Cut
-from hylo_memory_ros.storage.archive.state import Mark, mark_in
+from hylo_memory_ros.storage.archive.state import ArchiveState, mark_in
 from hylo_memory_ros.storage.consolidation.sizes import SIZE
 from hylo_memory_ros.storage.engine.connection import uri_of
 
 __all__ = [
     'Cooled',
-    'Moving',
+    'Mover',
     'clear_leftovers',
     'complete',
     'copied',
@@ -51,7 +51,7 @@ class Cooled(NamedTuple):
     """Of the statements."""
 
 
-class Moving(NamedTuple):
+class Mover(NamedTuple):
     """A slice that is in the cold file, and not yet out of the main file."""
 
     cuts: Sequence[Cut]
@@ -79,7 +79,7 @@ class Moving(NamedTuple):
         return Cooled(self.versions, len(self.assertions), self.bytes, numbers, self.ids)
 
 
-def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: Mark) -> Moving | None:
+def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> Mover | None:
     """Copy a slice into the cold file, commit it there, and read it back.
 
     Parameters
@@ -91,7 +91,7 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: Mark) -> Moving |
 
     Returns
     -------
-    Moving or None
+    Mover or None
         None: somebody wrote to it meanwhile.
     """
     _prepare(raw)
@@ -124,7 +124,7 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: Mark) -> Moving |
     raw.execute('COMMIT')
     if not same:
         return None
-    return Moving(
+    return Mover(
         cuts,
         assertions,
         places,
@@ -157,7 +157,7 @@ def differs(raw: sqlite3.Connection) -> str:
     return ''
 
 
-def overtaken(connection: sa.Connection, moving: Moving, sequence: int) -> bool:
+def overtaken(connection: sa.Connection, moving: Mover, sequence: int) -> bool:
     """Return whether something of a slice speaks for a version that is believed since the slice was chosen.
 
     Parameters
@@ -173,7 +173,7 @@ def overtaken(connection: sa.Connection, moving: Moving, sequence: int) -> bool:
     return raw.execute(_OVERTAKEN, (json.dumps(bounds), sequence)).fetchone() is not None
 
 
-def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark:
+def delete_copied(connection: sa.Connection, moving: Mover, mark: ArchiveState) -> ArchiveState:
     """Delete a slice here, and say that it is cold; return what the main file knows of the cold one then."""
     raw: Any = connection.connection.dbapi_connection
     # Those that refer to others go first: triggers read what a row belongs to.
@@ -200,14 +200,16 @@ def delete_copied(connection: sa.Connection, moving: Moving, mark: Mark) -> Mark
     )
 
 
-def clear_leftovers(raw: sqlite3.Connection, mark: Mark, identity_ids: Sequence[int] | None = None) -> None:
+def clear_leftovers(
+    raw: sqlite3.Connection, mark: ArchiveState, identity_ids: Sequence[int] | None = None
+) -> None:
     """Delete from the cold file what is not cold: it came back, or never left.
 
     Parameters
     ----------
     raw : sqlite3.Connection
         The cold file to be written, the main file attached.
-    mark : Mark
+    mark : ArchiveState
         As the main file has it, through to the disk.
     identity_ids : sequence of int, optional
         Those that may have left something; none: everybody.

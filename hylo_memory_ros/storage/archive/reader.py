@@ -17,21 +17,21 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Version
-from hylo_memory_ros.storage.archive.state import Mark
+from hylo_memory_ros.storage.archive.state import ArchiveState
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, Asked, Candidates, Ranked
+from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.statements import embeddings as embedding
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['Halves', 'Reached', 'asked_of', 'everything', 'given', 'nothing', 'past_of']
+__all__ = ['Reached', 'TieredReader', 'asked_of', 'everything', 'given', 'nothing', 'past_of']
 
 T = TypeVar('T')
 _VALID_FROM, _ID = 1, 8
 
 
-class Halves(NamedTuple):
+class TieredReader(NamedTuple):
     """One consistent state of a store: the main file, and the cold file where a question reaches it."""
 
     hot: sa.Connection
@@ -42,7 +42,7 @@ class Halves(NamedTuple):
         """Every file that is read."""
         return (self.hot,) if self.cold is None else (self.hot, self.cold)
 
-    def _asked(self, asked: Asked) -> tuple[tuple[sa.Connection, Asked], ...]:
+    def _asked(self, asked: QuerySpec) -> tuple[tuple[sa.Connection, QuerySpec], ...]:
         """Return what to ask of each file."""
         if self.cold is None:
             return ((self.hot, asked),)
@@ -51,25 +51,25 @@ class Halves(NamedTuple):
             there = replace(there, reached=asking.rows_reached(self.cold, there))
         return (self.hot, replace(there, cold=False)), (self.cold, there)
 
-    def page(self, asked: Asked, limit: int, offset: int) -> list[Ranked]:
+    def page(self, asked: QuerySpec, limit: int, offset: int) -> list[Ranked]:
         """Return matches in order; see `asking.match_page`."""
         if self.cold is None:
             return asking.match_page(self.hot, asked, limit, offset)
         pages = [asking.match_page(one, of, offset + limit) for one, of in self._asked(asked)]
         return list(islice(merge(*pages, key=_order), offset, offset + limit))
 
-    def count(self, asked: Asked) -> int:
+    def count(self, asked: QuerySpec) -> int:
         """Return how many match; see `asking.count_matches`."""
         return min(sum(asking.count_matches(one, of) for one, of in self._asked(asked)), TOTAL_LIMIT + 1)
 
-    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return matching version rows; see `asking.matching_rows`."""
         found: dict[int, float | None] = {}
         for one, of in self._asked(asked):
             found |= asking.matching_rows(one, of, among)
         return found
 
-    def candidates(self, asked: Asked, among: Sequence[int] | None) -> Candidates:
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None) -> Candidates:
         """Return all that matches, with what can be ranked; see `asking.candidates`."""
         if self.cold is None:
             return asking.candidates(self.hot, asked, among)
@@ -84,7 +84,7 @@ class Halves(NamedTuple):
         in_order = merge(*rows, key=lambda row: (-row[stamp], row[name]))
         return Candidates(**dict(zip(filled, zip(*in_order, strict=True), strict=True)))
 
-    def excluded_by_time(self, asked: Asked, among: Sequence[int] | None) -> dict[str, int]:
+    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[str, int]:
         """Count what does not hold at the time, by reason; see `asking.excluded_by_time`."""
         # Links are followed through what held whenever, as its matches are looked for.
         everywhen = self._asked(replace(asked, world='any'))
@@ -92,11 +92,11 @@ class Halves(NamedTuple):
             asking.excluded_by_time(one, replace(of, world=asked.world), among) for one, of in everywhen
         )
 
-    def excluded_by_statistics(self, asked: Asked, among: Sequence[int] | None) -> dict[str, int]:
+    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[str, int]:
         """Count what only its statistics exclude, by reason; see `asking.excluded_by_statistics`."""
         return _summed(asking.excluded_by_statistics(one, of, among) for one, of in self._asked(asked))
 
-    def estimates(self, asked: Asked, most: int) -> dict[str, int]:
+    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter; see `asking.estimates`."""
         counts = asking.estimates(self.hot, asked, most)
         if self.cold is not None:
@@ -108,7 +108,7 @@ class Halves(NamedTuple):
             }
         return counts
 
-    def names_reached(self, asked: Asked) -> set[tuple[str, str]]:
+    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return what the links of a question reach; see `asking.names_reached`."""
         if self.cold is None:
             return asking.names_reached(self.hot, asked)
@@ -182,29 +182,29 @@ def _united(parts: Iterable[Mapping[int, T]]) -> dict[int, T]:
     return found
 
 
-Reached = Callable[[sa.Connection, Mark], bool]
+Reached = Callable[[sa.Connection, ArchiveState], bool]
 """Whether something needs the cold file, given the main file and what that knows of the cold one."""
 
 
-def everything(_hot: sa.Connection, _mark: Mark) -> bool:
+def everything(_hot: sa.Connection, _mark: ArchiveState) -> bool:
     """Reach for whatever there is."""
     return True
 
 
-def nothing(_hot: sa.Connection, _mark: Mark) -> bool:
+def nothing(_hot: sa.Connection, _mark: ArchiveState) -> bool:
     """Reach for the main file alone."""
     return False
 
 
-def given(_hot: sa.Connection, mark: Mark) -> bool:
+def given(_hot: sa.Connection, mark: ArchiveState) -> bool:
     """Reach for ids that were given: computed ones are of what is said, and no other has them."""
     return mark.any_given
 
 
-def asked_of(asked: Asked) -> Reached:
+def asked_of(asked: QuerySpec) -> Reached:
     """Reach for the cold file where a question can have a match there."""
 
-    def reached(hot: sa.Connection, mark: Mark) -> bool:
+    def reached(hot: sa.Connection, mark: ArchiveState) -> bool:
         if not mark.reaches(asked):
             return False
         keys = asked.query.all_keys

@@ -15,16 +15,16 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.storage.archive.file import ColdFile
-from hylo_memory_ros.storage.archive.reader import Halves
+from hylo_memory_ros.storage.archive.reader import TieredReader
 from hylo_memory_ros.storage.archive.schema import moved_tables, places_of
-from hylo_memory_ros.storage.archive.state import Mark, mark_of, put_mark
+from hylo_memory_ros.storage.archive.state import ArchiveState, mark_of, put_mark
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import Asked
+from hylo_memory_ros.storage.query.select import QuerySpec
 
-__all__ = ['Returning']
+__all__ = ['Restorer']
 
 
-class Returning:
+class Restorer:
     """What one transaction brings back.
 
     Parameters
@@ -42,7 +42,7 @@ class Returning:
         self._raw: Any = connection.connection.dbapi_connection
         self._connection = connection
         self._file = file
-        self.mark: Mark | None = None if file is None else mark_of(connection)
+        self.mark: ArchiveState | None = None if file is None else mark_of(connection)
         """What the main file knows of the cold one; None: nothing is cold."""
         self.identity_ids: set[int] = set()
         """Whose rows came back."""
@@ -90,12 +90,12 @@ class Returning:
         if self:
             self.bring(row[0] for row in self._raw.execute(_HELD, (key, kind, at_ns)))
 
-    def matching(self, asked: Asked, among: Sequence[int] | None) -> dict[int, float | None]:
+    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, in both files; those that were cold have come back."""
         if not self or self.mark is None or not self.mark.reaches(asked):
             return asking.matching_rows(self._connection, asked, among)
         with self._both() as cold:
-            found = Halves(self._connection, cold).matching(asked, among)
+            found = TieredReader(self._connection, cold).matching(asked, among)
             raw: Any = cold.connection.dbapi_connection
             owners = [row[0] for row in raw.execute(_OWNERS, (json.dumps(list(found)),))]
         self.bring(owners)

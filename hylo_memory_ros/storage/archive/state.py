@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import DamagedFileError
 
 if TYPE_CHECKING:
-    from hylo_memory_ros.storage.query.filters import Asked
+    from hylo_memory_ros.storage.query.filters import QuerySpec
 
-__all__ = ['Mark', 'mark_in', 'mark_of', 'put_mark']
+__all__ = ['ArchiveState', 'mark_in', 'mark_of', 'put_mark']
 
 _SELECT = "SELECT value FROM {schema}.state WHERE name = 'cold'"
 _PUT = "INSERT OR REPLACE INTO state (name, value) VALUES ('cold', ?)"
 
 
-class Mark(NamedTuple):
+class ArchiveState(NamedTuple):
     """The cold file as the main file has it. Numbers only grow, also when everything came back."""
 
     id: str
@@ -40,14 +40,14 @@ class Mark(NamedTuple):
     any_given: bool = False
     """Whether anything that was moved had an id that was given: another statement may come to have it."""
 
-    def reaches(self, asked: Asked) -> bool:
+    def reaches(self, asked: QuerySpec) -> bool:
         """Whether a question can have a match in the cold file."""
         if asked.ever_believed or asked.world == 'any' or asked.at_ns < self.until_ns:
             return True
         return asked.seq is not None and asked.seq < self.until_seq
 
 
-def mark_of(connection: sa.Connection, schema: str = 'main') -> Mark | None:
+def mark_of(connection: sa.Connection, schema: str = 'main') -> ArchiveState | None:
     """Return what the main file knows of its cold file; None: it never had one.
 
     Parameters
@@ -59,18 +59,18 @@ def mark_of(connection: sa.Connection, schema: str = 'main') -> Mark | None:
     return mark_in(raw, schema)
 
 
-def mark_in(raw: Any, schema: str = 'main') -> Mark | None:
+def mark_in(raw: Any, schema: str = 'main') -> ArchiveState | None:
     """Return the same from the driver's own connection."""
     row = raw.execute(_SELECT.format(schema=schema)).fetchone()
     if row is None:
         return None
     try:
-        return Mark(**json.loads(row[0]))
+        return ArchiveState(**json.loads(row[0]))
     except (TypeError, ValueError) as exc:
         raise DamagedFileError('the state of cold storage in the database is damaged') from exc
 
 
-def put_mark(connection: sa.Connection, mark: Mark) -> None:
+def put_mark(connection: sa.Connection, mark: ArchiveState) -> None:
     """Keep what the main file knows of its cold file."""
     raw: Any = connection.connection.dbapi_connection
     raw.execute(_PUT, (json.dumps(mark._asdict()).encode(),))

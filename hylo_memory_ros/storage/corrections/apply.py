@@ -20,10 +20,14 @@ from hylo_memory_ros.storage.corrections.records import Moved, begin_correction
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.landmarks.landmarks import landmark
 from hylo_memory_ros.storage.schema import assertion, corrected, identity, spatial, version
-from hylo_memory_ros.storage.statements.corrected_statements import Restated, Says, restate
+from hylo_memory_ros.storage.statements.corrected_statements import (
+    CorrectedStatement,
+    CorrectedVersions,
+    restate,
+)
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, spatial_row
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
-from hylo_memory_ros.storage.unit_of_work import Transaction
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 __all__ = ['Edit', 'Placed', 'correct_assertions']
 
@@ -71,11 +75,13 @@ class _Entry(NamedTuple):
     was_corrected: bool
     item: MemoryItem
 
-    def saying(self, says: Says) -> Restated:
-        return Restated(self.assertion_id, self.identity_id, str(self.item.id), self.was_corrected, says)
+    def saying(self, says: CorrectedStatement) -> CorrectedVersions:
+        return CorrectedVersions(
+            self.assertion_id, self.identity_id, str(self.item.id), self.was_corrected, says
+        )
 
 
-def correct_assertions(txn: Transaction, edit: Edit, identity_scope: Sequence[str]) -> Moved:
+def correct_assertions(txn: UnitOfWork, edit: Edit, identity_scope: Sequence[str]) -> Moved:
     """Put all that was asserted in a map where it belongs now, in one recorded event.
 
     Each version moves as a whole: who repeated a statement moves with the one that speaks for it,
@@ -88,7 +94,7 @@ def correct_assertions(txn: Transaction, edit: Edit, identity_scope: Sequence[st
     timelines.load({entry.identity_id: 0 for entry in entries.values()})
     gone = {number: entry for number, entry in entries.items() if _is_merged(entry.item, edit)}
     staying = {number: entry for number, entry in entries.items() if number not in gone}
-    changes = [entry.saying(Says(None, None, None, txn.sequence)) for entry in gone.values()]
+    changes = [entry.saying(CorrectedStatement(None, None, None, txn.sequence)) for entry in gone.values()]
     changes += _moved(txn, edit, staying, timelines, identity_scope)
     moved = restate(txn, timelines, changes)
     names = {entry.item.key: str(entry.item.id) for entry in gone.values()}
@@ -125,16 +131,16 @@ def _speakers(entries: Mapping[int, _Entry], timelines: Timelines) -> dict[int, 
 
 
 def _moved(
-    txn: Transaction,
+    txn: UnitOfWork,
     edit: Edit,
     entries: Mapping[int, _Entry],
     timelines: Timelines,
     identity_scope: Sequence[str],
-) -> list[Restated]:
+) -> list[CorrectedVersions]:
     speakers = _speakers(entries, timelines)
     speaking = sorted(set(speakers.values()))
     poses = dict(zip(speaking, edit.move([_placed(entries[one].item) for one in speaking]), strict=True))
-    changes: list[Restated] = []
+    changes: list[CorrectedVersions] = []
     places: list[dict[str, Any]] = []
     for number, entry in entries.items():
         assert entry.item.pose is not None
@@ -144,7 +150,9 @@ def _moved(
         statement = statement_of(entry.item.model_copy(update={'pose': pose}), identity_scope)
         spatial_id = txn.next_id('spatial')
         places.append({'spatial_id': spatial_id, **spatial_row(pose, edit.map_id)})
-        changes.append(entry.saying(Says(statement.content, statement.element, spatial_id, txn.sequence)))
+        changes.append(
+            entry.saying(CorrectedStatement(statement.content, statement.element, spatial_id, txn.sequence))
+        )
     insert_rows(txn.connection, spatial, places)
     return changes
 

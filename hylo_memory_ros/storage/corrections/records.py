@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.storage.schema import correction
-from hylo_memory_ros.storage.unit_of_work import Transaction
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 __all__ = ['Moved', 'Stored', 'begin_correction', 'details_of', 'is_newest', 'keep_undo', 'stored_correction']
 
@@ -46,7 +46,7 @@ class Moved:
 
 
 def begin_correction(
-    txn: Transaction,
+    txn: UnitOfWork,
     map_id: str,
     frame_id: str,
     kind: str,

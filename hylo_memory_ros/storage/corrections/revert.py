@@ -9,9 +9,13 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.storage.corrections.records import Moved, Stored, begin_correction
 from hylo_memory_ros.storage.schema import assertion, corrected, identity
-from hylo_memory_ros.storage.statements.corrected_statements import Restated, Says, restate
+from hylo_memory_ros.storage.statements.corrected_statements import (
+    CorrectedStatement,
+    CorrectedVersions,
+    restate,
+)
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, says_now
-from hylo_memory_ros.storage.unit_of_work import Transaction, chunks
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['Reversal', 'revert']
 
@@ -30,7 +34,7 @@ class Reversal:
     """What there is to say of it."""
 
 
-def revert(txn: Transaction, reversal: Reversal) -> Moved:
+def revert(txn: UnitOfWork, reversal: Reversal) -> Moved:
     """Put back the coordinates that a correction replaced, where they were not replaced again.
 
     Landmarks that it began say nothing from now on, but for those that stay.
@@ -42,17 +46,18 @@ def revert(txn: Transaction, reversal: Reversal) -> Moved:
     found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
     rows = [row for row in found if row.to_seq is None and row.key not in reversal.kept_keys]
     before = {
-        row.assertion_id: Says(*row[1:])
+        row.assertion_id: CorrectedStatement(*row[1:])
         for part in chunks(row.assertion_id for row in rows)
         for row in txn.connection.execute(_said_before, {'ids': part, 'seq': former.sequence})
     }
     changes = [
-        Restated(
+        CorrectedVersions(
             row.assertion_id,
             row.identity_id,
             row.id,
             True,
-            before.get(row.assertion_id) or Says(row.content_digest, row.element, row.spatial_id, None),
+            before.get(row.assertion_id)
+            or CorrectedStatement(row.content_digest, row.element, row.spatial_id, None),
         )
         for row in rows
     ]
@@ -61,9 +66,10 @@ def revert(txn: Transaction, reversal: Reversal) -> Moved:
         for row in txn.connection.execute(_begun_by, {'seq': former.sequence})
         if row.key not in reversal.kept_keys
     ]
-    nothing = Says(None, None, None, txn.sequence)
+    nothing = CorrectedStatement(None, None, None, txn.sequence)
     changes += [
-        Restated(row.assertion_id, row.identity_id, row.id, bool(row.was_corrected), nothing) for row in begun
+        CorrectedVersions(row.assertion_id, row.identity_id, row.id, bool(row.was_corrected), nothing)
+        for row in begun
     ]
     timelines = Timelines(txn)
     timelines.load({change.identity_id: 0 for change in changes})

@@ -17,7 +17,7 @@ from hylo_memory_ros.storage.episodes.repository import any_episode, begin_episo
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.statements.writer import resolved, write_items
 from hylo_memory_ros.storage.transacting import TransactingStore
-from hylo_memory_ros.storage.unit_of_work import Committed, Transaction
+from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork
 
 __all__ = ['EpisodeStore']
 
@@ -39,7 +39,7 @@ class EpisodeStore(TransactingStore):
 
     def begin_episode(
         self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
-    ) -> tuple[Episode, Committed | None]:
+    ) -> tuple[Episode, CommitResult | None]:
         """Begin an episode: every transaction from here on carries it."""
         self._look_for_episodes()
         return self._transact(
@@ -56,13 +56,13 @@ class EpisodeStore(TransactingStore):
         actor: str,
         items: Sequence[MemoryItem],
         within: Callable[[sa.Connection, Episode], None],
-    ) -> tuple[tuple[Episode, WriteResult], Committed | None]:
+    ) -> tuple[tuple[Episode, WriteResult], CommitResult | None]:
         """End the open episode and store what is to be remembered of it.
 
         It is bounded and stamped by the service itself: limits for callers could only keep an episode open.
         """
 
-        def act(txn: Transaction) -> tuple[Episode, WriteResult]:
+        def act(txn: UnitOfWork) -> tuple[Episode, WriteResult]:
             ready = [resolved(item, txn.recorded_at_ns) for item in items]
             written = write_items(txn, ready, self._config.identity_scope)
             ended = end_episode(txn, begun, ended_ns=ended_ns, outcome=outcome, note=note)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode
 from hylo_memory_ros.storage.schema import episode, txn
-from hylo_memory_ros.storage.unit_of_work import Transaction
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 __all__ = [
     'all_episodes',
@@ -49,7 +49,7 @@ def all_episodes(connection: sa.Connection) -> Iterator[Episode]:
 
 
 def begin_episode(
-    transaction: Transaction, episode_id: str, *, scope: Mapping[str, str], note: str
+    transaction: UnitOfWork, episode_id: str, *, scope: Mapping[str, str], note: str
 ) -> Episode:
     """Begin an episode; the transaction is its first one."""
     begun = Episode(
@@ -78,7 +78,7 @@ def begin_episode(
 
 
 def end_episode(
-    transaction: Transaction, begun: Episode, *, ended_ns: int, outcome: str, note: str
+    transaction: UnitOfWork, begun: Episode, *, ended_ns: int, outcome: str, note: str
 ) -> Episode:
     """End the open episode; the transaction is its last one."""
     ended = replace(ended_as(begun, ended_ns, outcome, note), end_seq=transaction.sequence)

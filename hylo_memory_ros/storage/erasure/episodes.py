@@ -32,7 +32,7 @@ from hylo_memory_ros.storage.schema import (
 )
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, paired, select_items
 from hylo_memory_ros.storage.statements.writer import write_items
-from hylo_memory_ros.storage.unit_of_work import Transaction, chunks
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['PurgedEpisodes']
 
@@ -48,13 +48,13 @@ class PurgedEpisodes:
 
     Parameters
     ----------
-    transaction : Transaction
+    transaction : UnitOfWork
         That of the purge, before anything is deleted; what of it is cold comes back.
     purged : Purged
         What is to be deleted.
     """
 
-    def __init__(self, transaction: Transaction, purged: Purged) -> None:
+    def __init__(self, transaction: UnitOfWork, purged: Purged) -> None:
         connection = self._connection = transaction.connection
         if purged.identity_ids and transaction.cold:
             transaction.cold.linked([paired('about', item_id) for item_id in purged.ids])
@@ -117,7 +117,7 @@ class PurgedEpisodes:
                 items.append(item.model_copy(update=changed))
         return items
 
-    def clean(self, transaction: Transaction, identity_scope: Sequence[str]) -> None:
+    def clean(self, transaction: UnitOfWork, identity_scope: Sequence[str]) -> None:
         """Take out what told of it, once it is deleted."""
         connection = transaction.connection
         for one, fields in self._telling:

@@ -36,7 +36,7 @@ from hylo_memory_ros.storage.schema import (
     version,
 )
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
-from hylo_memory_ros.storage.unit_of_work import Transaction, chunks
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['first_said', 'purge_identities', 'purged_of']
 
@@ -54,7 +54,7 @@ def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> Purged:
 
 
 def purge_identities(
-    transaction: Transaction, identity_ids: Sequence[int], unstored: Sequence[str] = ()
+    transaction: UnitOfWork, identity_ids: Sequence[int], unstored: Sequence[str] = ()
 ) -> int:
     """Delete identities with all that was ever said of them, and what tells of them from every record.
 

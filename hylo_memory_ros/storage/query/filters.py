@@ -21,7 +21,7 @@ from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = [
     'ANY_STATISTICS',
-    'Asked',
+    'QuerySpec',
     'World',
     'chain_of',
     'chains_of',
@@ -40,7 +40,7 @@ ANY_STATISTICS = {'min_existence': None, 'min_helpfulness': None, 'include_stale
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuerySpec:
     """A query with its place on both time axes."""
 
     query: MemoryQuery
@@ -89,7 +89,7 @@ def search_words(text: str) -> str | None:
     return ' AND '.join('"' + word.replace('"', '""') + '"' for word in words) or None
 
 
-def conditions(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
+def conditions(asked: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
     """Yield what a version, its item and its landmark must fulfil, the words aside."""
     yield from (_believed(version, asked), _holds(version, asked))
     yield from _filters(asked)
@@ -111,7 +111,7 @@ def tags_asked(query: MemoryQuery) -> Iterator[tuple[str, str]]:
     yield from (('scope', paired(*pair)) for pair in (query.scope or {}).items() if pair[0] != 'map_id')
 
 
-def chain_of(asked: Asked) -> sa.CTE | None:
+def chain_of(asked: QuerySpec) -> sa.CTE | None:
     """Return what is reached by the links of a question; None: it follows none of one relation."""
     query = asked.query
     if query.relation is None or query.depth == 1:
@@ -119,7 +119,7 @@ def chain_of(asked: Asked) -> sa.CTE | None:
     return reached_by_relation(*query.relation, query.depth, partial(_stands, asked), homes(asked.cold))
 
 
-def chains_of(asked: Asked) -> list[sa.CTE]:
+def chains_of(asked: QuerySpec) -> list[sa.CTE]:
     """Return every chain of links that a match must be in."""
     query = asked.query
     if query.depth == 1:
@@ -154,11 +154,11 @@ def is_helpful(least: float) -> sa.ColumnElement[bool]:
     return score_or_never >= least
 
 
-def _stands(asked: Asked, versions: Versions) -> sa.ColumnElement[bool]:
+def _stands(asked: QuerySpec, versions: Versions) -> sa.ColumnElement[bool]:
     return _believed(versions, asked) & _holds(versions, asked)
 
 
-def _believed(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
+def _believed(versions: Versions, asked: QuerySpec) -> sa.ColumnElement[bool]:
     if asked.ever_believed:
         return sa.true()
     to_seq: sa.ColumnElement[int] = versions.c.to_seq
@@ -170,7 +170,7 @@ def _believed(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
     return (from_seq <= seq) & (still | (to_seq > seq))
 
 
-def _holds(versions: Versions, asked: Asked) -> sa.ColumnElement[bool]:
+def _holds(versions: Versions, asked: QuerySpec) -> sa.ColumnElement[bool]:
     if asked.world == 'any':
         return sa.true()
     valid_to_ns: sa.ColumnElement[int] = versions.c.valid_to_ns
@@ -187,7 +187,7 @@ def _tagged(field: str, value: str) -> sa.ColumnElement[bool]:
     return assertion.c.assertion_id.in_(found)
 
 
-def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
+def _linked(asked: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
     query = asked.query
     if asked.reached is not None:
         for rows in asked.reached:
@@ -201,7 +201,7 @@ def _linked(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
         yield from (_tagged('entity', name) for name in query.entities)
 
 
-def _filters(asked: Asked) -> Iterable[sa.ColumnElement[bool]]:
+def _filters(asked: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
     query = asked.query
     if query.kinds is not None:
         yield version.c.kind.in_(sorted(kind.value for kind in query.kinds))

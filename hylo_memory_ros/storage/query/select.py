@@ -19,7 +19,7 @@ from hylo_memory_ros.storage.feedback.scores import helpfulness, score_or_never,
 from hylo_memory_ros.storage.query.episode_filter import asserted_in
 from hylo_memory_ros.storage.query.filters import (
     ANY_STATISTICS,
-    Asked,
+    QuerySpec,
     World,
     chain_of,
     chains_of,
@@ -52,8 +52,8 @@ from hylo_memory_ros.storage.statements.mapper import (
 
 __all__ = [
     'TOTAL_LIMIT',
-    'Asked',
     'Candidates',
+    'QuerySpec',
     'World',
     'any_stale',
     'candidates',
@@ -90,7 +90,10 @@ _COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM ({_SPEAKING}) LIMIT ?)'  # 
 
 
 def _select(
-    asked: Asked, *columns: sa.ColumnElement[Any], among: Sequence[int] | None = None, ranked: bool = False
+    asked: QuerySpec,
+    *columns: sa.ColumnElement[Any],
+    among: Sequence[int] | None = None,
+    ranked: bool = False,
 ) -> sa.Select[Any]:
     """Select what matches, perhaps out of given version rows; the last column is the rank, if asked for."""
     source: sa.FromClause = item_source
@@ -142,7 +145,7 @@ def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
     return sa.select(sa.func.json_each(rows).table_valued('value').c.value)
 
 
-def match_page(connection: sa.Connection, asked: Asked, limit: int, offset: int = 0) -> list[Ranked]:
+def match_page(connection: sa.Connection, asked: QuerySpec, limit: int, offset: int = 0) -> list[Ranked]:
     """Return matches in order: best full-text rank, newest ``valid_from``, id."""
     ranked = asked.query.text is not None
 
@@ -157,14 +160,14 @@ def match_page(connection: sa.Connection, asked: Asked, limit: int, offset: int 
 
 
 def matching_rows(
-    connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
 ) -> dict[int, float | None]:
     """Return the matching version rows, perhaps out of given ones, each with its text rank."""
     statement = _select(asked, version.c.version_row, among=among, ranked=True)
     return {row[0]: None if row[1] is None else -row[1] for row in connection.execute(statement)}
 
 
-def count_matches(connection: sa.Connection, asked: Asked) -> int:
+def count_matches(connection: sa.Connection, asked: QuerySpec) -> int:
     """Return how many versions match; `TOTAL_LIMIT` + 1 stands for "more"."""
 
     def build() -> sa.Select[Any]:
@@ -176,7 +179,7 @@ def count_matches(connection: sa.Connection, asked: Asked) -> int:
 
 
 def excluded_by_time(
-    connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
 ) -> Mapping[str, int]:
     """Count the believed matches that do not hold at the time asked about, by reason.
 
@@ -216,7 +219,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(
-    connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None, *, ids: bool = False
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None, *, ids: bool = False
 ) -> Candidates:
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
@@ -238,7 +241,7 @@ def candidates(
     return Candidates(numbers, ranks, stamps, confidence, scores, names)
 
 
-def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, int]:
+def estimates(connection: sa.Connection, asked: QuerySpec, most: int) -> dict[str, int]:
     """Return about how many statements pass each filter that has an index, counted up to a limit.
 
     Statements of every time count, so that one look at an index is enough.
@@ -272,7 +275,7 @@ def estimates(connection: sa.Connection, asked: Asked, most: int) -> dict[str, i
 
 
 def excluded_by_statistics(
-    connection: sa.Connection, asked: Asked, among: Sequence[int] | None = None
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
 ) -> dict[str, int]:
     """Count what only the counts beside it (of its landmark, of verdicts) exclude, by reason.
 
@@ -297,7 +300,7 @@ def excluded_by_statistics(
     return {str(row[0]): row[1] for row in connection.execute(counted)}
 
 
-def left_at_gate(connection: sa.Connection, asked: Asked) -> tuple[int, list[int]]:
+def left_at_gate(connection: sa.Connection, asked: QuerySpec) -> tuple[int, list[int]]:
     """Return how many matching skills are refused, and with a caller's state the assertions of them.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
@@ -317,7 +320,7 @@ def any_stale(connection: sa.Connection) -> bool:
     return raw.execute('SELECT 1 FROM landmark WHERE stale LIMIT 1').fetchone() is not None
 
 
-def names_reached(connection: sa.Connection, asked: Asked) -> set[tuple[str, str]]:
+def names_reached(connection: sa.Connection, asked: QuerySpec) -> set[tuple[str, str]]:
     """Return (name, map) of what the links of a question reach with at least one to spare."""
     chain = chain_of(asked)
     if chain is None:
@@ -326,7 +329,7 @@ def names_reached(connection: sa.Connection, asked: Asked) -> set[tuple[str, str
     return {(row[0], row[1]) for row in found}
 
 
-def rows_reached(connection: sa.Connection, asked: Asked) -> tuple[str, ...]:
+def rows_reached(connection: sa.Connection, asked: QuerySpec) -> tuple[str, ...]:
     """Return the version rows in each chain of links that a question follows, as JSON arrays."""
     found = (connection.execute(sa.select(chain.c.version_row).distinct()) for chain in chains_of(asked))
     return tuple(json.dumps([row[0] for row in rows]) for rows in found)

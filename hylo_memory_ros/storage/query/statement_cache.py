@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.query.filters import Asked, search_words
+from hylo_memory_ros.storage.query.filters import QuerySpec, search_words
 
 __all__ = ['prepared_rows']
 
@@ -31,7 +31,7 @@ _lock = threading.Lock()
 def prepared_rows(
     connection: sa.Connection,
     name: str,
-    asked: Asked,
+    asked: QuerySpec,
     build: Callable[[], sa.Select[Any]],
     values: Mapping[str, Any],
 ) -> list[tuple[Any, ...]]:
@@ -42,7 +42,7 @@ def prepared_rows(
     connection : Connection
     name : str
         What the statement is for; with the shape of the question it decides what is built.
-    asked : Asked
+    asked : QuerySpec
         The question.
     build : callable
         Builds the statement, with what `values` names bound under those names.
@@ -78,7 +78,7 @@ def _compiled(shape: tuple[Any, ...], build: Callable[[], sa.Select[Any]]) -> tu
     return found
 
 
-def _shape(asked: Asked) -> tuple[Any, ...] | None:
+def _shape(asked: QuerySpec) -> tuple[Any, ...] | None:
     """Return all that decides about the statement, but for what is bound by name; None: it is not kept.
 
     What names things of the memory is not kept: a purge must find no trace of it.

@@ -21,7 +21,7 @@ from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.feedback.scores import helpfulness
 from hylo_memory_ros.storage.query.skill_filter import STATUS
 from hylo_memory_ros.storage.schema import assertion, identity, metadata, tag, txn, version
-from hylo_memory_ros.storage.unit_of_work import Transaction, chunks
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = [
     'Gate',
@@ -55,12 +55,12 @@ class Gate:
 
     Parameters
     ----------
-    transaction : Transaction
+    transaction : UnitOfWork
     thresholds : Thresholds
         What a verified skill needs.
     """
 
-    def __init__(self, transaction: Transaction, thresholds: Thresholds) -> None:
+    def __init__(self, transaction: UnitOfWork, thresholds: Thresholds) -> None:
         self._txn, self._thresholds = transaction, thresholds
         self._payloads: dict[int, Mapping[str, Any]] = {}
         self._passed: list[dict[str, Any]] = []

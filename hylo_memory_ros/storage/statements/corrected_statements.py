@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.schema import corrected
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Timelines
-from hylo_memory_ros.storage.unit_of_work import Transaction, chunks
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
-__all__ = ['Restated', 'Says', 'corrected_among', 'repeat_corrections', 'restate']
+__all__ = ['CorrectedStatement', 'CorrectedVersions', 'corrected_among', 'repeat_corrections', 'restate']
 
 
-class Says(NamedTuple):
+class CorrectedStatement(NamedTuple):
     """What an assertion says from now on."""
 
     content: bytes | None
@@ -26,17 +26,17 @@ class Says(NamedTuple):
     """Whose pose it is; None: what was first asserted."""
 
 
-class Restated(NamedTuple):
+class CorrectedVersions(NamedTuple):
     """One assertion that says something else from now on."""
 
     assertion_id: int
     identity_id: int
     id: str
     was_corrected: bool
-    says: Says
+    says: CorrectedStatement
 
 
-def restate(txn: Transaction, timelines: Timelines, changes: Sequence[Restated]) -> int:
+def restate(txn: UnitOfWork, timelines: Timelines, changes: Sequence[CorrectedVersions]) -> int:
     """Store what assertions say from now on, and the versions that follow; return how many are new."""
     connection, sequence = txn.connection, txn.sequence
     ended = [{'id': change.assertion_id, 'end': sequence} for change in changes if change.was_corrected]
@@ -56,7 +56,7 @@ def restate(txn: Transaction, timelines: Timelines, changes: Sequence[Restated])
         if change.says.correction_seq is not None
     ]
     insert_rows(connection, corrected, begun)
-    by_identity: dict[int, list[Restated]] = {}
+    by_identity: dict[int, list[CorrectedVersions]] = {}
     for change in changes:
         by_identity.setdefault(change.identity_id, []).append(change)
     for identity_id, those in by_identity.items():
@@ -67,13 +67,13 @@ def restate(txn: Transaction, timelines: Timelines, changes: Sequence[Restated])
     return len(txn.added)
 
 
-def _evidence(change: Restated) -> tuple[bytes, Evidence] | None:
+def _evidence(change: CorrectedVersions) -> tuple[bytes, Evidence] | None:
     if change.says.content is None or change.says.element is None:
         return None
     return change.says.content, Evidence(change.id, change.says.element, change.says.spatial_id)
 
 
-def repeat_corrections(txn: Transaction, repeated: Mapping[int, int]) -> None:
+def repeat_corrections(txn: UnitOfWork, repeated: Mapping[int, int]) -> None:
     """Let repeated statements say what those say that they repeat, corrections of the past included.
 
     Parameters

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, forgetting, identity, spatial, version
-from hylo_memory_ros.storage.unit_of_work import Transaction, VersionRow, chunks
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, VersionRow, chunks
 
 __all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'said_then', 'says_now']
 
@@ -65,11 +65,11 @@ class Timelines:
 
     Parameters
     ----------
-    transaction : Transaction
+    transaction : UnitOfWork
         Through which everything is read and written.
     """
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: UnitOfWork) -> None:
         self._txn = transaction
         self._held: dict[int, Held] = {}
         self._former: dict[int, Evidence] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.index._rows import OPEN
+from hylo_memory_ros.index.spatial.rows import OPEN
 
 __all__ = ['Growing', 'Versions']
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError, LoadingError
-from hylo_memory_ros.index._rows import OPEN
+from hylo_memory_ros.index.spatial.rows import OPEN
 from hylo_memory_ros.index.vectors._space import Asking
 from hylo_memory_ros.index.vectors._store import VectorRow, VectorSource, VersionTuple
 from hylo_memory_ros.index.vectors.artifact import Artifacts

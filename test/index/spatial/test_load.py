@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from index.examples import row, scattered
+from index.spatial.examples import row, scattered
 
 from hylo_memory_ros.errors import LoadingError
-from hylo_memory_ros.index import RowBatch, SpatialMirror
+from hylo_memory_ros.index.spatial import RowBatch, SpatialMirror
 
 
 def test_until_it_is_loaded_the_mirror_says_that_it_is_loading() -> None:

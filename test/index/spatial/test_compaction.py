@@ -6,9 +6,9 @@ import threading
 from unittest import mock
 
 import pytest
-from index.examples import TIMEOUT_S, row, scattered, settle
+from index.spatial.examples import TIMEOUT_S, row, scattered, settle
 
-from hylo_memory_ros.index import SpatialMirror, _place
+from hylo_memory_ros.index.spatial import SpatialMirror, partition
 
 
 def test_readers_see_one_sequence_while_rows_come_end_and_are_rebuilt(mirror: SpatialMirror) -> None:
@@ -32,7 +32,7 @@ def test_readers_see_one_sequence_while_rows_come_end_and_are_rebuilt(mirror: Sp
             answers[0] += 1
 
     readers = [threading.Thread(target=read) for _ in range(2)]
-    with mock.patch.multiple(_place, _BLOCK_ROWS=32, _DEAD_ROWS=16):
+    with mock.patch.multiple(partition, _DELTA_ROWS=32, _DEAD_ROWS=16):
         for reader in readers:
             reader.start()
         sequence = 1
@@ -55,7 +55,7 @@ def test_closing_ends_every_thread_and_leaves_the_answers(mirror: SpatialMirror)
     mirror.rebuild()
     mirror.close()
     mirror.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == 'mirror-fold']
+    assert not [thread for thread in threading.enumerate() if thread.name == 'mirror-compact']
     assert len(mirror.within('lab', 'map', (0.0, 0.0, 0.0), 1e3)) == 50_000
 
 
@@ -63,7 +63,7 @@ def test_a_rebuild_that_fails_leaves_exact_answers(
     mirror: SpatialMirror, caplog: pytest.LogCaptureFixture
 ) -> None:
     mirror.apply(1, scattered(100, seed=10))
-    with mock.patch('hylo_memory_ros.index._folding.fold', side_effect=MemoryError):
+    with mock.patch('hylo_memory_ros.index.spatial.compaction.compact', side_effect=MemoryError):
         settle(mirror)
     assert 'rebuild' in caplog.text
     mirror.apply(2, [], [1])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from index.examples import row, scattered, settle
+from index.spatial.examples import row, scattered, settle
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.index import RowBatch, SpatialMirror
+from hylo_memory_ros.index.spatial import RowBatch, SpatialMirror
 
 
 def test_verify_names_what_is_missing_what_is_extra_and_what_differs(mirror: SpatialMirror) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.index.spatial import SpatialMirror
 
 
 @pytest.fixture

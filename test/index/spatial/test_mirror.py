@@ -7,10 +7,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from index.examples import row, scattered, settle
-from index.plain_mirror import PlainMirror
+from index.spatial.examples import row, scattered, settle
+from index.spatial.plain_mirror import PlainMirror
 
-from hylo_memory_ros.index import RowBatch, SpatialMirror
+from hylo_memory_ros.index.spatial import RowBatch, SpatialMirror
 
 
 def test_a_point_exactly_on_the_boundary_is_within(mirror: SpatialMirror) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from index.examples import row
+from index.spatial.examples import row
 
-from hylo_memory_ros.index import OPEN, RowBatch
+from hylo_memory_ros.index.spatial import OPEN, RowBatch
 
 
 def test_tuples_become_columns_and_no_end_becomes_open() -> None:

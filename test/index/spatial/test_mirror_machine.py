@@ -9,10 +9,10 @@ from unittest import mock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from index.examples import settle
-from index.plain_mirror import PlainMirror
+from index.spatial.examples import settle
+from index.spatial.plain_mirror import PlainMirror
 
-from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror, _place
+from hylo_memory_ros.index.spatial import OPEN, BelievedRow, RowBatch, SpatialMirror, partition
 
 coordinates = st.sampled_from([0.0, 0.1, 0.3, 1.0, -1.0, 2.5, 1e9, -1e9, 1e9 - 0.1])
 points = st.tuples(coordinates, coordinates, coordinates)
@@ -25,7 +25,7 @@ class MirrorMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.small = mock.patch.multiple(_place, _BLOCK_ROWS=6, _DEAD_ROWS=3, _SMALL_SHARE=2)
+        self.small = mock.patch.multiple(partition, _DELTA_ROWS=6, _DEAD_ROWS=3, _DELTA_SHARE=2)
         self.small.start()
         self.mirror = SpatialMirror(now_ns=lambda: 5)
         self.plain = PlainMirror()

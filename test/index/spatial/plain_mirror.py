@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from hylo_memory_ros.index import OPEN, BelievedRow
+from hylo_memory_ros.index.spatial import OPEN, BelievedRow
 
 
 class PlainMirror:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hylo_memory_ros.index import BelievedRow, SpatialMirror
+from hylo_memory_ros.index.spatial import BelievedRow, SpatialMirror
 
 TIMEOUT_S = 60.0
 

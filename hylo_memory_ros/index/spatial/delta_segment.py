@@ -40,9 +40,10 @@ class DeltaSegment(Segment):
         self._count = last
 
     def candidates(self, ball: Ball) -> Indices:
-        """Find the rows within the reach of the ball along x."""
-        offsets = np.abs(self.points[: self._count, 0] - ball.center[0])
-        indices: Indices = (offsets <= ball.reach).nonzero()[0]
+        """Find the rows within the reach of the ball along x and y."""
+        x, y = ball.center[:2]
+        near_x = (np.abs(self.points[: self._count, 0] - x) <= ball.reach).nonzero()[0]
+        indices: Indices = near_x[np.abs(self.points[near_x, 1] - y) <= ball.reach]
         return indices
 
     def locate(self, version_rows: Rows) -> Indices:

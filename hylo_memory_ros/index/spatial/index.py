@@ -467,7 +467,7 @@ def _find_version_rows(
 ) -> NDArray[np.int64]:
     """Find version rows, in no particular order; with `limit`, test no more rows of a segment."""
     found = [segment.rows[VERSION].take(segment.match(ball, window, limit)[0]) for segment in segments]
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def _find_untimely(

@@ -35,6 +35,8 @@ __all__ = ['MARGIN', 'Ball', 'Segment']
 # decide with math.dist alone.
 MARGIN = 1e-9
 _MARGIN_M = 1e-12
+# So many are measured sooner by math.dist than by the calls of numpy.
+_FEW = 32
 # Every column but the number, by which the rows of a tree segment are found.
 _ERASED = np.array([[0], [0], [-1], [OPEN], [-1]])
 _NO_INDICES, _NO_POINTS = np.empty(0, np.intp), np.empty((0, 3))
@@ -82,6 +84,8 @@ class Ball:
 
     def contains(self, points: Points) -> NDArray[np.bool_]:
         """Test which points lie within, the boundary included."""
+        if len(points) <= _FEW:
+            return np.array([distance <= self.radius for distance in self.distances(points)], np.bool_)
         inside: NDArray[np.bool_] = self.approximate_distances(points) <= self.radius
         return inside
 
@@ -101,10 +105,13 @@ class Segment(ABC):
     """
 
     __slots__ = (
-        '_first_seq',
+        '_first_from_seq',
         '_first_valid_from',
+        '_first_valid_to',
+        '_last_believed_to',
+        '_last_from_seq',
         '_last_to_seq',
-        '_last_valid_to',
+        '_last_valid_from',
         'erased',
         'live',
         'points',
@@ -116,9 +123,10 @@ class Segment(ABC):
         self.points = points
         self.live = live
         self.erased = 0
-        self._first_valid_from = self._first_seq = OPEN
+        self._first_valid_from = self._first_valid_to = self._first_from_seq = OPEN
+        self._last_valid_from = self._last_from_seq = -OPEN
         # Of the rows that are believed, and of those that are not.
-        self._last_valid_to = -OPEN
+        self._last_believed_to = -OPEN
         self._last_to_seq = -1
 
     def __len__(self) -> int:
@@ -141,18 +149,24 @@ class Segment(ABC):
         """Test with the bounds whether any row can be in the window."""
         low, high, seq = window
         return (
-            (low < self._last_valid_to or seq < self._last_to_seq)
+            (low < self._last_believed_to or seq < self._last_to_seq)
             and high >= self._first_valid_from
-            and seq >= self._first_seq
+            and seq >= self._first_from_seq
         )
 
     def widen(self, rows: Rows) -> None:
         """Widen the bounds to include more rows."""
+        least, most = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
         believed = rows[TO_SEQ] == OPEN
-        self._first_valid_from = min(self._first_valid_from, int(rows[VALID_FROM].min()))
-        self._first_seq = min(self._first_seq, int(rows[FROM_SEQ].min()))
-        self._last_valid_to = max(self._last_valid_to, int(rows[VALID_TO].max(initial=-OPEN, where=believed)))
-        self._last_to_seq = max(self._last_to_seq, int(rows[TO_SEQ].max(initial=-1, where=~believed)))
+        believed_to = int(rows[VALID_TO].max(initial=-OPEN, where=believed))
+        to_seq = int(rows[TO_SEQ].max(initial=-1, where=~believed))
+        self._first_valid_from = min(self._first_valid_from, least[VALID_FROM])
+        self._first_valid_to = min(self._first_valid_to, least[VALID_TO])
+        self._first_from_seq = min(self._first_from_seq, least[FROM_SEQ])
+        self._last_valid_from = max(self._last_valid_from, most[VALID_FROM])
+        self._last_from_seq = max(self._last_from_seq, most[FROM_SEQ])
+        self._last_believed_to = max(self._last_believed_to, believed_to)
+        self._last_to_seq = max(self._last_to_seq, to_seq)
 
     def end(self, indices: Indices, sequence: int) -> int:
         """End the belief in rows that are still believed; return their number."""
@@ -173,9 +187,10 @@ class Segment(ABC):
         if not self.may_match(window):
             return _NO_INDICES, _NO_POINTS
         indices = self.candidates(ball)[:limit]
-        indices = indices[self._in_window(indices, window)]
+        if len(indices):
+            indices = indices[self._in_window(indices, window)]
         if not len(indices):
-            return indices, _NO_POINTS
+            return _NO_INDICES, _NO_POINTS
         points = self.points_of(indices)
         inside = ball.contains(points)
         return indices[inside], points[inside]
@@ -199,9 +214,12 @@ class Segment(ABC):
 
     def _in_window(self, indices: Indices, window: Window) -> NDArray[np.bool_]:
         low, high, seq = window
-        rows = self.rows
-        keep: NDArray[np.bool_] = rows[TO_SEQ].take(indices) > seq
-        keep &= rows[FROM_SEQ].take(indices) <= seq
-        keep &= rows[VALID_TO].take(indices) > low
-        keep &= rows[VALID_FROM].take(indices) <= high
+        keep: NDArray[np.bool_] = self.rows[TO_SEQ].take(indices) > seq
+        # Mostly the bounds decide, and the columns need not be read.
+        if low >= self._first_valid_to:
+            keep &= self.rows[VALID_TO].take(indices) > low
+        if high < self._last_valid_from:
+            keep &= self.rows[VALID_FROM].take(indices) <= high
+        if seq < self._last_from_seq:
+            keep &= self.rows[FROM_SEQ].take(indices) <= seq
         return keep

@@ -1,4 +1,4 @@
-"""Building a generation from the vectors of a space, in a thread of its own."""
+"""Builder of a generation from the vectors of a space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.domain.identity import EmbeddingDigest, Ordering
-from hylo_memory_ros.index.vectors._space import SpaceTable
 from hylo_memory_ros.index.vectors.artifact import Artifact
 from hylo_memory_ros.index.vectors.generation import (
     Codec,
@@ -21,37 +20,38 @@ from hylo_memory_ros.index.vectors.generation import (
     identity_of,
 )
 from hylo_memory_ros.index.vectors.hnsw import GraphCodec, GraphCodes
+from hylo_memory_ros.index.vectors.space_table import SpaceTable
 
-__all__ = ['AbandonedError', 'built']
+__all__ = ['BuildCancelledError', 'build_generation']
 
 _SAMPLE = 8192
-# So many vectors go into a graph before the thread looks whether it is still wanted.
+# Vectors added to a graph between two checks for cancellation.
 _STEP = 512
 
 
-class AbandonedError(Exception):
-    """What was being built is no longer wanted."""
+class BuildCancelledError(Exception):
+    """The build was cancelled."""
 
 
-def built(
+def build_generation(
     table: SpaceTable,
     records: Sequence[Record],
     source: tuple[str, int],
     before: Generation | None,
     check: Callable[[], None],
 ) -> tuple[Generation, Artifact]:
-    """Return a generation of the first vectors of a table, and what it is saved as.
+    """Build a generation of the first vectors of a table, and its artifact.
 
     Parameters
     ----------
     records : sequence of Record
         Of the vectors, in order.
     source : (str, int)
-        Epoch and sequence of the store that they are from.
+        Epoch and sequence of the store that the records are from.
     before : Generation, optional
-        An earlier one, whose graph is continued where it is of the same vectors.
+        Earlier generation, whose graph is continued if it is of the same vectors.
     check : callable
-        Raises `AbandonedError` to end the work.
+        Raises `BuildCancelledError` to cancel the build.
     """
     codec = codec_of(table.space)
     codes = (
@@ -80,8 +80,8 @@ def _graph(
     index, start = codec.empty(), 0
     if before is not None and isinstance(before.codes, GraphCodes) and len(before) <= count:
         index, start = before.codes.index.copy(), len(before)
-    for first, vectors, there in table.slots.blocks(start, count):
-        _refuse_gaps(there)
+    for first, vectors, present in table.slots.blocks(start, count):
+        _reject_gaps(present)
         for step in range(0, len(vectors), _STEP):
             check()
             codec.add(index, first + step, vectors[step : step + _STEP])
@@ -93,17 +93,17 @@ def _encoded(
 ) -> dict[str, NDArray[Any]]:
     assert not isinstance(codec, GraphCodec)
     chosen = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
-    sample, there = table.slots.take(chosen)
-    parts: dict[str, NDArray[Any]] = dict(codec.train(sample if there is None else sample[there]))
+    sample, present = table.slots.take(chosen)
+    parts: dict[str, NDArray[Any]] = dict(codec.train(sample if present is None else sample[present]))
     pieces: dict[str, list[NDArray[Any]]] = {}
-    for _, vectors, there_too in table.slots.blocks(0, count):
+    for _, vectors, block_present in table.slots.blocks(0, count):
         check()
-        _refuse_gaps(there_too)
+        _reject_gaps(block_present)
         for name, piece in codec.encode(vectors).items():
             pieces.setdefault(name, []).append(piece)
     return parts | {name: np.concatenate(each) for name, each in pieces.items()}
 
 
-def _refuse_gaps(there: NDArray[np.bool_] | None) -> None:
-    if there is not None and not there.all():
-        raise AbandonedError
+def _reject_gaps(present: NDArray[np.bool_] | None) -> None:
+    if present is not None and not present.all():
+        raise BuildCancelledError

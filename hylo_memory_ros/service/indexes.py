@@ -14,12 +14,12 @@ from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.storage import CommitResult, Store
 
-__all__ = ['Mirroring']
+__all__ = ['Indexes']
 
 logger = logging.getLogger(__name__)
 
 
-class Mirroring:
+class Indexes:
     """Feeds a mirror from a store.
 
     Parameters

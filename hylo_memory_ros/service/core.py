@@ -89,7 +89,8 @@ class MemoryCore:
         """Bring indexes and listeners up to date with a commit; None: nothing was committed."""
         if committed is not None:
             self.indexes.follow(committed)
-            self.skills.follow(committed)
+            if committed.skills or committed.unsaid:
+                self.skills.follow(committed)
             self.events.publish(committed.change)
 
     def publish_evicted(self, items: Sequence[MemoryItem], at_ns: int) -> None:

@@ -23,7 +23,7 @@ _REMEMBERED = 1024
 
 
 class EmbeddingSpaces:
-    """What vectors mean in this memory, and where they come from.
+    """Embedding spaces of one memory, with their embedders.
 
     A space that was ever declared for the file stays as it was: who has another model takes another
     ``name@version``. Where none is declared now, those that the file keeps hold; where it keeps none

@@ -28,7 +28,7 @@ class EventBus:
         return remove
 
     def __bool__(self) -> bool:
-        """Whether there is a listener."""
+        """Return True if there is a listener."""
         return bool(self._listeners)
 
     def publish(self, change: Change) -> None:

@@ -104,7 +104,7 @@ class Indexes:
             self.vectors.remove(committed.unsaid, sequence)
 
     def check(self, sequence: int) -> tuple[str, ...]:
-        """Hold the mirror against the store, and load it anew when they differ.
+        """Compare the mirror with the store, and reload it when they differ.
 
         Parameters
         ----------

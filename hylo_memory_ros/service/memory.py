@@ -240,7 +240,7 @@ class MemoryService:
 
     @property
     def ready(self) -> bool:
-        """Whether the mirror is loaded."""
+        """True once the mirror is loaded."""
         return self._core.indexes.mirror.ready
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:

@@ -88,7 +88,7 @@ class ReceiptLog:
         """Told of every retrieval as of a change, in the thread of the receipts."""
 
     def wanted(self, requested: bool) -> bool:
-        """Whether a receipt of a retrieval is to be kept.
+        """Return True if a receipt of a retrieval is to be kept.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class ReceiptLog:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether somebody listens to retrievals."""
+        """True if somebody listens to retrievals."""
         return bool(self.listeners)
 
     def keep(self, asked: RecordedQuery) -> None:
@@ -198,7 +198,7 @@ class ReceiptLog:
             self._kept = size_of_receipts(connection)
 
     def recount(self) -> None:
-        """Count anew what is kept: another file is in the place of the one before."""
+        """Recount the receipts after another file took the place of the one before."""
         self._kept = None
 
     def _row(self, connection: sa.Connection, asked: RecordedQuery) -> ReceiptRow:

@@ -45,7 +45,7 @@ _DIRECTORIES = 'skill_directories'
 
 @dataclass(frozen=True, slots=True)
 class SkillReport:
-    """What was found in the directory when the memory was opened, or after a restore."""
+    """Findings in the directory when the memory was opened, or after a restore."""
 
     files: int = 0
     """Sound files that the database knows."""
@@ -60,7 +60,7 @@ class SkillReport:
 
     @property
     def warnings(self) -> list[str]:
-        """What an operator should know, each in one sentence."""
+        """Messages for an operator, each one sentence."""
         told = list(self.problems)
         if self.set_aside:
             name, reason = self.set_aside[0]

@@ -39,7 +39,7 @@ def validate_reason(text: str, field: str) -> str:
 
 
 def validate_note(note: str, most: int) -> str:
-    """Return what is said in words, or refuse it: it is no text, or has more than ``most`` bytes in UTF-8."""
+    """Return a note, or raise if it is not a text or has more than ``most`` bytes in UTF-8."""
     size = len(validate_text(sound_text, note, 'note').encode())
     if size > most:
         raise InvalidRequestError(f'note: {size} bytes, at most {most}', field='note', limit=most)

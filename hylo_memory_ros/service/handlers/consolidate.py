@@ -76,7 +76,7 @@ class ConsolidationHandler:
         believed goes into cold storage, which changes no answer; near duplicates among EPISODIC items
         become one; then what is left of an episode, else of a day and scope, becomes summaries; then what
         these have become, level by level, and of more and more days, until the budget is met or nothing that
-        belongs together is left. What they stand for ends at the service time, is answered as of before and
+        belongs together is left. Replaced statements end at the service time, are answered as of before and
         known before, and goes into cold storage. What has a key, belongs to the open episode, or is of
         another kind is never summarised.
 
@@ -152,7 +152,7 @@ class ConsolidationHandler:
         NotFoundError
             There is no consolidation of this name.
         InvalidRequestError
-            It was reverted before, or what stands for something since was consolidated again; or a name
+            It was reverted before, or one of its summaries was consolidated again since; or a name
             is no text.
         """
         validate_texts(validate_name, actor=actor, consolidation_id=consolidation_id)

@@ -1,4 +1,4 @@
-"""What begins and ends episodes, and tells of them."""
+"""Episodes: begin, end and list."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _event_item(begun: Episode, event: KeyEvent, clock: ClockName) -> MemoryItem
 def summary_item(
     ended: Episode, facts: EpisodeFacts, clock: ClockName, evidence: Sequence[str]
 ) -> MemoryItem:
-    """Return the EPISODIC item that tells how an episode ended; it holds from then on.
+    """Return the EPISODIC item with the outcome of an episode; it holds from its end on.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class EpisodeHandler:
         """End the open episode, and remember its outcome and key events as EPISODIC items.
 
         The items are stored in the same transaction, its last one: one under the key ``episode/`` and
-        the id that tells the outcome, counts and notes, and one for each event that says most: what was
+        the id, with outcome, counts and notes, and one for each of the most informative events: what was
         judged wrong or misleading, then what was retracted, forgotten, ended, changed, learned.
 
         Parameters

@@ -1,4 +1,4 @@
-"""What is said of answers afterwards: verdicts on remembered items."""
+"""Feedback: verdicts on remembered items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes away: forget, end, retract and purge."""
+"""Removal: forget, end, retract and purge."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class RemovalHandler:
         keys : sequence of str
             Each at most once.
         at_ns : int or sequence of int
-            World time, nanoseconds, for all keys or for each: what was said from before holds up to
+            World time, nanoseconds, for all keys or for each: a version from before holds up to
             here, and what was said from a later time stays, whichever came first.
         kind : MemoryKind
             A durable kind.

@@ -68,7 +68,7 @@ class RetentionHandler:
         """Bring each kind that has limits to ``retention.target`` of them; others write between its slices.
 
         First it is consolidated, then what has ended goes into cold storage. What holds now stays whatever
-        the limits say, and is told as a problem.
+        the limits say, and is reported as a problem.
 
         Parameters
         ----------

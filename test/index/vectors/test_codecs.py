@@ -127,7 +127,7 @@ def test_codes_are_the_same_for_the_same_seed() -> None:
 
 @pytest.mark.parametrize('bits', [1, 9])
 def test_other_numbers_of_bits_are_refused(bits: int) -> None:
-    with pytest.raises(ValueError, match=r'2\.\.8'):
+    with pytest.raises(ValueError, match='2 to 8'):
         TurboQuant(64, bits)
 
 

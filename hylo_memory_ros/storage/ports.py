@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.model import (
     Changes,
     Episode,
@@ -271,7 +271,7 @@ class Store(Protocol):
         scope: Mapping[str, str] | None,
         after: tuple[int, int],
         open_episode: str,
-    ) -> list[Consolidable]:
+    ) -> list[ConsolidationCandidate]:
         """Return happenings that hold now, oldest first."""
 
     def condense(

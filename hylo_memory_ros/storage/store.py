@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.skills import Thresholds
 from hylo_memory_ros.errors import ClockError, DamagedFileError, StoreError
 from hylo_memory_ros.model import Helpfulness, MemoryItem, Removal, WriteResult
@@ -162,7 +162,7 @@ class ConsolidatingStore(TransactingStore):
         scope: Mapping[str, str] | None,
         after: tuple[int, int],
         open_episode: str,
-    ) -> list[Consolidable]:
+    ) -> list[ConsolidationCandidate]:
         """Return happenings that hold now, oldest first; see `consolidable.consolidable`."""
         with self._db.reading() as connection:
             return consolidable(

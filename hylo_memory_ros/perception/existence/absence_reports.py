@@ -164,8 +164,8 @@ def taken(
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
     """Take a report into the landmarks that it is about; return the answer, what ends with it, and why."""
-    stood = _stood(report, book)
-    viewpoint = _viewpoint(stood, settings)
+    event_count = _stood(report, book)
+    viewpoint = _viewpoint(event_count, settings)
     judged: list[Judged] = []
     endings: list[Ending] = []
     existence, statuses = [], []
@@ -191,7 +191,7 @@ def taken(
     ids = tuple(str(hit.item.id) for hit in hits)
     receipt = report_receipt(
         report.at_ns, judged, book.map_id, settings, actor=report.actor, confidence=report.confidence,
-        observed_from=stood.translation, viewpoint=viewpoint,
+        observed_from=event_count.translation, viewpoint=viewpoint,
     )  # fmt: skip
     return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 

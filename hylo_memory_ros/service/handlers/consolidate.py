@@ -191,7 +191,6 @@ class Consolidating(Parts):
     def _composer(self) -> Composer:
         return Composer(
             self._summariser,
-            self.config.consolidation,
             self.config.clock,
             self._store.side_read(reverted_so_far),
             self._with_vectors,

@@ -21,7 +21,16 @@ from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.consolidation.summarizer import normal_words, numbers
 
-__all__ = ['NEAR_DUPLICATE', 'Chunk', 'Member', 'Need', 'Planner', 'Rule', 'SimilarityClusters']
+__all__ = [
+    'NEAR_DUPLICATE',
+    'NEAR_DUPLICATE_DISTANCE_M',
+    'Chunk',
+    'Member',
+    'Need',
+    'Planner',
+    'Rule',
+    'SimilarityClusters',
+]
 
 # Bounds the cost of one comparison; an event of long ago is no near duplicate of a new one.
 _LOOKS_BACK = 256
@@ -87,6 +96,8 @@ class SimilarityClusters:
 Rule = Literal['merge', 'summary']
 NEAR_DUPLICATE = 'near-duplicate@1'
 """Name and version of the rule that merges near duplicates."""
+NEAR_DUPLICATE_DISTANCE_M = 1.0
+"""Side of the cells in which near duplicates lie together, metres."""
 _DAY_NS = 86_400_000_000_000
 
 
@@ -237,8 +248,8 @@ class Planner:
     def _cell(self, row: ConsolidationCandidate) -> str:
         if row.frame_id is None:
             return ''
-        distance_m = self._settings.near_duplicate_distance_m
-        return f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
+        cell = [math.floor(part / NEAR_DUPLICATE_DISTANCE_M) for part in (row.x, row.y, row.z)]
+        return f'{row.frame_id} {cell}'
 
     def heads(self) -> list[int]:
         """Return the first assertion of each cluster, oldest first."""

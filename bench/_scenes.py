@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
 from hylo_memory_ros.perception.ingestion.validation import Screen
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.tracking.data_association import GatedAssociation
 from hylo_memory_ros.transforms import Transform

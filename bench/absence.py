@@ -11,7 +11,7 @@ import numpy as np
 
 from bench._figure import at_most
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.perception.existence.existence_filter import Existence
+from hylo_memory_ros.perception.existence.existence_monitor import Existence
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage
 from hylo_memory_ros.perception.ingestion.validation import Screen
 from hylo_memory_ros.perception.map.keyframes import Keyframes

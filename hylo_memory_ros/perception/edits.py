@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,26 +12,20 @@ from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
-from hylo_memory_ros.model import MemoryItem, Pose
-from hylo_memory_ros.model.pose import MAX_COORDINATE_M
-from hylo_memory_ros.perception.corrections.trajectory import Correction
-from hylo_memory_ros.perception.existence.receipts import deletion_receipt
+from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.perception.ingestion.observation import Message, digest32
-from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark import sound_label
+from hylo_memory_ros.perception.map.landmark import NEVER, sound_label
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.receipts import Receipt, edit_receipt
+from hylo_memory_ros.perception.port import MemoryPort
+from hylo_memory_ros.perception.receipts import Receipt, deletion_receipt, edit_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
 from hylo_memory_ros.perception.tracking.fusion import located, refuse
 from hylo_memory_ros.perception.tracking.merging import join
 from hylo_memory_ros.perception.tracking.sym3 import inverse, times
 from hylo_memory_ros.perception.tracking.update import Update
-from hylo_memory_ros.storage.corrections.apply import Placed
-from hylo_memory_ros.transforms import Transform
-from hylo_memory_ros.transforms.geometry import Quaternion, Vector
 
-__all__ = ['Edit', 'EditOp', 'Edited', 'delete', 'edit', 'moved_poses']
+__all__ = ['BY_HAND', 'Edit', 'EditOp', 'Edited', 'as_written', 'believed', 'delete', 'edit']
 
 Rows = NDArray[np.int64]
 
@@ -257,48 +252,6 @@ _OPS: dict[str, Callable[..., Edited]] = {
 }
 
 
-def moved_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
-    """Return the new pose of each statement, moved as the global frame was at its stamp.
-
-    The stamp is that of the pose, else the time from which the statement is valid.
-
-    Raises
-    ------
-    InvalidRequestError
-        If something would be moved beyond all coordinates.
-    """
-    if not placed:
-        return []
-    stamps = np.array([_stamp(one) for one in placed], dtype=np.int64)
-    motions = correction.at(stamps)
-    positions = motions.positions(np.array([one.pose.position for one in placed]))
-    turns = motions.rotation.as_quat().reshape(-1, 4).tolist()
-    return [
-        _moved(one, (x, y, z), (qx, qy, qz, qw))
-        for one, (x, y, z), (qx, qy, qz, qw) in zip(placed, positions.tolist(), turns, strict=True)
-    ]
-
-
-def _moved(one: Placed, position: Vector, rotation: Quaternion) -> Pose:
-    pose = one.pose
-    if not max(map(abs, position)) <= MAX_COORDINATE_M:
-        raise InvalidRequestError(
-            f'new_from_old: moves {one.key or one.kind!r} from {pose.position} to {position}, '
-            'which is no coordinate',
-            field='new_from_old',
-        )
-    values: dict[str, Any] = {'frame_id': pose.frame_id, 'position': position, 'stamp_ns': pose.stamp_ns}
-    if pose.orientation is not None or pose.covariance is not None:
-        new_from_old = Transform((0.0, 0.0, 0.0), rotation)
-        values['orientation'] = pose.orientation and new_from_old.orientation(pose.orientation)
-        values['covariance'] = pose.covariance and new_from_old.covariance(pose.covariance)
-    return Pose(**values)
-
-
-def _stamp(one: Placed) -> int:
-    return one.valid_from_ns if one.pose.stamp_ns is None else one.pose.stamp_ns
-
-
 def delete(message: Message, book: LandmarkMap) -> Outcome:
     """Let go what a message says is gone; return the items that end with it.
 
@@ -333,3 +286,80 @@ def delete(message: Message, book: LandmarkMap) -> Outcome:
             )
         book.forget(row, message.stamp_ns)
     return Outcome(np.zeros(0, dtype=np.int64), (), endings, receipts)
+
+
+BY_HAND = digest32(b'')
+"""`source` of a landmark that no input began."""
+
+
+# Places of landmarks are rounded to this, so nearer ones are the place that was written.
+_SAME_M = 2e-6
+
+
+def believed(memory: MemoryPort, key: str, map_id: str) -> MemoryItem | None:
+    """Return what is said now under a key of a map."""
+    return next((hit.item for hit in memory.query(_about(key, map_id, k=1))), None)
+
+
+def _last(memory: MemoryPort, key: str, map_id: str) -> MemoryItem | None:
+    """Return what was said last under a key, though that has ended: it was merged, and is parted again."""
+    hits = memory.query(_about(key, map_id, k=1000, include_invalidated=True))
+    return max((hit.item for hit in hits), key=lambda item: item.valid_from_ns or 0, default=None)
+
+
+def _about(key: str, map_id: str, **fields: Any) -> MemoryQuery:
+    scope = {'map_id': map_id} if map_id else None
+    return MemoryQuery(kinds=[MemoryKind.SPATIAL], key=key, scope=scope, include_stale=True, **fields)
+
+
+def as_written(
+    item: MemoryItem, memory: MemoryPort, book: LandmarkMap, *, relabelled: bool = False
+) -> MemoryItem:
+    """Return a statement of perception, or of an edit, so that it takes nothing from what was written.
+
+    Of a thing that perception began, that is the statement itself. Of one that somebody wrote down, it
+    is what they wrote, elsewhere: content, payload and all else are not perception's to change.
+
+    Parameters
+    ----------
+    item : MemoryItem
+        The statement.
+    memory : MemoryPort
+        Knows what was written.
+    book : LandmarkMap
+        The landmarks of the map.
+    relabelled : bool
+        Somebody gave it another label, which holds from now on.
+    """
+    row = None if item.key is None else book.row_of(item.key)
+    if row is None or book.state['source'][row] != BY_HAND:
+        return item
+    written = believed(memory, str(item.key), book.map_id) or _last(memory, str(item.key), book.map_id)
+    if written is None or written.pose is None or item.pose is None or _is_own(written):
+        return item
+    changed: dict[str, Any] = {
+        'pose': _placed(written.pose, item.pose),
+        'valid_from_ns': item.valid_from_ns,
+        'valid_from_assumed': False,
+        'id': None,
+    }
+    if relabelled and item.label != written.label:
+        changed['label'] = item.label
+        if written.content == written.label:
+            changed['content'] = item.label
+    return written.model_copy(update=changed)
+
+
+def _placed(written: Pose, given: Pose) -> Pose:
+    if math.dist(written.position, given.position) <= _SAME_M:
+        return written
+    place: dict[str, Any] = {'position': given.position, 'covariance': given.covariance}
+    if given.orientation is not None:
+        place['orientation'] = given.orientation
+    if written.stamp_ns is not None:
+        place['stamp_ns'] = given.stamp_ns
+    return written.model_copy(update=place)
+
+
+def _is_own(item: MemoryItem) -> bool:
+    return item.source.startswith('hylo_memory_ros/')

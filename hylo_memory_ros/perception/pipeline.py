@@ -16,7 +16,7 @@ from hylo_memory_ros.perception.existence.absence_reports import (
     named,
     taken,
 )
-from hylo_memory_ros.perception.ingestion.ingest import IngestionPipeline, Offer
+from hylo_memory_ros.perception.ingestion.ingestion_pipeline import IngestionPipeline, Offer
 from hylo_memory_ros.perception.status import InputCounts, InputStatus, PipelineStatus
 
 __all__ = ['LandmarkPipeline', 'Offer']

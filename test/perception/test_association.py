@@ -14,8 +14,7 @@ from perception.pieces import NS, START_NS, a_message, an_input, some_settings
 
 from hylo_memory_ros.perception.ingestion.validation import Screen
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.tracking.assignment import NONE, assigned
-from hylo_memory_ros.perception.tracking.data_association import GatedAssociation, Outcome
+from hylo_memory_ros.perception.tracking.data_association import NONE, GatedAssociation, Outcome, assigned
 from hylo_memory_ros.perception.tracking.gating import candidates
 from hylo_memory_ros.transforms import Transform
 

@@ -18,7 +18,7 @@ from perception.pieces import (
     some_settings,
 )
 
-from hylo_memory_ros.perception.ingestion.ingest import Localisation
+from hylo_memory_ros.perception.ingestion.ingestion_pipeline import Localisation
 
 
 def covariance(sigma_m: float, sigma_rad: float = 0.1) -> list[float]:

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from perception.pieces import a_message, an_input
 
 from hylo_memory_ros.perception import Message
-from hylo_memory_ros.perception.ingestion.scan import Scan
+from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.ingestion.validation import Screen
 from hylo_memory_ros.transforms import Transform
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hylo_memory_ros.perception.map.columns import NEVER, unpacked
 from hylo_memory_ros.perception.map.keyframes import Keyframes
+from hylo_memory_ros.perception.map.landmark import NEVER, unpacked
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import refuse

@@ -11,15 +11,14 @@ import numpy as np
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import Hit, MemoryKind, MemoryQuery, Pose
-from hylo_memory_ros.perception.existence.absence import Absence, probability
-from hylo_memory_ros.perception.existence.existence_filter import end
-from hylo_memory_ros.perception.existence.receipts import Judged, report_receipt
+from hylo_memory_ros.perception.edits import BY_HAND, believed
+from hylo_memory_ros.perception.existence.existence_filter import Absence, probability
+from hylo_memory_ros.perception.existence.existence_monitor import end
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.manual_items import BY_HAND, believed
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
-from hylo_memory_ros.perception.receipts import Receipt
+from hylo_memory_ros.perception.receipts import Judged, Receipt, report_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import Ending
 from hylo_memory_ros.transforms import Transform

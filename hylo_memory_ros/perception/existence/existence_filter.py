@@ -1,153 +1,291 @@
-"""What follows from a message for the existence of all landmarks, seen or not.
+"""Is it still there? What hits and misses say of the existence of landmarks.
 
-What tells of visibility is ordered with the observations: a depth image and its camera are messages
-of inputs that are waited for like any other, so that the image for an observation is there when it
-is processed, or its input is silent. A map holds from its stamp on and is taken as it comes.
+Existence is kept as log-odds. A message in which a thing is seen raises it by ``ln(p / f)``, one
+in which it should have been seen and is not lowers it by ``ln((1 - f) / (1 - p))``, where p is how
+likely a visible thing is detected and f how likely one is reported that is not there. A viewpoint
+(keyframe) speaks once: further misses from there add nothing, and a hit takes the place of a miss.
+
+A miss needs a received message, a configured field of view, and a witness that nothing stood in the
+way. Without a witness a thing is only marked stale, after several viewpoints. Pinned and held
+landmarks are exempt. Nothing but messages is an observation: what the memory says is none.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Literal, NamedTuple
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.existence.absence import Absence
-from hylo_memory_ros.perception.existence.receipts import absence_receipt, displacement_receipt
-from hylo_memory_ros.perception.existence.relocation_detection import displace, displacements
-from hylo_memory_ros.perception.existence.visibility import (
-    CameraModel,
-    DepthImage,
-    GridView,
-    StampedWitness,
-    Views,
-)
-from hylo_memory_ros.perception.ingestion.observation import Message
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.existence.visibility import Sight, Sights, StampedWitness, Witness
+from hylo_memory_ros.perception.ingestion.observation import Scan, digest32
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.receipts import Receipt
-from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
-from hylo_memory_ros.perception.tracking.update import Update
-from hylo_memory_ros.transforms import Transform
+from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
 
-__all__ = ['Consequences', 'Existence']
+__all__ = ['Absence', 'Missed', 'logit', 'probability']
 
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
-# Stamps and digests by which a map that is sent again is known.
-_GRIDS_KEPT = 1024
-
-
-class Consequences(NamedTuple):
-    """What has to be said besides what association says, in this order."""
-
-    endings: list[Ending]
-    """What has ended."""
-    items: list[MemoryItem]
-    """What is elsewhere now."""
-    receipts: list[Receipt]
-    """Why."""
+# Detectors that are never wrong would make one message decide.
+_SURE = 0.999
+# How much further a sensor moves than its base while a keyframe is in force, metres.
+_LEVER_M = 1.0
+# Nor may whoever reports be.
+_REPORT_SURE = 0.98
 
 
-class Existence:
-    """Judges what is there, what is gone and what has moved.
+def logit(p: float) -> float:
+    """Return the log-odds of a probability; 0 and 1 are taken for nearly that.
+
+    Examples
+    --------
+    >>> round(logit(0.9), 3), logit(0.5)
+    (2.197, 0.0)
+    """
+    p = min(max(p, 1.0 - _SURE), _SURE)
+    return math.log(p / (1.0 - p))
+
+
+def probability(log_odds: float) -> float:
+    """Return the probability of log-odds.
+
+    Examples
+    --------
+    >>> probability(0.0), round(probability(logit(0.9)), 9)
+    (0.5, 0.9)
+    """
+    return 1.0 / (1.0 + math.exp(-log_odds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Gain:
+    """What a hit and a miss add to the log-odds."""
+
+    hit: float
+    miss: float
+
+
+class Missed(NamedTuple):
+    """Landmarks that a message should have shown and did not, and what that came to."""
+
+    rows: Rows
+    """Their rows."""
+    before: Array
+    """Log-odds of their existence before, shape (rows,)."""
+    doubted: NDArray[np.bool_]
+    """Which were stale before."""
+    sights: Sequence[int | None]
+    """What the witness says of each place, a `Sight`; None: there was none."""
+    gone: Rows
+    """Those of them that are gone."""
+    witness_ns: int | None = None
+    """Stamp of the witness, nanoseconds."""
+
+
+_NONE: Rows = np.empty(0, dtype=np.int64)
+_NOTHING = Missed(_NONE, np.empty(0), np.empty(0, dtype=bool), (), _NONE)
+
+
+class Absence:
+    """Keeps the existence of landmarks up to date.
 
     Parameters
     ----------
     settings : LandmarkSettings
-        Fields of view, probabilities, thresholds.
+        Inputs, probabilities and thresholds.
     """
 
     def __init__(self, settings: LandmarkSettings) -> None:
-        self.absence = Absence(settings)
-        """What hits, misses and reports are worth."""
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
-        self._update = Update(settings)
-        self._views = Views()
-        self._grids: dict[str, deque[tuple[int, int]]] = {}
-        self._judged_ns: dict[str, int] = {}
-        self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
+        self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
+        self._most = logit(settings.existence_max)
+        self._least = logit(settings.gone_below)
+        self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
-    def take_view(self, message: Message, global_from_sensor: Transform) -> None:
-        """Take what a message tells of visibility, in the order of stamps."""
-        view = message.view
-        if isinstance(view, CameraModel):
-            self._views.add_camera(message.input, view)
-        elif isinstance(view, DepthImage):
-            camera = self._views.camera(self._inputs[message.input].camera_info)
-            if camera is not None:
-                placed = view.placed(camera, global_from_sensor)
-                self._views.add_image(message.input, message.stamp_ns, placed)
+    def observe(self, scan: Scan, seen: Rows, witness: StampedWitness | None, book: LandmarkMap) -> Missed:
+        """Take what a message shows, and what it does not; return what it missed, and what of that is gone.
 
-    def take_grid(
-        self, message: Message, grid: GridView, settled_ns: int
-    ) -> Literal['pending', 'repeated', 'late']:
-        """Take a map of what stands in the way, as it comes; ``late``: something was judged without it."""
-        known = self._grids.setdefault(message.input, deque(maxlen=_GRIDS_KEPT))
-        name = message.stamp_ns, message.digest
-        if name in known:
-            return 'repeated'
-        known.append(name)
-        self._views.add_grid(message.input, message.stamp_ns, grid, settled_ns)
-        return 'late' if message.stamp_ns <= self._judged_ns.get(message.input, -1) else 'pending'
+        Parameters
+        ----------
+        scan : Scan
+            The message; its keyframe is the newest of the book.
+        seen : ndarray of int
+            Rows of the landmarks that its detections were given to.
+        witness : StampedWitness or None
+            Tells what could be seen at its stamp.
+        """
+        source, keyframe = self._inputs[scan.input], len(book.keyframes)
+        self._hit(seen, source, keyframe, book)
+        if not source.watches:
+            return _NOTHING
+        rows = self._missing(scan, seen, source, keyframe, book)
+        if not len(rows):
+            return _NOTHING
+        before, doubted = book.state['existence'][rows], book.state['stale'][rows]
+        if witness is None:
+            self._doubt(rows, keyframe, book)
+            return Missed(rows, before, doubted, (None,) * len(rows), _NONE)
+        sights = self._miss(scan, rows, witness.witness, source, keyframe, book)
+        told = sights != int(Sight.UNKNOWN)
+        visible = rows[told]
+        return Missed(
+            visible,
+            before[told],
+            doubted[told],
+            sights[told].tolist(),
+            self._over(visible, book),
+            witness.stamp_ns,
+        )
 
-    def forget_images(self) -> None:
-        """Forget what was seen before the clock went back; maps stay, they are not sent again."""
-        self._views.clear_images()
+    def report(self, row: int, confidence: float, viewpoint: int, book: LandmarkMap) -> bool:
+        """Take the report of somebody who looked there and saw nothing; return whether it is gone.
 
-    def forget_views(self) -> None:
-        """Forget what was told of visibility: this is another map."""
-        self._views.clear()
-        self._grids.clear()
-        self._judged_ns.clear()
+        It counts as a miss of a detector that finds what can be seen with the probability
+        `confidence`, at most 0.98, and once for each viewpoint until the thing is seen again. What
+        nobody doubted before is stale after it, and gone only after another one.
+        """
+        state = book.state[row]
+        f = self._settings.false_detection_probability
+        if viewpoint in state['reported'] or confidence <= f:
+            return self._is_over(row, book)
+        doubted = bool(state['stale'])
+        state['reported'] = np.concatenate([[viewpoint], state['reported'][:-1]])
+        state['existence'] -= math.log((1.0 - f) / (1.0 - min(confidence, _REPORT_SURE)))
+        if not doubted:
+            state['existence'] = max(float(state['existence']), self._least)
+        state['stale'] = state['dirty'] = True
+        return self._is_over(row, book)
 
-    def observe(self, scan: Scan, outcome: Outcome, book: LandmarkMap) -> Consequences:
-        """Take what a message shows, and what it does not, after association has taken it."""
-        seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
-        seen = seen[book.state['forgotten_ns'][seen] == NEVER]
-        missed = self.absence.observe(scan, seen, self._witness(scan), book)
-        follows = Consequences([], [], [])
-        if len(missed.rows):
-            told_by = '' if missed.witness_ns is None else self._inputs[scan.input].visibility
-            follows.receipts.append(absence_receipt(scan, missed, told_by, book, self._settings))
-        for row in missed.gone.tolist():
-            if ending := end(row, scan.stamp_ns, 'seen absent', book):
-                follows.endings.append(ending)
-        if follows.endings or outcome.items:
-            self._displace(scan, follows, book)
-        return follows
+    def first(self, confidence: float) -> float:
+        """Return the log-odds of what somebody wrote down."""
+        return min(logit(confidence), self._most)
 
-    def _witness(self, scan: Scan) -> StampedWitness | None:
-        source = self._inputs[scan.input]
-        if not (source.watches and source.visibility):
-            return None
-        judged_ns = self._judged_ns.get(source.visibility, -1)
-        self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)
-        return self._views.at(source.visibility, scan.stamp_ns, self._tolerance_ns)
+    def _is_over(self, row: int, book: LandmarkMap) -> bool:
+        return bool(book.state['existence'][row] < self._least)
 
-    def _displace(self, scan: Scan, follows: Consequences, book: LandmarkMap) -> None:
-        endings, items, receipts = follows
-        for one in displacements(scan.stamp_ns, book, self._settings):
-            before, after = book.keys[one.before], book.keys[one.after]
-            unsaid = [ending for ending in endings if ending.key == before]
-            for ending in unsaid:
-                endings.remove(ending)
-            # It never was a thing of its own.
-            written_ns = int(book.state['written_ns'][one.after])
-            endings.append(Ending(after, written_ns, f'{before} moved here', before))
-            receipts.append(displacement_receipt(scan, one.before, one.after, book, self._settings))
-            displace(one, scan.stamp_ns, book, ended=not unsaid)
-            items += self._update.written(scan, np.array([one.before]), book)
+    def _over(self, rows: Rows, book: LandmarkMap) -> Rows:
+        gone: Rows = rows[book.state['existence'][rows] < self._least]
+        return gone
+
+    def _gain(self, source: InputSettings, label: str) -> _Gain:
+        p = min(source.detection_probability_of(label), _SURE)
+        f = min(max(self._settings.false_detection_probability, 1.0 - _SURE), _SURE)
+        return _Gain(max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f))))
+
+    def _hit(self, rows: Rows, source: InputSettings, keyframe: int, book: LandmarkMap) -> None:
+        state = book.state
+        told = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
+        state['stale'][rows], state['misses'][rows], state['reported'][rows] = False, 0, 0
+        news = told <= 0.0
+        rows, told = rows[news], told[news]
+        if not len(rows):
+            return
+        gain = np.array([self._gain(source, book.labels[row]).hit for row in rows.tolist()])
+        # What was seen is there again, whatever was missed before: doubt does not pile up.
+        before = np.maximum(state['existence'][rows] - told, 0.0)
+        state['existence'][rows] = np.minimum(before + gain, self._most)
+        state['viewpoint'][rows], state['evidence'][rows] = keyframe, gain
+        state['dirty'][rows] = True
+
+    def _missing(
+        self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkMap
+    ) -> Rows:
+        """Return the rows in the field of view that this viewpoint has not spoken of."""
+        state, near = book.state, self._within_reach(scan, source, keyframe, book)
+        # Where it is leaves the fewest, so that the others are asked of few.
+        rows: Rows = near[state['viewpoint'][near] != keyframe]
+        if not len(rows):
+            return rows
+        places = scan.global_from_sensor.inverse().positions(state['mean'][rows])
+        rows = rows[_in_view(places, source)]
+        asked = state['live'][rows] & (state['forgotten_ns'][rows] == NEVER)
+        asked &= ~(state['pinned'][rows] | state['held'][rows]) & (state['merged_into'][rows] == 0)
+        rows = rows[asked & ~np.isin(rows, seen)]
+        answers = [self._answers_for(row, source, book) for row in rows.tolist()]
+        found: Rows = rows[np.array(answers, dtype=bool)]
+        return found
+
+    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, book: LandmarkMap) -> Rows:
+        """Return rows that may be in view from a keyframe; all are looked at once for each.
+
+        What begins later has been spoken of from this viewpoint: it was seen.
+        """
+        known = self._reach.get(source.name)
+        if known is not None and known[0] is book and known[1] == keyframe:
+            return known[2]
+        state = book.state[: len(book.keys)]
+        reach = source.max_range_m + self._settings.keyframe_distance_m + _LEVER_M
+        away = state['mean'] - scan.global_from_sensor.translation
+        near = np.flatnonzero(np.einsum('ij,ij->i', away, away) <= reach**2)
+        rows: Rows = near[state['live'][near] & (state['forgotten_ns'][near] == NEVER)]
+        self._reach[source.name] = book, keyframe, rows
+        return rows
+
+    def _answers_for(self, row: int, source: InputSettings, book: LandmarkMap) -> bool:
+        """Whether an input would have reported a landmark: of one of its labels, or begun by it."""
+        if source.label or source.labels:
+            return book.labels[row] == source.label or book.labels[row] in source.labels.values()
+        return int(book.state['source'][row]) == self._digests[source.name]
+
+    def _doubt(self, rows: Rows, keyframe: int, book: LandmarkMap) -> None:
+        state = book.state
+        state['misses'][rows] += 1
+        state['viewpoint'][rows], state['evidence'][rows] = keyframe, 0.0
+        state['stale'][rows] |= state['misses'][rows] >= self._settings.stale_after
+        state['dirty'][rows] = True
+
+    def _miss(
+        self,
+        scan: Scan,
+        rows: Rows,
+        witness: Witness,
+        source: InputSettings,
+        keyframe: int,
+        book: LandmarkMap,
+    ) -> Sights:
+        state = book.state
+        extents = state['extent'][rows]
+        radii = np.where(np.isnan(extents).any(axis=1), 0.0, 0.5 * extents.max(axis=1, initial=0.0))
+        origin = np.array(scan.global_from_sensor.translation)
+        sights = witness.sights(state['mean'][rows], radii, origin)
+        for row in rows[sights != int(Sight.UNKNOWN)].tolist():
+            self._lower(row, self._gain(source, book.labels[row]).miss, keyframe, book)
+        return sights
+
+    def _lower(self, row: int, by: float, viewpoint: int, book: LandmarkMap) -> None:
+        state = book.state
+        if state['viewpoint'][row] == viewpoint and state['evidence'][row] < 0.0:
+            # It has spoken already; only what is surer takes the place of what was said.
+            by = min(0.0, by - float(state['evidence'][row]))
+        else:
+            state['misses'][row] += 1
+            state['evidence'][row] = 0.0
+        state['existence'][row] += by
+        state['evidence'][row] += by
+        state['viewpoint'][row] = viewpoint
+        state['stale'][row] |= state['existence'][row] < 0.0
+        state['dirty'][row] = True
 
 
-def end(row: int, at_ns: int, reason: str, book: LandmarkMap) -> Ending | None:
-    """Let a landmark end, and return what has to be said of it: nothing, if nothing was."""
-    written_ns, key = int(book.state['written_ns'][row]), book.keys[row]
-    if written_ns == NEVER:
-        book.remove(row)
-        return None
-    book.forget(row, at_ns)
-    return Ending(key, max(at_ns, written_ns), reason)
+def _in_view(points: Array, source: InputSettings) -> NDArray[np.bool_]:
+    """Return which points of the sensor's frame lie well inside its field of view."""
+    forward, left, up = points.T if source.view_axis == 'x' else points[:, [2, 0, 1]].T
+    flat = np.hypot(forward, left)
+    range_m = np.hypot(flat, up)
+    inside = (range_m >= source.min_range_m + source.range_margin_m) & (
+        range_m <= source.max_range_m - source.range_margin_m
+    )
+    for angle, width in (
+        (np.arctan2(left, forward), source.fov_horizontal_rad),
+        (np.arctan2(up, flat), source.fov_vertical_rad),
+    ):
+        if width < 2.0 * math.pi - 0.01:
+            inside &= np.abs(angle) <= 0.5 * width - source.fov_margin_rad
+    found: NDArray[np.bool_] = inside
+    return found

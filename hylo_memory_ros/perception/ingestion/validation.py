@@ -27,17 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from hylo_memory_ros.model import normal_key
+from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame, normal_key
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
-from hylo_memory_ros.perception.ingestion.observation import Detections, Message
-from hylo_memory_ros.perception.ingestion.scan import Scan
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message, Scan
 from hylo_memory_ros.perception.map.landmark import sound_label
-from hylo_memory_ros.perception.settings import InputSettings
-from hylo_memory_ros.perception.tracking.orientation import AXES, known_orientations
+from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
+from hylo_memory_ros.perception.tracking.fusion import AXES, known_orientations
 from hylo_memory_ros.perception.tracking.sym3 import determinant
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Screen']
+__all__ = ['Screen', 'broken_rule']
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -238,3 +237,28 @@ def _turned(matrices: Array, turn: Transform) -> Array:
         for i, j in _UPPER
     ]
     return np.stack(parts, axis=1)
+
+
+def broken_rule(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
+    """Return the name of the rule that a message breaks; empty: none.
+
+    Parameters
+    ----------
+    now_ns : int
+        The clock, nanoseconds; 0: it has not started.
+    """
+    stamp_ns = message.stamp_ns
+    if stamp_ns == 0:
+        return 'zero_stamp'
+    if not 0 < stamp_ns <= MAX_STAMP_NS:
+        return 'bad_stamp'
+    if stamp_ns < settings.min_valid_stamp_s * 1e9:
+        return 'before_min_valid_stamp'
+    if now_ns and stamp_ns > now_ns + settings.max_ahead_s * 1e9:
+        return 'ahead_of_clock'
+    if message.needs_frame:
+        try:
+            normal_frame(message.frame_id)
+        except ValueError:
+            return 'bad_frame'
+    return ''

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.map.cell_grid import CellGrid
-from hylo_memory_ros.perception.map.changes import Changes, Numbering
-from hylo_memory_ros.perception.map.columns import COLUMNS, NEVER, fresh, stored_row, unpacked
-from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark import Fused
-from hylo_memory_ros.perception.map.sightings import Sightings
+from hylo_memory_ros.perception.map.keyframes import Keyframes, StoredKeyframe
+from hylo_memory_ros.perception.map.landmark import (
+    COLUMNS,
+    NEVER,
+    Fused,
+    fresh,
+    stored_row,
+    told_orientation,
+    unpacked,
+)
+from hylo_memory_ros.perception.map.sightings import SightingChanges, Sightings
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.orientation import told_orientation
 
-__all__ = ['LandmarkMap']
+__all__ = ['CellGrid', 'Changes', 'LandmarkMap', 'Numbering']
 
 _FIRST_CAPACITY = 64
 # Leaving in batches pays for one sort in many departures.
@@ -340,3 +344,119 @@ class LandmarkMap:
 
 def _as_json(scores: Mapping[str, float]) -> str:
     return json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
+
+
+class Numbering:
+    """Numbers for new landmarks, over all maps; none is given twice.
+
+    Parameters
+    ----------
+    following : int
+        The first one to give.
+    """
+
+    def __init__(self, following: int = 1) -> None:
+        self.following = following
+        """The next one to give."""
+
+    def take(self) -> int:
+        """Return a fresh number."""
+        self.following += 1
+        return self.following - 1
+
+
+class Changes(NamedTuple):
+    """What has to be stored of a book."""
+
+    saved: Sequence[Mapping[str, Any]]
+    """Rows to insert or replace."""
+    deleted: Collection[int]
+    """Numbers of landmarks that are gone."""
+    new: Collection[str]
+    """Keys that are saved for the first time."""
+    keyframes: Sequence[StoredKeyframe]
+    """Keyframes to insert or replace."""
+    sightings: SightingChanges
+    """What changed of the sightings."""
+
+    def __bool__(self) -> bool:
+        return bool(self.saved or self.deleted or self.keyframes or self.sightings)
+
+
+# Cells are numbered by 21 bits an axis. Beyond 2 million cells numbers repeat: cells far apart
+# then share a number, which costs a comparison of distances and never an answer.
+_BITS = 21
+_MASK = (1 << _BITS) - 1
+_CORNERS = np.array([(i, j, k) for i in (0, 1) for j in (0, 1) for k in (0, 1)], dtype=np.int64)
+
+Indices = NDArray[np.int64]
+Points = NDArray[np.float64]
+
+
+class CellGrid:
+    """A hash of cubic cells, each twice as wide as the largest gate.
+
+    A ball of the gate's radius then meets at most two cells on each axis, so eight cells hold
+    all candidates.
+
+    Parameters
+    ----------
+    gate_m : float
+        Largest radius that will be asked for, metres.
+    """
+
+    def __init__(self, gate_m: float) -> None:
+        self.gate_m = gate_m
+        # Wider by more than rounding, so that the boundary of the ball belongs to it.
+        self._size = 2.0 * gate_m * (1.0 + 1e-9)
+        self._cells: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def cells(self, points: Points) -> list[int]:
+        """Return the cell of each point, metres, shape (n, 3)."""
+        numbers: list[int] = _numbers(np.floor(points / self._size).astype(np.int64)).tolist()
+        return numbers
+
+    def add(self, cell: int, row: int) -> None:
+        """Put a row into a cell."""
+        self._cells.setdefault(cell, []).append(row)
+
+    def remove(self, cell: int, row: int) -> None:
+        """Take a row out of a cell."""
+        rows = self._cells[cell]
+        rows.remove(row)
+        if not rows:
+            del self._cells[cell]
+
+    def near(self, points: Points) -> tuple[Indices, Indices]:
+        """Return all pairs of point and row that may be within the gate.
+
+        Parameters
+        ----------
+        points : ndarray, shape (n, 3)
+            Metres.
+
+        Returns
+        -------
+        point, row : ndarray, shape (m,)
+            Each pair at most once per cell; the distance is left to the caller.
+        """
+        lowest = np.floor(points / self._size - 0.5).astype(np.int64)
+        corners = _numbers((lowest[:, None, :] + _CORNERS).reshape(-1, 3)).tolist()
+        of_point: list[int] = []
+        of_row: list[int] = []
+        cells = self._cells
+        for place, cell in enumerate(corners):
+            rows = cells.get(cell)
+            if rows:
+                of_point += [place >> 3] * len(rows)
+                of_row += rows
+        return np.array(of_point, dtype=np.int64), np.array(of_row, dtype=np.int64)
+
+
+def _numbers(cells: Indices) -> Indices:
+    x, y, z = (cells[:, axis] & _MASK for axis in range(3))
+    numbers: Indices = (x << 2 * _BITS) | (y << _BITS) | z
+    return numbers

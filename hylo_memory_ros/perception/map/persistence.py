@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.ingestion.deduplication import Consumed, Entry
-from hylo_memory_ros.perception.map.changes import Changes, Numbering
 from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.map.landmark_map import Changes, LandmarkMap, Numbering
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
@@ -66,6 +67,8 @@ from hylo_memory_ros.storage.statements.removal import Ending
 
 __all__ = [
     'Batch',
+    'Consumed',
+    'Entry',
     'LandmarkPersistence',
     'OvertakenError',
     'Phase',
@@ -559,3 +562,67 @@ def store_book(connection: Connection, book: LandmarkMap) -> None:
     numbers = [int(row['number']) + 1 for row in changes.saved]
     if changes.new:
         save_next_number(connection, max(next_number(connection), *numbers))
+
+
+# A replay reads its blocks one after the other; a few cover the reordering around the place.
+_BLOCKS_KEPT = 16
+
+Find = Callable[[str, int], Sequence[ConsumedBlock]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One consumed message."""
+
+    stamp_ns: int
+    """Its stamp."""
+    digest: int
+    """Its digest."""
+    landmarks: NDArray[np.int64]
+    """Number of the landmark of each detection, 0 for none."""
+
+
+@dataclass(slots=True)
+class Consumed:
+    """The consumed messages of one input.
+
+    Parameters
+    ----------
+    name : str
+        The input.
+    find : callable
+        Return the stored blocks of an input whose span holds a stamp.
+    """
+
+    name: str
+    find: Find
+    fresh: list[Entry] = field(default_factory=list)
+    """What no commit has stored, in the order of processing."""
+    _known: set[tuple[int, int]] = field(default_factory=set)
+    _blocks: deque[ConsumedBlock] = field(default_factory=lambda: deque(maxlen=_BLOCKS_KEPT))
+
+    def add(self, entry: Entry) -> None:
+        """Take a message that was just processed."""
+        self.fresh.append(entry)
+        self._known.add((entry.stamp_ns, entry.digest))
+
+    def holds(self, stamp_ns: int, digest: int) -> bool:
+        """Return whether a message was consumed, however long ago."""
+        message = (stamp_ns, digest)
+        if message in self._known or any(message in block.messages for block in self._blocks):
+            return True
+        found = self.find(self.name, stamp_ns)
+        self._blocks.extendleft(found)
+        return any(message in block.messages for block in found)
+
+    def stored(self, count: int) -> None:
+        """Let go of the oldest entries, which a commit has stored."""
+        for entry in self.fresh[:count]:
+            self._known.discard((entry.stamp_ns, entry.digest))
+        del self.fresh[:count]
+
+    def clear(self) -> None:
+        """Forget everything: the memory was replaced."""
+        self.fresh.clear()
+        self._known.clear()
+        self._blocks.clear()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.scan import Scan
+from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import sizes_agree, squared_gate
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis, rotation_matrix

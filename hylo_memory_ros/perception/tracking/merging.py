@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.ingestion.observation import Scan
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import refuse
-from hylo_memory_ros.perception.tracking.gating import Candidates, sizes_agree, squared_gate
-from hylo_memory_ros.perception.tracking.localization_error import common_mode
+from hylo_memory_ros.perception.tracking.gating import Candidates, common_mode, sizes_agree, squared_gate
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis
 
 __all__ = ['Ending', 'Proof', 'join', 'proofs']

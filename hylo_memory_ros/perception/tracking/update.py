@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.columns import NEVER
-from hylo_memory_ros.perception.map.landmark import Fused, item_of
+from hylo_memory_ros.perception.ingestion.observation import Scan
+from hylo_memory_ros.perception.map.landmark import NEVER, Fused, item_of
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.fusion import fuse
-from hylo_memory_ros.perception.tracking.orientation import fuse_orientations, turned_far
+from hylo_memory_ros.perception.tracking.fusion import fuse, fuse_orientations, turned_far
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL
 
 __all__ = ['Update', 'claimed', 'vote', 'winner']

@@ -24,7 +24,7 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.time import Time
 from tf2_msgs.msg import TFMessage
 
-from hylo_memory_ros.perception.ingestion.decoders.transforms import read_transforms
+from hylo_memory_ros.perception.ingestion.decoders.geometry import read_transforms
 from hylo_memory_ros.transforms import TransformBuffer, TransformSource
 from hylo_memory_ros.transforms.buffer import DEFAULT_KEEP_S, Rigid
 from hylo_memory_ros.transforms.frame_tree import Incoming

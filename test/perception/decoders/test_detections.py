@@ -15,7 +15,7 @@ from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithP
 
 from hylo_memory_ros.perception import Message, digest32
 from hylo_memory_ros.perception.ingestion.decoders.detections import read_detections
-from hylo_memory_ros.perception.ingestion.decoders.poses import read_pose
+from hylo_memory_ros.perception.ingestion.decoders.geometry import read_pose
 
 pytestmark = pytest.mark.ros
 numbers = st.floats(-1e6, 1e6)

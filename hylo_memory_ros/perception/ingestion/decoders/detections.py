@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception import Detections, Message, digest32
 from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 
-__all__ = ['read_detections']
+__all__ = ['read_detections', 'read_tags']
 
 # The least that a Detection3D and a hypothesis take.
 LEAST_DETECTION = 12 + 4 + 80
@@ -111,3 +111,53 @@ def _columns(found: list[_Found]) -> Detections:
 
 def _column(rows: list[Any], *shape: int) -> NDArray[np.float64]:
     return np.array(rows, dtype=np.float64).reshape(len(rows), *shape)
+
+
+INT = {order: struct.Struct(order + 'i') for order in '<>'}
+
+
+# Family, id, hamming, goodness, margin; then nineteen float64: centre, corners, homography.
+LEAST_TAG = 4 + 16
+
+
+CORNERS_AND_HOMOGRAPHY = 8 * (2 + 8 + 9)
+
+
+def read_tags(message: bytes, source: str) -> Message:
+    """Read an apriltag_msgs/AprilTagDetectionArray.
+
+    The class of a tag is its family, its instance ``family:id``, which is also the frame in tf
+    that has its pose.
+
+    Parameters
+    ----------
+    message : bytes
+        CDR with its four bytes of encapsulation, either byte order.
+    source : str
+        Name of the input.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no such message.
+    """
+    return read_whole(message, lambda cursor: _tag_array(cursor, source))
+
+
+def _tag_array(cursor: Cursor, source: str) -> Message:
+    stamp_ns, frame_id = cursor.header()
+    families, names = [], []
+    for _ in range(cursor.count(LEAST_TAG + CORNERS_AND_HOMOGRAPHY)):
+        family = cursor.text()
+        (number,) = cursor.numbers(INT[cursor.order], 4)
+        cursor.skip(12)
+        cursor.skip(CORNERS_AND_HOMOGRAPHY, 8)
+        families.append(family)
+        names.append(f'{family}:{number}')
+    tags = Detections(
+        labels=families,
+        positions=np.zeros((len(names), 3)),
+        instances=names,
+        frames=names,
+    )
+    return Message(source, stamp_ns, frame_id, digest32(cursor.end()), tags)

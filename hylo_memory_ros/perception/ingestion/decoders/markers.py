@@ -22,10 +22,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hylo_memory_ros.perception import Deletion, Detections, Message, digest32
 from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
-from hylo_memory_ros.perception.ingestion.decoders.poses import POSE
-from hylo_memory_ros.perception.ingestion.decoders.reading import Reading
+from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
+from hylo_memory_ros.perception.ingestion.observation import Deletion, Detections, Message, Reading, digest32
 
 __all__ = ['MarkerReader']
 

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
-from hylo_memory_ros.perception import Detections, Message, digest32
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, GridView, View
 from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
 

@@ -7,9 +7,7 @@ its own lock, must not call a pipeline.
 
 from __future__ import annotations
 
-import math
 import threading
-from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -22,18 +20,15 @@ from hylo_memory_ros.errors import (
     InvalidRequestError,
     UnknownFrameError,
 )
-from hylo_memory_ros.model import MAX_STAMP_NS, MemoryItem, normal_frame
-from hylo_memory_ros.model.pose import sound_covariance
-from hylo_memory_ros.perception.edits import delete
-from hylo_memory_ros.perception.existence.existence_filter import Existence
+from hylo_memory_ros.model import MemoryItem, normal_frame
+from hylo_memory_ros.perception.edits import as_written, delete
+from hylo_memory_ros.perception.existence.existence_monitor import Existence
 from hylo_memory_ros.perception.existence.visibility import GridView
-from hylo_memory_ros.perception.ingestion.deduplication import Entry
 from hylo_memory_ros.perception.ingestion.observation import Message
-from hylo_memory_ros.perception.ingestion.sensor_pose import Locator, reason_of
-from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.ingestion.sensor_pose import Localisation, Locator, reason_of
+from hylo_memory_ros.perception.ingestion.validation import Screen, broken_rule
 from hylo_memory_ros.perception.ingestion.watermark import Backlog, Waiting, Watermark
-from hylo_memory_ros.perception.manual_items import as_written
-from hylo_memory_ros.perception.map.persistence import LandmarkPersistence
+from hylo_memory_ros.perception.map.persistence import Entry, LandmarkPersistence
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
@@ -43,86 +38,6 @@ from hylo_memory_ros.storage.statements.removal import Ending
 from hylo_memory_ros.transforms import Transform, TransformSource
 
 __all__ = ['IngestionPipeline', 'Localisation', 'Offer', 'broken_rule']
-
-
-def broken_rule(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
-    """Return the name of the rule that a message breaks; empty: none.
-
-    Parameters
-    ----------
-    now_ns : int
-        The clock, nanoseconds; 0: it has not started.
-    """
-    stamp_ns = message.stamp_ns
-    if stamp_ns == 0:
-        return 'zero_stamp'
-    if not 0 < stamp_ns <= MAX_STAMP_NS:
-        return 'bad_stamp'
-    if stamp_ns < settings.min_valid_stamp_s * 1e9:
-        return 'before_min_valid_stamp'
-    if now_ns and stamp_ns > now_ns + settings.max_ahead_s * 1e9:
-        return 'ahead_of_clock'
-    if message.needs_frame:
-        try:
-            normal_frame(message.frame_id)
-        except ValueError:
-            return 'bad_frame'
-    return ''
-
-
-# As long as messages may wait for their transforms; older reports are asked for no more.
-_REPORTS_KEPT = 10_000
-
-
-class Localisation:
-    """Reports of how sure localisation was; at each stamp the newest one before it holds.
-
-    Parameters
-    ----------
-    settings : LandmarkSettings
-        What is sure enough.
-
-    Examples
-    --------
-    >>> known = Localisation(LandmarkSettings(localised_within_m=0.5))
-    >>> def sure(sigma_m):
-    ...     return [sigma_m**2 if place in (0, 7) else 0.0 for place in range(36)]
-    >>> known.report(10, sure(2.0)), known.report(20, sure(0.1))
-    (False, True)
-    >>> [known.holds(stamp_ns) for stamp_ns in (5, 15, 20, 99)]
-    [False, False, True, True]
-    """
-
-    def __init__(self, settings: LandmarkSettings) -> None:
-        self._within_m = settings.localised_within_m
-        self._within_rad = settings.localised_within_rad
-        self._reports: list[tuple[int, bool]] = []
-
-    def report(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
-        """Take a report, and return whether it is good enough.
-
-        Parameters
-        ----------
-        stamp_ns : int
-            When it was so, nanoseconds.
-        covariance : sequence of float, length 36
-            Of the robot's pose in the global frame, row-major; all zeros, or what is none: unknown.
-        """
-        sound = sound_covariance(covariance)
-        good = sound is not None and self._is_sure(sound)
-        insort(self._reports, (stamp_ns, good))
-        del self._reports[:-_REPORTS_KEPT]
-        return good
-
-    def holds(self, stamp_ns: int) -> bool:
-        """Return whether the robot knew where it was at a stamp."""
-        place = bisect_right(self._reports, (stamp_ns, True))
-        return place > 0 and self._reports[place - 1][1]
-
-    def _is_sure(self, covariance: Sequence[float]) -> bool:
-        matrix = np.reshape(covariance, (6, 6))
-        widest = float(np.linalg.eigvalsh(matrix[:2, :2])[-1])
-        return math.sqrt(max(widest, 0.0)) <= self._within_m and math.sqrt(matrix[5, 5]) <= self._within_rad
 
 
 Offer = Literal['pending', 'repeated', 'late', 'refused', 'dropped']

@@ -6,11 +6,10 @@ from numpy.testing import assert_allclose
 from perception.pieces import a_message, a_pipeline, an_input, feed, landmarks_of, open_memory, some_settings
 from scipy.spatial.transform import Rotation
 
-from hylo_memory_ros.perception.map.landmark import fresh
+from hylo_memory_ros.perception.map.landmark import fresh, told_orientation
 from hylo_memory_ros.perception.tracking.fusion import (
     fuse_orientations,
     known_orientations,
-    told_orientation,
     turned_far,
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline, LandmarkSettings
-from hylo_memory_ros.perception.ingestion.decoders import READERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.transforms import TransformBuffer
 
@@ -56,7 +56,7 @@ def second_message() -> Callable[[], None]:
     source = InputSettings(name='camera', topic='camera', type=TYPE)
     settings = LandmarkSettings(inputs=(source,), confirm_n=2, reorder_window_s=0.0)
     pipeline = LandmarkPipeline(memory, transforms, settings)
-    decode = READERS[TYPE]()
+    decode = DECODERS[TYPE]()
 
     def process(stamp_ns: int) -> int:
         for message in decode(detection_array(stamp_ns, (1.0, 2.0, 0.0)), 'camera').messages:

@@ -14,18 +14,27 @@ from scipy.cluster.vq import kmeans2
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.perception.ingestion.observation import Message, digest32
-from hylo_memory_ros.perception.map.landmark import NEVER, sound_label
+from hylo_memory_ros.perception.map.landmark import NEVER, normalize_label
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt, deletion_receipt, edit_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
-from hylo_memory_ros.perception.tracking.fusion import located, refuse
-from hylo_memory_ros.perception.tracking.merging import join
+from hylo_memory_ros.perception.tracking.data_association import AssociationResult, Ending
+from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestimate
+from hylo_memory_ros.perception.tracking.merging import merge_landmarks
 from hylo_memory_ros.perception.tracking.sym3 import inverse, times
-from hylo_memory_ros.perception.tracking.update import Update
+from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 
-__all__ = ['BY_HAND', 'Edit', 'EditOp', 'Edited', 'as_written', 'believed', 'delete', 'edit']
+__all__ = [
+    'MANUAL_SOURCE',
+    'Edit',
+    'EditOp',
+    'Edited',
+    'current_item',
+    'delete',
+    'edit',
+    'keep_manual_content',
+]
 
 Rows = NDArray[np.int64]
 
@@ -69,7 +78,7 @@ class Edited:
     """The receipt of it."""
 
 
-def edit(request: Edit, book: LandmarkMap, settings: LandmarkSettings) -> Edited:
+def edit(request: Edit, landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     """Change landmarks of a map as asked.
 
     ``pin`` fixes place and label; ``attach`` says that a thing is held, so that neither what is
@@ -90,59 +99,59 @@ def edit(request: Edit, book: LandmarkMap, settings: LandmarkSettings) -> Edited
         raise InvalidRequestError('keys: none are given', field='keys')
     if len(set(request.keys)) < len(request.keys):
         raise InvalidRequestError(f'keys: one is given twice in {list(request.keys)}', field='keys')
-    rows = [_row_of(key, book) for key in request.keys]
-    edited = _OPS[request.op](request, rows, book, settings)
+    rows = [_row_of(key, landmarks) for key in request.keys]
+    edited = _OPS[request.op](request, rows, landmarks, settings)
     named = sorted({*request.keys, *edited.keys})
     edited.receipts.append(
-        edit_receipt(request.op, named, request.at_ns, book, request.actor, left=edited.keys)
+        edit_receipt(request.op, named, request.at_ns, landmarks, request.actor, left=edited.keys)
     )
     return edited
 
 
-def _row_of(key: str, book: LandmarkMap) -> int:
-    row = book.row_of(key)
-    if row is None or book.state['forgotten_ns'][row] != NEVER:
-        raise NotFoundError(f'key: there is no landmark {key!r} in the map {book.map_id!r}', field='key')
+def _row_of(key: str, landmarks: LandmarkMap) -> int:
+    row = landmarks.row_of(key)
+    if row is None or landmarks.state['forgotten_ns'][row] != NEVER:
+        raise NotFoundError(f'key: there is no landmark {key!r} in the map {landmarks.map_id!r}', field='key')
     return row
 
 
-def _pin(request: Edit, rows: list[int], book: LandmarkMap, _: LandmarkSettings) -> Edited:
-    book.state['pinned'][rows] = request.op == 'pin'
-    book.state['dirty'][rows] = True
+def _pin(request: Edit, rows: list[int], landmarks: LandmarkMap, _: LandmarkSettings) -> Edited:
+    landmarks.state['pinned'][rows] = request.op == 'pin'
+    landmarks.state['dirty'][rows] = True
     return Edited(list(request.keys))
 
 
-def _attach(request: Edit, rows: list[int], book: LandmarkMap, _: LandmarkSettings) -> Edited:
+def _attach(request: Edit, rows: list[int], landmarks: LandmarkMap, _: LandmarkSettings) -> Edited:
     for row in rows:
-        book.hold(row, request.frame_id)
+        landmarks.hold(row, request.frame_id)
     return Edited(list(request.keys))
 
 
-def _detach(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
+def _detach(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if request.position is not None and len(rows) > 1:
         raise InvalidRequestError(
             f'detach: {len(rows)} keys are given with a place, it takes one', field='keys'
         )
     for row in rows:
-        book.let_go(row)
+        landmarks.let_go(row)
     if request.position is not None:
-        return _correct(request, rows, book, settings)
+        return _correct(request, rows, landmarks, settings)
     return Edited(list(request.keys))
 
 
-def _correct(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
+def _correct(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if request.position is None and not request.label:
         raise InvalidRequestError('correct: neither a position nor a label is given', field='pose')
     if len(rows) > 1:
         raise InvalidRequestError(f'correct: {len(rows)} keys are given, it takes one', field='keys')
-    state, (row,) = book.state, rows
+    state, (row,) = landmarks.state, rows
     if request.label:
-        label = sound_label(request.label)
+        label = normalize_label(request.label)
         if label is None:
             raise InvalidRequestError(f'label: {request.label!r} is none', field='label')
-        book.labels[row], book.scores[row] = label, {label: float(settings.confirm_n)}
+        landmarks.labels[row], landmarks.scores[row] = label, {label: float(settings.confirm_n)}
     if request.position is not None:
-        book.restart(row)
+        landmarks.restart(row)
         information = np.array([[1.0, 0.0, 0.0, 1.0, 0.0, 1.0]]) / request.sigma_m**2
         position = np.array([request.position])
         state['prior_information'][row] = information
@@ -151,51 +160,51 @@ def _correct(request: Edit, rows: list[int], book: LandmarkMap, settings: Landma
         # What somebody says is confirmed, and holds from when it was said.
         state['n'][row], state['since_ns'][row] = settings.confirm_n, request.at_ns
         state['existence'][row], state['stale'][row] = 0.0, False
-        book.place(np.array(rows))
-    return Edited(list(request.keys), [_stated(row, request, book, settings)])
+        landmarks.place(np.array(rows))
+    return Edited(list(request.keys), [_stated(row, request, landmarks, settings)])
 
 
-def _merge(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
+def _merge(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if len(rows) < 2:
         raise InvalidRequestError('merge: it takes two keys or more', field='keys')
-    kept, *others = sorted(rows, key=lambda row: int(book.state['number'][row]))
-    endings = [join(gone, kept, request.at_ns, book, settings) for gone in others]
-    edited = Edited([book.keys[kept]], endings=[ending for ending in endings if ending])
-    if book.state['n'][kept] >= settings.confirm_n:
-        edited.items.append(_stated(kept, request, book, settings))
+    kept, *others = sorted(rows, key=lambda row: int(landmarks.state['number'][row]))
+    endings = [merge_landmarks(gone, kept, request.at_ns, landmarks, settings) for gone in others]
+    edited = Edited([landmarks.keys[kept]], endings=[ending for ending in endings if ending])
+    if landmarks.state['n'][kept] >= settings.confirm_n:
+        edited.items.append(_stated(kept, request, landmarks, settings))
     return edited
 
 
-def _split(request: Edit, rows: list[int], book: LandmarkMap, settings: LandmarkSettings) -> Edited:
+def _split(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     edited = Edited(list(request.keys))
     for row in rows:
-        parts = _parts(row, book, settings)
+        parts = _parts(row, landmarks, settings)
         if not parts:
             raise InvalidRequestError(
-                f'split: of {book.keys[row]!r} nothing is kept that could be parted', field='keys'
+                f'split: of {landmarks.keys[row]!r} nothing is kept that could be parted', field='keys'
             )
         for slots, number in parts:
-            edited.keys.append(_part(row, slots, number, request.at_ns, book))
-        for key in (book.keys[row], *edited.keys[-len(parts) :]):
-            part = book.row_of(key)
+            edited.keys.append(_part(row, slots, number, request.at_ns, landmarks))
+        for key in (landmarks.keys[row], *edited.keys[-len(parts) :]):
+            part = landmarks.row_of(key)
             assert part is not None
-            refuse(part, book, settings)
-            if book.state['n'][part] >= settings.confirm_n:
-                edited.items.append(_stated(part, request, book, settings))
+            reestimate(part, landmarks, settings)
+            if landmarks.state['n'][part] >= settings.confirm_n:
+                edited.items.append(_stated(part, request, landmarks, settings))
     return edited
 
 
-def _parts(row: int, book: LandmarkMap, settings: LandmarkSettings) -> list[tuple[Rows, int]]:
+def _parts(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> list[tuple[Rows, int]]:
     """Return the sightings that become another landmark each, and its number; 0: a new one."""
-    number = int(book.state['number'][row])
-    slots = book.sightings.of(number)
-    origin = book.sightings.state['origin'][slots]
+    number = int(landmarks.state['number'][row])
+    slots = landmarks.sightings.of(number)
+    origin = landmarks.sightings.state['origin'][slots]
     others = sorted(set(origin.tolist()) - {number})
     if others:
         return [(slots[origin == other], other) for other in others]
     if len(slots) < 2:
         return []
-    positions, _ = located(slots, book, settings)
+    positions, _ = locate_sightings(slots, landmarks, settings)
     if (positions == positions[0]).all():
         return []
     # From the two that are furthest apart, so that the outcome follows from the sightings alone.
@@ -207,17 +216,17 @@ def _parts(row: int, book: LandmarkMap, settings: LandmarkSettings) -> list[tupl
     return [(slots[leaving], 0)] if leaving.any() else []
 
 
-def _part(row: int, slots: Rows, number: int, at_ns: int, book: LandmarkMap) -> str:
+def _part(row: int, slots: Rows, number: int, at_ns: int, landmarks: LandmarkMap) -> str:
     """Give sightings to the landmark that they were first given to, or to a new one; return its key."""
-    key = book.revived_key(number) if number else None
+    key = landmarks.revived_key(number) if number else None
     if key is None:
-        base, count = book.keys[row], 2
-        while f'{base}~{count}' in book:
+        base, count = landmarks.keys[row], 2
+        while f'{base}~{count}' in landmarks:
             count += 1
         key = f'{base}~{count}'
-    part = book.begin_part(key, row, number)
-    state, seen = book.state, book.sightings.state
-    book.sightings.give(slots, int(state['number'][part]))
+    part = landmarks.begin_part(key, row, number)
+    state, seen = landmarks.state, landmarks.sightings.state
+    landmarks.sightings.give(slots, int(state['number'][part]))
     state['first_ns'][part] = seen['first_ns'][slots].min()
     # The item of what had been merged was ended: what holds again holds from now on.
     state['since_ns'][part] = at_ns if number else state['first_ns'][part]
@@ -226,18 +235,20 @@ def _part(row: int, slots: Rows, number: int, at_ns: int, book: LandmarkMap) -> 
     return key
 
 
-def _delete(request: Edit, rows: list[int], book: LandmarkMap, _: LandmarkSettings) -> Edited:
+def _delete(request: Edit, rows: list[int], landmarks: LandmarkMap, _: LandmarkSettings) -> Edited:
     edited = Edited([])
     for row in rows:
-        written_ns = int(book.state['written_ns'][row])
+        written_ns = int(landmarks.state['written_ns'][row])
         if written_ns != NEVER:
-            edited.endings.append(Ending(book.keys[row], max(request.at_ns, written_ns), 'deleted by hand'))
-        book.forget(row, request.at_ns)
+            edited.endings.append(
+                Ending(landmarks.keys[row], max(request.at_ns, written_ns), 'deleted by hand')
+            )
+        landmarks.forget(row, request.at_ns)
     return edited
 
 
-def _stated(row: int, request: Edit, book: LandmarkMap, settings: LandmarkSettings) -> MemoryItem:
-    return Update(settings).statement(row, book, source=request.op, stamp_ns=request.at_ns)
+def _stated(row: int, request: Edit, landmarks: LandmarkMap, settings: LandmarkSettings) -> MemoryItem:
+    return LandmarkUpdater(settings).statement(row, landmarks, source=request.op, stamp_ns=request.at_ns)
 
 
 _OPS: dict[str, Callable[..., Edited]] = {
@@ -252,7 +263,7 @@ _OPS: dict[str, Callable[..., Edited]] = {
 }
 
 
-def delete(message: Message, book: LandmarkMap) -> Outcome:
+def delete(message: Message, landmarks: LandmarkMap) -> AssociationResult:
     """Let go what a message says is gone; return the items that end with it.
 
     Only things that this input has begun, and named, are concerned; those that are pinned or held
@@ -262,33 +273,33 @@ def delete(message: Message, book: LandmarkMap) -> Outcome:
     ----------
     message : Message
         One with a `Deletion`.
-    book : LandmarkMap
+    landmarks : LandmarkMap
         The landmarks of the current map.
     """
     deletion = message.deletion
     assert deletion is not None
-    state = book.state[: len(book.keys)]
+    state = landmarks.state[: len(landmarks.keys)]
     own = state['live'] & state['has_instance'] & (state['forgotten_ns'] == NEVER)
     own &= (state['source'] == digest32(message.input.encode())) & ~state['pinned'] & ~state['held']
     # What was seen later than it was said to be gone is there.
     own &= state['last_ns'] <= message.stamp_ns
     gone = sorted(
-        (row for row in np.flatnonzero(own).tolist() if deletion.covers(book.keys[row])),
-        key=book.keys.__getitem__,
+        (row for row in np.flatnonzero(own).tolist() if deletion.covers(landmarks.keys[row])),
+        key=landmarks.keys.__getitem__,
     )
-    receipts = [deletion_receipt(message, gone, book)] if gone else []
+    receipts = [deletion_receipt(message, gone, landmarks)] if gone else []
     endings = []
     for row in gone:
         written_ns = int(state['written_ns'][row])
         if written_ns != NEVER:
             endings.append(
-                Ending(book.keys[row], max(message.stamp_ns, written_ns), f'deleted by {message.input}')
+                Ending(landmarks.keys[row], max(message.stamp_ns, written_ns), f'deleted by {message.input}')
             )
-        book.forget(row, message.stamp_ns)
-    return Outcome(np.zeros(0, dtype=np.int64), (), endings, receipts)
+        landmarks.forget(row, message.stamp_ns)
+    return AssociationResult(np.zeros(0, dtype=np.int64), (), endings, receipts)
 
 
-BY_HAND = digest32(b'')
+MANUAL_SOURCE = digest32(b'')
 """`source` of a landmark that no input began."""
 
 
@@ -296,7 +307,7 @@ BY_HAND = digest32(b'')
 _SAME_M = 2e-6
 
 
-def believed(memory: MemoryPort, key: str, map_id: str) -> MemoryItem | None:
+def current_item(memory: MemoryPort, key: str, map_id: str) -> MemoryItem | None:
     """Return what is said now under a key of a map."""
     return next((hit.item for hit in memory.query(_about(key, map_id, k=1))), None)
 
@@ -312,8 +323,8 @@ def _about(key: str, map_id: str, **fields: Any) -> MemoryQuery:
     return MemoryQuery(kinds=[MemoryKind.SPATIAL], key=key, scope=scope, include_stale=True, **fields)
 
 
-def as_written(
-    item: MemoryItem, memory: MemoryPort, book: LandmarkMap, *, relabelled: bool = False
+def keep_manual_content(
+    item: MemoryItem, memory: MemoryPort, landmarks: LandmarkMap, *, relabelled: bool = False
 ) -> MemoryItem:
     """Return a statement of perception, or of an edit, so that it takes nothing from what was written.
 
@@ -326,15 +337,17 @@ def as_written(
         The statement.
     memory : MemoryPort
         Knows what was written.
-    book : LandmarkMap
+    landmarks : LandmarkMap
         The landmarks of the map.
     relabelled : bool
         Somebody gave it another label, which holds from now on.
     """
-    row = None if item.key is None else book.row_of(item.key)
-    if row is None or book.state['source'][row] != BY_HAND:
+    row = None if item.key is None else landmarks.row_of(item.key)
+    if row is None or landmarks.state['source'][row] != MANUAL_SOURCE:
         return item
-    written = believed(memory, str(item.key), book.map_id) or _last(memory, str(item.key), book.map_id)
+    written = current_item(memory, str(item.key), landmarks.map_id) or _last(
+        memory, str(item.key), landmarks.map_id
+    )
     if written is None or written.pose is None or item.pose is None or _is_own(written):
         return item
     changed: dict[str, Any] = {

@@ -11,10 +11,10 @@ from hylo_memory_ros.perception.edits import Edit, Edited, edit
 from hylo_memory_ros.perception.existence.absence_reports import (
     AbsenceAnswer,
     AbsenceReport,
-    checked,
-    found,
-    named,
-    taken,
+    apply_report,
+    find_items,
+    resolve_keys,
+    validate_report,
 )
 from hylo_memory_ros.perception.ingestion.ingestion_pipeline import IngestionPipeline, Offer
 from hylo_memory_ros.perception.status import InputCounts, InputStatus, PipelineStatus
@@ -36,13 +36,13 @@ class LandmarkPipeline(IngestionPipeline):
         InvalidRequestError
             If it makes no sense, or nothing that it is about is remembered.
         """
-        checked(report)
+        validate_report(report)
         self.commit()
         with self._lock:
-            hits = found(self._memory, report, self._settings.global_frame, self._book.map_id)
+            hits = find_items(self._memory, report, self._settings.global_frame, self._landmarks.map_id)
             absence = self._existence.absence
-            answer, endings, receipt = taken(report, hits, self._book, absence, self._settings)
-            self._journal.tell(self._ended(endings), [receipt])
+            answer, endings, receipt = apply_report(report, hits, self._landmarks, absence, self._settings)
+            self._persistence.tell(self._ended(endings), [receipt])
         self.commit(force=True)
         return answer
 
@@ -60,7 +60,7 @@ class LandmarkPipeline(IngestionPipeline):
             self._drop_all('map_switched')
             self._base = None
             self._existence.forget_views()
-            self._book = self._journal.book(map_id)
+            self._landmarks = self._persistence.landmarks(map_id)
 
     def edit(self, request: Edit) -> Edited:
         """Change landmarks of the current map by hand; `commit` stores it.
@@ -81,13 +81,13 @@ class LandmarkPipeline(IngestionPipeline):
         """
         with self._lock:
             self._advance()
-            self._journal.notice_removals()
-            edited = edit(request, self._book, self._settings)
-            edited.items = self._as_written(edited.items, relabelled=bool(request.label))
-            self._journal.tell([*edited.items, *self._ended(edited.endings)], edited.receipts)
+            self._persistence.notice_removals()
+            edited = edit(request, self._landmarks, self._settings)
+            edited.items = self._keep_manual_content(edited.items, relabelled=bool(request.label))
+            self._persistence.tell([*edited.items, *self._ended(edited.endings)], edited.receipts)
             return edited
 
-    def named(self, names: Sequence[str]) -> list[str]:
+    def resolve_keys(self, names: Sequence[str]) -> list[str]:
         """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
 
         Raises
@@ -98,13 +98,13 @@ class LandmarkPipeline(IngestionPipeline):
         self.commit(force=True)
         with self._lock:
             frame_id, absence = self._settings.global_frame, self._existence.absence
-            return named(self._memory, names, self._book, absence, frame_id)
+            return resolve_keys(self._memory, names, self._landmarks, absence, frame_id)
 
     def held_in(self, key: str) -> str:
         """Return the frame that a landmark is held in; empty: none is known."""
         with self._lock:
-            row = self._book.row_of(key)
-            return '' if row is None else self._book.held_in.get(row, '')
+            row = self._landmarks.row_of(key)
+            return '' if row is None else self._landmarks.held_in.get(row, '')
 
     def receipt(self, receipt_id: str) -> dict[str, Any] | None:
         """Return the receipt of a recent decision as a JSON object; None: it is no longer kept here.
@@ -112,8 +112,8 @@ class LandmarkPipeline(IngestionPipeline):
         Those of decisions that changed what is stored are in the memory: `MemoryService.receipt`.
         """
         with self._lock:
-            self._journal.notice_removals()
-            found = self._journal.recent.get(receipt_id)
+            self._persistence.notice_removals()
+            found = self._persistence.recent.get(receipt_id)
             return None if found is None else found.as_dict()
 
     def correct(
@@ -152,30 +152,30 @@ class LandmarkPipeline(IngestionPipeline):
         with self._lock:
             if self._base is not None:
                 # The trajectory is known up to here, not only to where its last keyframe began.
-                self._book.keyframes.mark(*self._base)
-                self._book.turn_over()
+                self._landmarks.keyframes.mark(*self._base)
+                self._landmarks.end_viewpoint()
                 self._base = None
         while True:
             self.commit(force=True)
-            with self._journal.alone() as is_stored:
+            with self._persistence.alone() as is_stored:
                 if not is_stored:
                     continue
                 result = move()
                 if result.sequence:
-                    self._journal.restore()
-                    self._book = self._journal.book(self._book.map_id)
+                    self._persistence.restore()
+                    self._landmarks = self._persistence.landmarks(self._landmarks.map_id)
                 return result
 
     def status(self) -> PipelineStatus:
         """Return counters and watermarks."""
         with self._lock:
-            landmarks, confirmed = self._book.counts()
+            landmarks, confirmed = self._landmarks.counts()
             return PipelineStatus(
                 watermark_ns=self._watermark.value_ns,
                 inputs=tuple(self._input_status(counts) for counts in self._counts.values()),
                 landmarks=landmarks,
                 confirmed=confirmed,
-                uncommitted=self._journal.uncommitted,
+                uncommitted=self._persistence.uncommitted,
             )
 
     def _input_status(self, counts: InputCounts) -> InputStatus:

@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.existence.existence_filter import Missed, probability
-from hylo_memory_ros.perception.existence.visibility import Sight
+from hylo_memory_ros.perception.existence.existence_filter import MissedLandmarks, probability
+from hylo_memory_ros.perception.existence.visibility import Visibility
 from hylo_memory_ros.perception.ingestion.observation import Message, Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import Candidates
-from hylo_memory_ros.perception.tracking.merging import Proof
+from hylo_memory_ros.perception.tracking.merging import MergeProof
 
 __all__ = [
     'RECEIPTS_KEPT',
-    'Judged',
     'Receipt',
     'ReceiptRing',
+    'ReportDecision',
     'absence_receipt',
     'deletion_receipt',
     'displacement_receipt',
@@ -116,7 +116,7 @@ def scan_receipt(
     new: NDArray[np.int64],
     found: Candidates,
     items: Sequence[MemoryItem],
-    book: LandmarkMap,
+    landmarks: LandmarkMap,
 ) -> Receipt:
     """Return the receipt of a message.
 
@@ -131,20 +131,20 @@ def scan_receipt(
     items : sequence of MemoryItem
         What was written in consequence.
     """
-    keys = [book.keys[row] if row >= 0 else '' for row in rows.tolist()]
-    options = [book.keys[row] for row in found.row.tolist()]
+    keys = [landmarks.keys[row] if row >= 0 else '' for row in rows.tolist()]
+    options = [landmarks.keys[row] for row in found.row.tolist()]
     written = tuple(item.key or '' for item in items)
     identity = f'{scan.input}\0{scan.stamp_ns}\0{scan.digest}'
     about = {'input': scan.input, 'gate_m': scan.gate_m, 'dof': scan.dof}
     facts = (about, scan.indices, keys, new, options, found, written)
     return Receipt(
-        _id('message', identity), 'message', scan.stamp_ns, book.map_id, tuple(keys), bool(items), facts
+        _id('message', identity), 'message', scan.stamp_ns, landmarks.map_id, tuple(keys), bool(items), facts
     )
 
 
-def merge_receipt(scan: Scan, proof: Proof, book: LandmarkMap) -> Receipt:
+def merge_receipt(scan: Scan, proof: MergeProof, landmarks: LandmarkMap) -> Receipt:
     """Return the receipt of two landmarks that became one."""
-    kept, gone = book.keys[proof.kept], book.keys[proof.gone]
+    kept, gone = landmarks.keys[proof.kept], landmarks.keys[proof.gone]
     facts = {
         'input': scan.input,
         'merged': gone,
@@ -153,15 +153,15 @@ def merge_receipt(scan: Scan, proof: Proof, book: LandmarkMap) -> Receipt:
         'squared_mahalanobis': round(proof.squared, _DIGITS),
         'outcome': 'merged',
     }
-    return fact_receipt('merge', scan.stamp_ns, book.map_id, (kept, gone), facts, (gone, kept))
+    return fact_receipt('merge', scan.stamp_ns, landmarks.map_id, (kept, gone), facts, (gone, kept))
 
 
 def edit_receipt(
-    op: str, keys: Sequence[str], at_ns: int, book: LandmarkMap, actor: str, **facts: Any
+    op: str, keys: Sequence[str], at_ns: int, landmarks: LandmarkMap, actor: str, **facts: Any
 ) -> Receipt:
     """Return the receipt of an edit by hand."""
     told = {'actor': actor, 'outcome': op, **facts}
-    return fact_receipt(op, at_ns, book.map_id, keys, told, keys)
+    return fact_receipt(op, at_ns, landmarks.map_id, keys, told, keys)
 
 
 def fact_receipt(
@@ -226,7 +226,7 @@ def _told_message(
     return {**about, 'decisions': decisions, 'written': list(written)}
 
 
-class Judged(NamedTuple):
+class ReportDecision(NamedTuple):
     """What became of one landmark by a report of absence."""
 
     key: str
@@ -240,7 +240,7 @@ class Judged(NamedTuple):
 
 
 def absence_receipt(
-    scan: Scan, missed: Missed, visibility: str, book: LandmarkMap, settings: LandmarkSettings
+    scan: Scan, missed: MissedLandmarks, visibility: str, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> Receipt:
     """Return the receipt of what a message should have shown and did not.
 
@@ -252,7 +252,7 @@ def absence_receipt(
     visibility : str
         Input that told what could be seen; empty: none did.
     """
-    state = book.state
+    state = landmarks.state
     gone, decisions, stored = set(missed.gone.tolist()), [], False
     for row, before, doubted, sight in zip(
         missed.rows.tolist(), missed.before.tolist(), missed.doubted.tolist(), missed.sights, strict=True
@@ -262,8 +262,8 @@ def absence_receipt(
         stored |= bool(told)
         decisions.append(
             {
-                'landmark': book.keys[row],
-                'sight': None if sight is None else Sight(sight).name.lower(),
+                'landmark': landmarks.keys[row],
+                'sight': None if sight is None else Visibility(sight).name.lower(),
                 'misses': int(state['misses'][row]),
                 **_existence(before, float(state['existence'][row])),
                 'outcome': 'gone' if row in gone else 'stale' if stale else 'missed',
@@ -271,29 +271,32 @@ def absence_receipt(
         )
     facts = {
         'input': scan.input,
-        'viewpoint': {'keyframe': len(book.keyframes), 'sensor': _place(scan.global_from_sensor.translation)},
+        'viewpoint': {
+            'keyframe': len(landmarks.keyframes),
+            'sensor': _place(scan.global_from_sensor.translation),
+        },
         'witness': {'input': visibility, 'stamp_ns': missed.witness_ns} if visibility else None,
         'gone_below': settings.gone_below,
         'stale_after': settings.stale_after,
         'decisions': decisions,
     }
-    keys = [book.keys[row] for row in missed.rows.tolist()]
+    keys = [landmarks.keys[row] for row in missed.rows.tolist()]
     about = scan.input, scan.stamp_ns, scan.digest
-    return fact_receipt('absence', scan.stamp_ns, book.map_id, keys, facts, about, stored=stored)
+    return fact_receipt('absence', scan.stamp_ns, landmarks.map_id, keys, facts, about, stored=stored)
 
 
 def displacement_receipt(
-    scan: Scan, before: int, after: int, book: LandmarkMap, settings: LandmarkSettings
+    scan: Scan, before: int, after: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> Receipt:
     """Return the receipt of a thing that was found gone and is elsewhere; to be made before it moves."""
-    state = book.state
-    key, other = book.keys[before], book.keys[after]
+    state = landmarks.state
+    key, other = landmarks.keys[before], landmarks.keys[after]
     step = state['mean'][after] - state['mean'][before]
     facts = {
         'input': scan.input,
         'moved': key,
         'was': other,
-        'label': book.labels[before],
+        'label': landmarks.labels[before],
         'from': _place(state['mean'][before].tolist()),
         'to': _place(state['mean'][after].tolist()),
         'distance_m': round(float(np.linalg.norm(step)), _DIGITS),
@@ -305,26 +308,26 @@ def displacement_receipt(
         'gone_below': settings.gone_below,
         'outcome': 'moved',
     }
-    return fact_receipt('displacement', scan.stamp_ns, book.map_id, [key, other], facts, (key, other))
+    return fact_receipt('displacement', scan.stamp_ns, landmarks.map_id, [key, other], facts, (key, other))
 
 
-def deletion_receipt(message: Message, rows: Sequence[int], book: LandmarkMap) -> Receipt:
+def deletion_receipt(message: Message, rows: Sequence[int], landmarks: LandmarkMap) -> Receipt:
     """Return the receipt of what an input says is gone; it is to be stored if any of that was written."""
-    keys = [book.keys[row] for row in rows]
-    existence = book.state['existence'][list(rows)].tolist()
+    keys = [landmarks.keys[row] for row in rows]
+    existence = landmarks.state['existence'][list(rows)].tolist()
     decisions = [
         {'landmark': key, 'existence_before': round(probability(one), _DIGITS), 'outcome': 'gone'}
         for key, one in zip(keys, existence, strict=True)
     ]
-    stored = bool((book.state['written_ns'][list(rows)] != NEVER).any())
+    stored = bool((landmarks.state['written_ns'][list(rows)] != NEVER).any())
     facts = {'input': message.input, 'decisions': decisions}
     about = message.input, message.stamp_ns, message.digest
-    return fact_receipt('deletion', message.stamp_ns, book.map_id, keys, facts, about, stored=stored)
+    return fact_receipt('deletion', message.stamp_ns, landmarks.map_id, keys, facts, about, stored=stored)
 
 
 def report_receipt(
     at_ns: int,
-    judged: Sequence[Judged],
+    judged: Sequence[ReportDecision],
     map_id: str,
     settings: LandmarkSettings,
     *,
@@ -340,7 +343,7 @@ def report_receipt(
     observed_from : sequence of float, length 3
         Where it was looked from, metres, in the global frame.
     viewpoint : int
-        What it counts as; see `Absence.report`.
+        What it counts as; see `ExistenceFilter.report`.
     """
     decisions = [
         {'landmark': one.key, **_existence(one.before, one.after), 'outcome': one.outcome} for one in judged

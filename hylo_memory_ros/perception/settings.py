@@ -121,12 +121,12 @@ class InputSettings(Contract):
         return self.labels.get(class_id, '') if self.labels else class_id
 
     @property
-    def is_waited_for(self) -> bool:
+    def advances_watermark(self) -> bool:
         """Whether observations wait for it; a map is seldom sent, and holds until the next one."""
         return self.type != GRID
 
     @property
-    def watches(self) -> bool:
+    def has_field_of_view(self) -> bool:
         """Whether its field of view is configured, so that things can be missing from it."""
         return self.fov_horizontal_rad > 0.0 and self.fov_vertical_rad > 0.0
 
@@ -135,7 +135,7 @@ class InputSettings(Contract):
         return self.detection_probabilities.get(label, self.detection_probability)
 
     @property
-    def turns(self) -> Literal['none', 'object', 'axis']:
+    def orientation_mode(self) -> Literal['none', 'object', 'axis']:
         """What orientations mean, with ``auto`` resolved by the type."""
         if self.orientation != 'auto':
             return self.orientation

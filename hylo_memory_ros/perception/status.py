@@ -82,14 +82,14 @@ class InputCounts:
         self.dropped += count
         self.changed = True
 
-    def miss(self) -> None:
+    def count_late(self) -> None:
         """Count a message that came behind the watermark: its place in the order is gone."""
         if not self.late:
             _log.warning('input %s: a message came behind the watermark and was dropped', self.name)
         self.late += 1
         self.changed = True
 
-    def refuse(self, reason: str, count: int = 1) -> None:
+    def reject(self, reason: str, count: int = 1) -> None:
         """Count messages or detections that break a rule."""
         if count:
             self.refused[reason] += count

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from hylo_memory_ros.transforms.buffer import TransformBuffer
 from hylo_memory_ros.transforms.geometry import Quaternion, Transform, Vector, interpolate, unit_quaternion
-from hylo_memory_ros.transforms.pending_queue import PendingQueue
+from hylo_memory_ros.transforms.pending_lookups import PendingLookups
 from hylo_memory_ros.transforms.source import LATEST, TransformSource
 
 __all__ = [
     'LATEST',
-    'PendingQueue',
+    'PendingLookups',
     'Quaternion',
     'Transform',
     'TransformBuffer',

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.transforms.frame_tree import FrameTree, Incoming, asked_frame
+from hylo_memory_ros.transforms.frame_tree import FrameTree, RawTransform, validate_frame
 from hylo_memory_ros.transforms.geometry import (
     IDENTITY_ROTATION,
     Quaternion,
@@ -20,18 +20,18 @@ from hylo_memory_ros.transforms.geometry import (
 )
 from hylo_memory_ros.transforms.source import LATEST
 
-__all__ = ['DEFAULT_KEEP_S', 'Observers', 'Rigid', 'TransformBuffer']
+__all__ = ['DEFAULT_RETENTION_S', 'ChangeCallbacks', 'RigidTransform', 'TransformBuffer']
 
-DEFAULT_KEEP_S = 30.0
+DEFAULT_RETENTION_S = 30.0
 """How long transforms are kept, seconds."""
 
-Rigid = tuple[Vector, Quaternion]
+RigidTransform = tuple[Vector, Quaternion]
 """A translation and a rotation: ``target_from_source`` without its names."""
 
 _ORIGIN: Vector = (0.0, 0.0, 0.0)
 
 
-class Observers:
+class ChangeCallbacks:
     """Callbacks to be made when transforms have arrived."""
 
     def __init__(self) -> None:
@@ -79,14 +79,14 @@ class TransformBuffer:
     (2.0, 0.0, 0.0)
     """
 
-    def __init__(self, keep_s: float = DEFAULT_KEEP_S, *, keep_poses: bool = True) -> None:
+    def __init__(self, keep_s: float = DEFAULT_RETENTION_S, *, keep_poses: bool = True) -> None:
         self._lock = threading.Lock()
         self._tree = FrameTree(round(keep_s * 1e9), keep_poses=keep_poses)
-        self._observers = Observers()
+        self._observers = ChangeCallbacks()
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Incoming transforms that were not taken, counted by reason.
+        """RawTransform transforms that were not taken, counted by reason.
 
         ``frame_id``, ``self_transform``, ``translation``, ``quaternion``, ``stamp``, ``loop``,
         ``old_data``, ``too_many_frames``.
@@ -118,10 +118,10 @@ class TransformBuffer:
         static : bool
             Whether it holds at all times.
         """
-        incoming = Incoming(parent, child, stamp_ns, translation, rotation)
+        incoming = RawTransform(parent, child, stamp_ns, translation, rotation)
         return self.set_transforms([incoming], static=static) == 1
 
-    def set_transforms(self, transforms: Iterable[Incoming], *, static: bool = False) -> int:
+    def set_transforms(self, transforms: Iterable[RawTransform], *, static: bool = False) -> int:
         """Take the transforms of one message, call back once; return how many were taken."""
         taken = 0
         with self._lock:
@@ -151,7 +151,10 @@ class TransformBuffer:
 
     def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:
         """Return ``target_from_source`` at a stamp; see `TransformSource.lookup`."""
-        target, source = asked_frame(target_frame, 'target_frame'), asked_frame(source_frame, 'source_frame')
+        target, source = (
+            validate_frame(target_frame, 'target_frame'),
+            validate_frame(source_frame, 'source_frame'),
+        )
         if stamp_ns < 0:
             raise InvalidRequestError(f'stamp_ns: {stamp_ns} is negative', stamp_ns=stamp_ns)
         with self._lock:
@@ -163,13 +166,13 @@ class TransformBuffer:
                 raise self._tree.refusal(target, source, stamp_ns)
         return Transform(*found, target, source, at)
 
-    def _taken(self, transform: Incoming, static: bool) -> None:
+    def _taken(self, transform: RawTransform, static: bool) -> None:
         """Be told of a transform that was taken, with names and quaternion put right."""
 
     def _cleared(self) -> None:
         """Be told that all but static transforms were forgotten."""
 
-    def _join(self, target: str, source: str, stamp_ns: int) -> Rigid | None:
+    def _join(self, target: str, source: str, stamp_ns: int) -> RigidTransform | None:
         """Return ``target_from_source`` by way of their first common ancestor at that time."""
         climbed = self._climb(source, target, stamp_ns)
         if target in climbed:
@@ -191,7 +194,7 @@ class TransformBuffer:
         difference = (top_vector[0] - vector[0], top_vector[1] - vector[1], top_vector[2] - vector[2])
         return rotate(back, difference), multiply(back, top_quaternion)
 
-    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, Rigid]:
+    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, RigidTransform]:
         """Return ``ancestor_from_source`` for all ancestors up to the target, or as far as there is data."""
         frame, vector, quaternion = source, _ORIGIN, IDENTITY_ROTATION
         climbed = {frame: (vector, quaternion)}

@@ -29,14 +29,22 @@ from hylo_memory_ros.transforms.geometry import (
 )
 from hylo_memory_ros.transforms.source import LATEST
 
-__all__ = ['Cache', 'FrameTree', 'Incoming', 'Link', 'SampledCache', 'StaticCache', 'asked_frame']
+__all__ = [
+    'FrameTree',
+    'Link',
+    'RawTransform',
+    'SampledCache',
+    'StaticCache',
+    'TransformCache',
+    'validate_frame',
+]
 
 _LOG = logging.getLogger(__name__)
 
 _name = lru_cache(maxsize=4096)(normal_frame)
 
 
-def asked_frame(name: str, field: str) -> str:
+def validate_frame(name: str, field: str) -> str:
     """Return a frame name as the tree knows it.
 
     Raises
@@ -51,7 +59,7 @@ def asked_frame(name: str, field: str) -> str:
         raise InvalidRequestError(f'{field}: {rule}', **{field: name}) from exc
 
 
-class Incoming(NamedTuple):
+class RawTransform(NamedTuple):
     """A transform as it came in, not yet checked: ``parent_from_child``."""
 
     parent: str
@@ -82,7 +90,7 @@ class FrameTree:
         self._keep_ns = keep_ns
         self._max_frames = max_frames
         self._keep_poses = keep_poses
-        self._caches: dict[str, Cache] = {}
+        self._caches: dict[str, TransformCache] = {}
         self._names: set[str] = set()
         self._warned: set[tuple[str, str]] = set()
         self.refused: Counter[str] = Counter()
@@ -98,7 +106,7 @@ class FrameTree:
         }
         self._names = {name for child, cache in self._caches.items() for name in (child, cache.parent)}
 
-    def cache(self, frame: str) -> Cache | None:
+    def cache(self, frame: str) -> TransformCache | None:
         """Return what is known of a frame in its parent; None for the root of a tree."""
         return self._caches.get(frame)
 
@@ -111,7 +119,7 @@ class FrameTree:
         rotation: Sequence[float],
         *,
         static: bool = False,
-    ) -> Incoming | None:
+    ) -> RawTransform | None:
         """Take a transform, or count it under the reason for which it is refused.
 
         Parameters
@@ -129,7 +137,7 @@ class FrameTree:
 
         Returns
         -------
-        Incoming or None
+        RawTransform or None
             The same with names and quaternion put right; None when refused.
         """
         checked = self._checked(parent, child, 0 if static else stamp_ns, translation, rotation)
@@ -141,7 +149,7 @@ class FrameTree:
             self._refuse('old_data', parent, child)
             return None
         self._names |= {link.parent, name}
-        return Incoming(link.parent, name, stamp_ns, link.translation, link.rotation)
+        return RawTransform(link.parent, name, stamp_ns, link.translation, link.rotation)
 
     def latest_common(self, target: str, source: str) -> int | None:
         """Return the latest time at which all links between two frames have data.
@@ -254,7 +262,7 @@ class FrameTree:
             frame = link.parent
         return True
 
-    def _path(self, target: str, source: str) -> list[Cache] | None:
+    def _path(self, target: str, source: str) -> list[TransformCache] | None:
         """Return the links that join two frames, up to their first common ancestor."""
         above = list(self._ancestors(source))
         place = {name: index for index, name in enumerate(above)}
@@ -266,7 +274,7 @@ class FrameTree:
         return None
 
 
-def _out_of_time(path: list[Cache], stamp_ns: int, what: str, details: dict[str, Any]) -> FrameError:
+def _out_of_time(path: list[TransformCache], stamp_ns: int, what: str, details: dict[str, Any]) -> FrameError:
     """Return the error for a stamp at which a link of a path has no data."""
     oldest = max((stamp for cache in path if (stamp := cache.oldest_ns) is not None), default=0)
     newest = min((stamp for cache in path if (stamp := cache.newest_ns) is not None), default=0)
@@ -417,4 +425,4 @@ class SampledCache:
             del stamps[:drop], self._links[:drop]
 
 
-Cache = StaticCache | SampledCache
+TransformCache = StaticCache | SampledCache

@@ -1,4 +1,4 @@
-"""Rigid transforms: what moves positions, orientations and covariances between frames.
+"""RigidTransform transforms: what moves positions, orientations and covariances between frames.
 
 Every transform is named by its direction. ``map_from_camera`` takes coordinates in `camera`
 (the source) to coordinates in `map` (the target), so that products read without crossing out::

@@ -20,7 +20,7 @@ stamped write."""
 
 @runtime_checkable
 class TransformSource(Protocol):
-    """Rigid transforms between named frames, over the last seconds.
+    """RigidTransform transforms between named frames, over the last seconds.
 
     The meaning of time is tf2's: samples are interpolated and never extrapolated, the first and
     the last stamp are inside, a static transform holds always, and a frame is at itself always,
@@ -31,7 +31,7 @@ class TransformSource(Protocol):
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Incoming transforms that were not taken, counted by reason."""
+        """RawTransform transforms that were not taken, counted by reason."""
         ...
 
     def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:

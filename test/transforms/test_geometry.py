@@ -1,4 +1,4 @@
-"""Rigid transforms: right values, round trips, and the same bits for one and for many."""
+"""RigidTransform transforms: right values, round trips, and the same bits for one and for many."""
 
 from __future__ import annotations
 

@@ -23,19 +23,19 @@ from hylo_memory_ros.perception.corrections.trajectory import (
     CorrectionUncertainty,
 )
 from hylo_memory_ros.perception.ingestion.observation import Scan, digest32
-from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, item_of, landmark_key
+from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, create_item, landmark_key
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import NONE, assigned
-from hylo_memory_ros.perception.tracking.fusion import located, refuse
-from hylo_memory_ros.perception.tracking.gating import candidates
+from hylo_memory_ros.perception.tracking.data_association import NONE, assign_landmarks
+from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestimate
+from hylo_memory_ros.perception.tracking.gating import find_candidates
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL, inverse, times
-from hylo_memory_ros.perception.tracking.update import claimed
+from hylo_memory_ros.perception.tracking.update import apply_covariance_floor
 from hylo_memory_ros.storage.corrections.apply import Placed
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import Quaternion, Vector
 
-__all__ = ['Relocation', 'Seen', 'moved_poses', 'regrouped', 'relocate']
+__all__ = ['Relocation', 'SightingColumns', 'move_poses', 'regroup', 'relocate']
 
 Rows = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ _SOURCE = 'correction'
 class Relocation:
     """What became of the landmarks of a map."""
 
-    book: LandmarkMap
+    landmarks: LandmarkMap
     settings: LandmarkSettings
     correction: Correction
     follows: bool = False
@@ -62,17 +62,17 @@ class Relocation:
 
     def move(self, placed: Sequence[Placed]) -> list[Pose]:
         """Return the new pose of each statement: that of a landmark follows its sightings."""
-        poses = moved_poses(placed, self.correction)
+        poses = move_poses(placed, self.correction)
         return [self._of_landmark(one, pose) for one, pose in zip(placed, poses, strict=True)]
 
     def _of_landmark(self, placed: Placed, pose: Pose) -> Pose:
         if not self.follows or placed.kind != MemoryKind.SPATIAL.value or placed.key is None:
             return pose
-        row = self.book.row_of(placed.key)
+        row = self.landmarks.row_of(placed.key)
         if row is None or not self._follows_sightings(row, placed.valid_from_ns):
             return pose
-        fused = claimed(self.book.fused(row), self.settings)
-        item = item_of(
+        fused = apply_covariance_floor(self.landmarks.fused(row), self.settings)
+        item = create_item(
             fused._replace(orientation=None),
             frame_id=pose.frame_id,
             map_id='',
@@ -85,7 +85,7 @@ class Relocation:
 
     def _follows_sightings(self, row: int, valid_from_ns: int) -> bool:
         """Return whether a statement is the newest of a landmark that has sightings."""
-        state = self.book.state[row]
+        state = self.landmarks.state[row]
         return bool(
             state['slot'] >= 0
             and state['written_ns'] == valid_from_ns
@@ -94,7 +94,7 @@ class Relocation:
 
 
 def relocate(
-    book: LandmarkMap,
+    landmarks: LandmarkMap,
     correction: Correction,
     settings: LandmarkSettings,
     earlier: Sequence[BrownianBridge] = (),
@@ -103,15 +103,15 @@ def relocate(
 
     Parameters
     ----------
-    book : LandmarkMap
+    landmarks : LandmarkMap
         All landmarks of the map as they are stored; changed in place.
     earlier : sequence of BrownianBridge
         How sure earlier corrections left the trajectory.
     """
-    done = Relocation(book, settings, correction)
-    frames = book.keyframes.columns
+    done = Relocation(landmarks, settings, correction)
+    frames = landmarks.keyframes.columns
     stamps = frames['stamp_ns'].copy()
-    _move_keyframes(book, correction)
+    _move_keyframes(landmarks, correction)
     bridge = correction.bridge
     done.follows = bridge is not None
     if bridge is not None and len(stamps):
@@ -119,18 +119,18 @@ def relocate(
         for other in earlier:
             doubt = doubt.or_wider(other.at(stamps))
         _regroup(done, doubt)
-    _move_the_others(book, correction)
-    for row in _rows_with_sightings(book).tolist():
-        refuse(row, book, settings)
-        if done.follows and book.state['written_ns'][row] != NEVER:
+    _move_the_others(landmarks, correction)
+    for row in _rows_with_sightings(landmarks).tolist():
+        reestimate(row, landmarks, settings)
+        if done.follows and landmarks.state['written_ns'][row] != NEVER:
             # What its statement says from now on.
-            book.state['written'][row] = book.state['mean'][row]
+            landmarks.state['written'][row] = landmarks.state['mean'][row]
     done.items = _first_items(done)
     return done
 
 
-def _move_keyframes(book: LandmarkMap, correction: Correction) -> None:
-    frames = book.keyframes.columns
+def _move_keyframes(landmarks: LandmarkMap, correction: Correction) -> None:
+    frames = landmarks.keyframes.columns
     if not len(frames):
         return
     motions = correction.at(frames['stamp_ns'].copy())
@@ -138,18 +138,18 @@ def _move_keyframes(book: LandmarkMap, correction: Correction) -> None:
     rotations = motions.orientations(frames['rotation'].copy())
     rows = np.arange(len(frames))
     moved = (positions != frames['position']).any(axis=1) | (rotations != frames['rotation']).any(axis=1)
-    book.keyframes.replace_poses(rows[moved], positions[moved], rotations[moved])
+    landmarks.keyframes.replace_poses(rows[moved], positions[moved], rotations[moved])
 
 
-def _rows_with_sightings(book: LandmarkMap) -> Rows:
-    state = book.state[: len(book.keys)]
+def _rows_with_sightings(landmarks: LandmarkMap) -> Rows:
+    state = landmarks.state[: len(landmarks.keys)]
     follows = state['live'] & (state['slot'] >= 0) & ~state['pinned'] & ~state['held']
     return np.flatnonzero(follows)
 
 
-def _move_the_others(book: LandmarkMap, correction: Correction) -> None:
+def _move_the_others(landmarks: LandmarkMap, correction: Correction) -> None:
     """Move what follows no sighting, and how everything is turned, as the map was when it was last seen."""
-    state = book.state
+    state = landmarks.state
     rows = np.flatnonzero(state['live'])
     if not len(rows):
         return
@@ -161,56 +161,56 @@ def _move_the_others(book: LandmarkMap, correction: Correction) -> None:
         turned = np.flatnonzero((state[name][rows] != 0.0).any(axis=1))
         if len(turned):
             state[name][rows[turned]] = motions.take(turned).orientations(state[name][rows[turned]])
-    book.place(rows)
+    landmarks.place(rows)
 
 
 def _regroup(done: Relocation, doubt: CorrectionUncertainty) -> None:
-    book, settings = done.book, done.settings
-    slots = _free_slots(book)
+    landmarks, settings = done.landmarks, done.settings
+    slots = _free_slots(landmarks)
     if not len(slots):
         return
-    seen = book.sightings.state
-    rows = _row_of_number(book)
+    seen = landmarks.sightings.state
+    rows = _row_of_number(landmarks)
     owners = np.array([rows[number] for number in seen['landmark'][slots].tolist()])
-    positions, covariances = located(slots, book, settings)
+    positions, covariances = locate_sightings(slots, landmarks, settings)
     gates = {digest32(source.name.encode()): source.gate_m for source in settings.inputs}
     widest = max(gates.values(), default=1.0)
-    sources = book.state['source'][owners].tolist()
-    columns = Seen(
+    sources = landmarks.state['source'][owners].tolist()
+    columns = SightingColumns(
         keyframes=seen['keyframe'][slots] - 1,
         positions=positions,
         covariances=covariances,
-        labels=[book.labels[row] for row in owners.tolist()],
+        labels=[landmarks.labels[row] for row in owners.tolist()],
         gates_m=np.array([gates.get(source, widest) for source in sources]),
         dof=2 if not seen['mean'][slots][:, 2].any() else 3,
     )
-    bases = book.keyframes.columns['position']
-    groups = regrouped(columns, bases, doubt.take(columns.keyframes), settings)
+    bases = landmarks.keyframes.columns['position']
+    groups = regroup(columns, bases, doubt.take(columns.keyframes), settings)
     _give_names(done, slots, owners, groups)
 
 
-def _free_slots(book: LandmarkMap) -> Rows:
+def _free_slots(landmarks: LandmarkMap) -> Rows:
     """Return the sightings that may be given to others, by keyframe and landmark."""
-    seen, state = book.sightings.state, book.state
+    seen, state = landmarks.sightings.state, landmarks.state
     rows = np.flatnonzero(
         state['live'] & ~state['has_instance'] & ~state['pinned'] & ~state['held']
         & (state['merged_into'] == 0) & (state['forgotten_ns'] == NEVER)
     )  # fmt: skip
-    slots = book.sightings.slots()
+    slots = landmarks.sightings.slots()
     slots = slots[np.isin(seen['landmark'][slots], state['number'][rows])]
     order = np.lexsort((seen['origin'][slots], seen['landmark'][slots], seen['keyframe'][slots]))
     return slots[order]
 
 
-def _row_of_number(book: LandmarkMap) -> dict[int, int]:
-    live = np.flatnonzero(book.state['live'])
-    return dict(zip(book.state['number'][live].tolist(), live.tolist(), strict=True))
+def _row_of_number(landmarks: LandmarkMap) -> dict[int, int]:
+    live = np.flatnonzero(landmarks.state['live'])
+    return dict(zip(landmarks.state['number'][live].tolist(), live.tolist(), strict=True))
 
 
 def _give_names(done: Relocation, slots: Rows, owners: Rows, groups: Rows) -> None:
     """Let each landmark be the group that most of its detections are in, and begin others."""
-    book = done.book
-    n = book.sightings.state['n'][slots]
+    landmarks = done.landmarks
+    n = landmarks.sightings.state['n'][slots]
     shares: dict[int, dict[int, int]] = {}
     for owner, group, count in zip(owners.tolist(), groups.tolist(), n.tolist(), strict=True):
         here = shares.setdefault(owner, {})
@@ -219,49 +219,49 @@ def _give_names(done: Relocation, slots: Rows, owners: Rows, groups: Rows) -> No
     for owner, here in shares.items():
         best = min(here, key=lambda group: (-here[group], group))
         candidates.setdefault(best, []).append(owner)
-    counts = _Counts(book, shares)
+    counts = _Counts(landmarks, shares)
     stays: dict[int, int] = {}
     for group in range(int(groups.max()) + 1):
-        rows = sorted(candidates.get(group, ()), key=lambda row: _age(book, row))
+        rows = sorted(candidates.get(group, ()), key=lambda row: _age(landmarks, row))
         stays[group] = rows[0] if rows else _begin(done, slots[groups == group], owners[groups == group][0])
     for group, row in stays.items():
         counts.give(group, row, slots[groups == group])
     for group, row in stays.items():
-        book.sightings.give(slots[groups == group], int(book.state['number'][row]))
-    end_ns = int(book.keyframes.columns['stamp_ns'].max())
+        landmarks.sightings.give(slots[groups == group], int(landmarks.state['number'][row]))
+    end_ns = int(landmarks.keyframes.columns['stamp_ns'].max())
     gone: list[str] = []
     for group, rows in candidates.items():
         for row in rows:
             if row != stays[group]:
-                done.merged[book.keys[row]] = book.keys[stays[group]]
-                book.merge(row, stays[group], max(end_ns, int(book.state['last_ns'][row])))
-                gone += [book.keys[row]] if book.state['written_ns'][row] != NEVER else []
+                done.merged[landmarks.keys[row]] = landmarks.keys[stays[group]]
+                landmarks.merge(row, stays[group], max(end_ns, int(landmarks.state['last_ns'][row])))
+                gone += [landmarks.keys[row]] if landmarks.state['written_ns'][row] != NEVER else []
     done.gone = frozenset(gone)
     for row in stays.values():
-        of_row = book.sightings.of(int(book.state['number'][row]))
-        book.state['slot'][row] = of_row[-1] if len(of_row) else -1
-        book.state['rivals'][row] = book.state['rivalry'][row] = 0
-        book.state['dirty'][row] = True
+        of_row = landmarks.sightings.of(int(landmarks.state['number'][row]))
+        landmarks.state['slot'][row] = of_row[-1] if len(of_row) else -1
+        landmarks.state['rivals'][row] = landmarks.state['rivalry'][row] = 0
+        landmarks.state['dirty'][row] = True
 
 
-def _age(book: LandmarkMap, row: int) -> tuple[bool, int, int]:
-    state = book.state[row]
+def _age(landmarks: LandmarkMap, row: int) -> tuple[bool, int, int]:
+    state = landmarks.state[row]
     return bool(state['written_ns'] == NEVER), int(state['first_ns']), int(state['number'])
 
 
 def _begin(done: Relocation, slots: Rows, owner: int) -> int:
     """Begin a landmark that was split off another one."""
-    book = done.book
-    first = book.sightings.state[slots[0]]
-    label, index, digits = book.labels[owner], int(first['keyframe']), KEY_DIGITS
-    key = landmark_key(label, book.keys[owner], int(first['first_ns']), int(first['origin']), index)
-    while key in book:
+    landmarks = done.landmarks
+    first = landmarks.sightings.state[slots[0]]
+    label, index, digits = landmarks.labels[owner], int(first['keyframe']), KEY_DIGITS
+    key = landmark_key(label, landmarks.keys[owner], int(first['first_ns']), int(first['origin']), index)
+    while key in landmarks:
         digits += 1
         key = landmark_key(
-            label, book.keys[owner], int(first['first_ns']), int(first['origin']), index, digits
+            label, landmarks.keys[owner], int(first['first_ns']), int(first['origin']), index, digits
         )
-    row = book.add(key, label)
-    state = book.state
+    row = landmarks.add(key, label)
+    state = landmarks.state
     for name in ('source', 'extent', 'score', 'existence', 'stale'):
         state[name][row] = state[name][owner]
     done.split.append(key)
@@ -271,27 +271,27 @@ def _begin(done: Relocation, slots: Rows, owner: int) -> int:
 class _Counts:
     """Shares out what was counted of landmarks among the groups that their sightings are in now."""
 
-    def __init__(self, book: LandmarkMap, shares: Mapping[int, Mapping[int, int]]) -> None:
-        self._book = book
+    def __init__(self, landmarks: LandmarkMap, shares: Mapping[int, Mapping[int, int]]) -> None:
+        self._landmarks = landmarks
         self._parts: dict[int, list[tuple[int, float]]] = {}
         for owner, here in shares.items():
             total = sum(here.values())
             for group, count in here.items():
                 self._parts.setdefault(group, []).append((owner, count / total))
-        self._before = book.state.copy()
-        self._scores = [dict(scores) for scores in book.scores]
+        self._before = landmarks.state.copy()
+        self._scores = [dict(scores) for scores in landmarks.scores]
 
     def give(self, group: int, row: int, slots: Rows) -> None:
         """Give a group's landmark what was counted of those that its sightings were of."""
-        state, before, parts = self._book.state, self._before, self._parts[group]
+        state, before, parts = self._landmarks.state, self._before, self._parts[group]
         state['observations'][row] = max(1, round(sum(before['observations'][o] * part for o, part in parts)))
         scores: dict[str, float] = {}
         for owner, part in parts:
             for label, score in self._scores[owner].items():
                 scores[label] = scores.get(label, 0.0) + score * part
-        self._book.scores[row] = scores
+        self._landmarks.scores[row] = scores
         whole = [owner for owner, part in parts if part == 1.0]
-        seen = self._book.sightings.state
+        seen = self._landmarks.sightings.state
         for name, of, choose in (
             ('first_ns', 'first_ns', min), ('since_ns', 'first_ns', min), ('last_ns', 'last_ns', max),
         ):  # fmt: skip
@@ -301,23 +301,23 @@ class _Counts:
 
 def _first_items(done: Relocation) -> list[MemoryItem]:
     """Return the statements of landmarks that have enough sightings now to be confirmed."""
-    book, settings = done.book, done.settings
-    state = book.state
+    landmarks, settings = done.landmarks, done.settings
+    state = landmarks.state
     changed = {*done.split, *done.merged.values()}
     items = []
     names = {digest32(source.name.encode()): source.name for source in settings.inputs}
     for key in sorted(changed):
-        row = book.row_of(key)
+        row = landmarks.row_of(key)
         if row is None or state['written_ns'][row] != NEVER or state['n'][row] < settings.confirm_n:
             continue
         since_ns, last_ns = int(state['since_ns'][row]), int(state['last_ns'][row])
         state['written_ns'][row], state['written'][row] = since_ns, state['mean'][row]
         state['written_rotation'][row] = state['rotation'][row]
         items.append(
-            item_of(
-                claimed(book.fused(row), settings),
+            create_item(
+                apply_covariance_floor(landmarks.fused(row), settings),
                 frame_id=settings.global_frame,
-                map_id=book.map_id,
+                map_id=landmarks.map_id,
                 source=names.get(int(state['source'][row]), _SOURCE),
                 valid_from_ns=since_ns,
                 stamp_ns=last_ns,
@@ -326,7 +326,7 @@ def _first_items(done: Relocation) -> list[MemoryItem]:
     return items
 
 
-def moved_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
+def move_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
     """Return the new pose of each statement, moved as the global frame was at its stamp.
 
     The stamp is that of the pose, else the time from which the statement is valid.
@@ -378,7 +378,7 @@ _WIDEST = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class SightingColumns:
     """Sightings, column by column, by keyframe."""
 
     keyframes: Rows
@@ -398,7 +398,9 @@ class Seen:
         return len(self.keyframes)
 
 
-def regrouped(seen: Seen, bases: Array, doubt: CorrectionUncertainty, settings: LandmarkSettings) -> Rows:
+def regroup(
+    seen: SightingColumns, bases: Array, doubt: CorrectionUncertainty, settings: LandmarkSettings
+) -> Rows:
     """Return the group of each sighting; groups are numbered from 0 in the order of their first.
 
     Parameters
@@ -419,33 +421,35 @@ def regrouped(seen: Seen, bases: Array, doubt: CorrectionUncertainty, settings: 
     return groups
 
 
-def _grouped(seen: Seen, shift: Array, sigma_m: Array, bases: Array, settings: LandmarkSettings) -> Rows:
+def _grouped(
+    seen: SightingColumns, shift: Array, sigma_m: Array, bases: Array, settings: LandmarkSettings
+) -> Rows:
     groups = np.full(len(seen), NONE, dtype=np.int64)
     widest = float(seen.gates_m.max(initial=1.0)) * _WIDEST
-    book = LandmarkMap('', widest)
+    landmarks = LandmarkMap('', widest)
     information: list[Array] = []
     starts = np.flatnonzero(np.diff(seen.keyframes, prepend=-1))
     for rows in np.split(np.arange(len(seen)), starts[1:]):
         scan = _scan(seen, rows, shift, sigma_m, bases)
         everywhere = np.ones(len(rows), dtype=bool)
-        found = assigned(candidates(scan, book, settings), everywhere, book)
+        found = assign_landmarks(find_candidates(scan, landmarks, settings), everywhere, landmarks)
         for place, row in enumerate(found.tolist()):
             if row == NONE:
-                row = found[place] = book.add(f'{len(book):09d}', scan.labels[place])
+                row = found[place] = landmarks.add(f'{len(landmarks):09d}', scan.labels[place])
                 information.append(np.zeros(6))
             given = inverse(scan.covariances[place : place + 1])
             known = information[row] + given[0]
             total = inverse(known[None])
-            step = scan.positions[place] - book.state['mean'][row]
-            book.state['mean'][row] += times(total, times(given, step[None]))[0]
-            book.state['covariance'][row] = total[0]
+            step = scan.positions[place] - landmarks.state['mean'][row]
+            landmarks.state['mean'][row] += times(total, times(given, step[None]))[0]
+            landmarks.state['covariance'][row] = total[0]
             information[row] = known
-        book.place(found)
+        landmarks.place(found)
         groups[rows] = found
     return groups
 
 
-def _scan(seen: Seen, rows: Rows, shift: Array, sigma_m: Array, bases: Array) -> Scan:
+def _scan(seen: SightingColumns, rows: Rows, shift: Array, sigma_m: Array, bases: Array) -> Scan:
     count = len(rows)
     sigma = float(sigma_m[rows[0]])
     gate_m = float(seen.gates_m[rows].max())
@@ -474,7 +478,7 @@ def _scan(seen: Seen, rows: Rows, shift: Array, sigma_m: Array, bases: Array) ->
     )
 
 
-def _aligned(seen: Seen, groups: Rows, doubt: CorrectionUncertainty) -> tuple[Array, Array]:
+def _aligned(seen: SightingColumns, groups: Rows, doubt: CorrectionUncertainty) -> tuple[Array, Array]:
     """Return by how much the others of their groups shift the sightings of each stretch, and how surely.
 
     Returns

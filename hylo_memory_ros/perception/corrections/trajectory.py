@@ -101,7 +101,7 @@ _DOUBT = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Motions:
-    """Rigid motions, one for each row: a rotation followed by a translation.
+    """RigidTransform motions, one for each row: a rotation followed by a translation.
 
     Examples
     --------

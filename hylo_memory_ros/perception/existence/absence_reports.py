@@ -11,19 +11,27 @@ import numpy as np
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import Hit, MemoryKind, MemoryQuery, Pose
-from hylo_memory_ros.perception.edits import BY_HAND, believed
-from hylo_memory_ros.perception.existence.existence_filter import Absence, probability
-from hylo_memory_ros.perception.existence.existence_monitor import end
+from hylo_memory_ros.perception.edits import MANUAL_SOURCE, current_item
+from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilter, probability
+from hylo_memory_ros.perception.existence.existence_monitor import end_landmark
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
-from hylo_memory_ros.perception.receipts import Judged, Receipt, report_receipt
+from hylo_memory_ros.perception.receipts import Receipt, ReportDecision, report_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import Ending
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['AbsenceAnswer', 'AbsenceReport', 'adopted', 'checked', 'found', 'named', 'taken']
+__all__ = [
+    'AbsenceAnswer',
+    'AbsenceReport',
+    'adopt_item',
+    'apply_report',
+    'find_items',
+    'resolve_keys',
+    'validate_report',
+]
 
 Vector = tuple[float, float, float]
 
@@ -67,7 +75,7 @@ class AbsenceAnswer(NamedTuple):
     """Receipt of what was decided."""
 
 
-def checked(report: AbsenceReport) -> None:
+def validate_report(report: AbsenceReport) -> None:
     """Refuse a report that makes no sense.
 
     Raises
@@ -90,7 +98,7 @@ def checked(report: AbsenceReport) -> None:
             raise _refusal('where', f'where is the {report.label!r} that is absent?')
 
 
-def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str) -> Sequence[Hit]:
+def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str) -> Sequence[Hit]:
     """Return the items that a report is about.
 
     Raises
@@ -130,8 +138,8 @@ def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str)
     return hits
 
 
-def named(
-    memory: MemoryPort, names: Sequence[str], book: LandmarkMap, absence: Absence, frame_id: str
+def resolve_keys(
+    memory: MemoryPort, names: Sequence[str], landmarks: LandmarkMap, absence: ExistenceFilter, frame_id: str
 ) -> list[str]:
     """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
 
@@ -144,92 +152,94 @@ def named(
     """
     keys = []
     for name in names:
-        row = book.row_of(name)
-        if row is None or book.state['forgotten_ns'][row] != NEVER:
-            by_key = believed(memory, name, book.map_id) is not None
+        row = landmarks.row_of(name)
+        if row is None or landmarks.state['forgotten_ns'][row] != NEVER:
+            by_key = current_item(memory, name, landmarks.map_id) is not None
             report = AbsenceReport(key=name, at_ns=0) if by_key else AbsenceReport(id=name, at_ns=0)
-            hit = found(memory, report, frame_id, book.map_id)[0]
-            adopted(hit, book, absence)
+            hit = find_items(memory, report, frame_id, landmarks.map_id)[0]
+            adopt_item(hit, landmarks, absence)
             name = str(hit.item.key)
         keys.append(name)
     return keys
 
 
-def taken(
+def apply_report(
     report: AbsenceReport,
     hits: Sequence[Hit],
-    book: LandmarkMap,
-    absence: Absence,
+    landmarks: LandmarkMap,
+    absence: ExistenceFilter,
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
     """Take a report into the landmarks that it is about; return the answer, what ends with it, and why."""
-    stood = _stood(report, book)
+    stood = _stood(report, landmarks)
     viewpoint = _viewpoint(stood, settings)
-    judged: list[Judged] = []
+    judged: list[ReportDecision] = []
     endings: list[Ending] = []
     existence, statuses = [], []
     for hit in hits:
-        row = adopted(hit, book, absence)
-        state = book.state
+        row = adopt_item(hit, landmarks, absence)
+        state = landmarks.state
         exempt = bool(state['pinned'][row] or state['held'][row])
         # What was seen later is there, whoever did not see it before.
         outdated = report.at_ns < int(state['last_ns'][row])
-        over, key = False, book.keys[row]
+        over, key = False, landmarks.keys[row]
         before, doubted = float(state['existence'][row]), bool(state['stale'][row])
         if not (exempt or outdated):
-            over = absence.report(row, report.confidence, viewpoint, book)
+            over = absence.report(row, report.confidence, viewpoint, landmarks)
         after, stale = float(state['existence'][row]), bool(state['stale'][row])
         existence.append(probability(after))
         changed = (before, doubted) != (after, stale)
         outcome = 'gone' if over else 'stale' if changed else 'unchanged'
         outcome = 'exempt' if exempt else 'seen later' if outdated else outcome
-        judged.append(Judged(key, before, after, outcome))
-        if over and (ending := end(row, report.at_ns, f'reported absent by {report.actor}'.strip(), book)):
+        judged.append(ReportDecision(key, before, after, outcome))
+        if over and (
+            ending := end_landmark(row, report.at_ns, f'reported absent by {report.actor}'.strip(), landmarks)
+        ):
             endings.append(ending)
         statuses.append('forgotten' if over else 'stale' if stale else 'current')
     ids = tuple(str(hit.item.id) for hit in hits)
     receipt = report_receipt(
-        report.at_ns, judged, book.map_id, settings, actor=report.actor, confidence=report.confidence,
+        report.at_ns, judged, landmarks.map_id, settings, actor=report.actor, confidence=report.confidence,
         observed_from=stood.translation, viewpoint=viewpoint,
     )  # fmt: skip
     return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 
 
-def adopted(hit: Hit, book: LandmarkMap, absence: Absence) -> int:
+def adopt_item(hit: Hit, landmarks: LandmarkMap, absence: ExistenceFilter) -> int:
     """Return the row of an item; one that was written by hand gets one, and statistics with it."""
     item = hit.item
     assert item.key is not None
     assert item.pose is not None
     assert item.valid_from_ns is not None
-    row = book.row_of(item.key)
+    row = landmarks.row_of(item.key)
     if row is not None:
-        state = book.state[row]
+        state = landmarks.state[row]
         by_hand = not state['observations']
         newer = state['forgotten_ns'] != NEVER or (by_hand and item.valid_from_ns > state['written_ns'])
         if not newer:
             return row
-        book.revive(row)
-        book.labels[row] = item.label
-        book.state['source'][row] = BY_HAND
+        landmarks.revive(row)
+        landmarks.labels[row] = item.label
+        landmarks.state['source'][row] = MANUAL_SOURCE
     else:
-        row = book.add(item.key, item.label, has_instance=True)
-    state = book.state[row]
+        row = landmarks.add(item.key, item.label, has_instance=True)
+    state = landmarks.state[row]
     state['mean'] = state['written'] = item.pose.position
     for name in ('first_ns', 'since_ns', 'last_ns', 'written_ns'):
         state[name] = item.valid_from_ns
     if item.extent is not None:
         state['extent'] = item.extent
     state['score'], state['existence'] = item.confidence, absence.first(item.confidence)
-    book.place(np.array([row]))
+    landmarks.place(np.array([row]))
     return row
 
 
-def _stood(report: AbsenceReport, book: LandmarkMap) -> Transform:
+def _stood(report: AbsenceReport, landmarks: LandmarkMap) -> Transform:
     if report.observed_from is not None:
         return report.observed_from
-    if not len(book.keyframes):
+    if not len(landmarks.keyframes):
         raise _refusal('observed_from', 'nobody knows where the robot stood: give it')
-    return book.keyframes.pose(len(book.keyframes) - 1)
+    return landmarks.keyframes.pose(len(landmarks.keyframes) - 1)
 
 
 def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:

@@ -1,6 +1,6 @@
 """Is it still there? What hits and misses say of the existence of landmarks.
 
-Existence is kept as log-odds. A message in which a thing is seen raises it by ``ln(p / f)``, one
+ExistenceMonitor is kept as log-odds. A message in which a thing is seen raises it by ``ln(p / f)``, one
 in which it should have been seen and is not lowers it by ``ln((1 - f) / (1 - p))``, where p is how
 likely a visible thing is detected and f how likely one is reported that is not there. A viewpoint
 (keyframe) speaks once: further misses from there add nothing, and a hit takes the place of a miss.
@@ -20,13 +20,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.existence.visibility import Sight, Sights, StampedWitness, Witness
+from hylo_memory_ros.perception.existence.visibility import (
+    StampedVisibility,
+    Visibilities,
+    Visibility,
+    VisibilityModel,
+)
 from hylo_memory_ros.perception.ingestion.observation import Scan, digest32
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
 
-__all__ = ['Absence', 'Missed', 'logit', 'probability']
+__all__ = ['ExistenceFilter', 'MissedLandmarks', 'logit', 'probability']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -70,7 +75,7 @@ class _Gain:
     miss: float
 
 
-class Missed(NamedTuple):
+class MissedLandmarks(NamedTuple):
     """Landmarks that a message should have shown and did not, and what that came to."""
 
     rows: Rows
@@ -80,7 +85,7 @@ class Missed(NamedTuple):
     doubted: NDArray[np.bool_]
     """Which were stale before."""
     sights: Sequence[int | None]
-    """What the witness says of each place, a `Sight`; None: there was none."""
+    """What the witness says of each place, a `Visibility`; None: there was none."""
     gone: Rows
     """Those of them that are gone."""
     witness_ns: int | None = None
@@ -88,10 +93,10 @@ class Missed(NamedTuple):
 
 
 _NONE: Rows = np.empty(0, dtype=np.int64)
-_NOTHING = Missed(_NONE, np.empty(0), np.empty(0, dtype=bool), (), _NONE)
+_NOTHING = MissedLandmarks(_NONE, np.empty(0), np.empty(0, dtype=bool), (), _NONE)
 
 
-class Absence:
+class ExistenceFilter:
     """Keeps the existence of landmarks up to date.
 
     Parameters
@@ -108,69 +113,71 @@ class Absence:
         self._least = logit(settings.gone_below)
         self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
-    def observe(self, scan: Scan, seen: Rows, witness: StampedWitness | None, book: LandmarkMap) -> Missed:
+    def observe(
+        self, scan: Scan, seen: Rows, witness: StampedVisibility | None, landmarks: LandmarkMap
+    ) -> MissedLandmarks:
         """Take what a message shows, and what it does not; return what it missed, and what of that is gone.
 
         Parameters
         ----------
         scan : Scan
-            The message; its keyframe is the newest of the book.
+            The message; its keyframe is the newest of the landmarks.
         seen : ndarray of int
             Rows of the landmarks that its detections were given to.
-        witness : StampedWitness or None
+        witness : StampedVisibility or None
             Tells what could be seen at its stamp.
         """
-        source, keyframe = self._inputs[scan.input], len(book.keyframes)
-        self._hit(seen, source, keyframe, book)
-        if not source.watches:
+        source, keyframe = self._inputs[scan.input], len(landmarks.keyframes)
+        self._hit(seen, source, keyframe, landmarks)
+        if not source.has_field_of_view:
             return _NOTHING
-        rows = self._missing(scan, seen, source, keyframe, book)
+        rows = self._missing(scan, seen, source, keyframe, landmarks)
         if not len(rows):
             return _NOTHING
-        before, doubted = book.state['existence'][rows], book.state['stale'][rows]
+        before, doubted = landmarks.state['existence'][rows], landmarks.state['stale'][rows]
         if witness is None:
-            self._doubt(rows, keyframe, book)
-            return Missed(rows, before, doubted, (None,) * len(rows), _NONE)
-        sights = self._miss(scan, rows, witness.witness, source, keyframe, book)
-        told = sights != int(Sight.UNKNOWN)
+            self._doubt(rows, keyframe, landmarks)
+            return MissedLandmarks(rows, before, doubted, (None,) * len(rows), _NONE)
+        sights = self._miss(scan, rows, witness.witness, source, keyframe, landmarks)
+        told = sights != int(Visibility.UNKNOWN)
         visible = rows[told]
-        return Missed(
+        return MissedLandmarks(
             visible,
             before[told],
             doubted[told],
             sights[told].tolist(),
-            self._over(visible, book),
+            self._over(visible, landmarks),
             witness.stamp_ns,
         )
 
-    def report(self, row: int, confidence: float, viewpoint: int, book: LandmarkMap) -> bool:
+    def report(self, row: int, confidence: float, viewpoint: int, landmarks: LandmarkMap) -> bool:
         """Take the report of somebody who looked there and saw nothing; return whether it is gone.
 
         It counts as a miss of a detector that finds what can be seen with the probability
         `confidence`, at most 0.98, and once for each viewpoint until the thing is seen again. What
         nobody doubted before is stale after it, and gone only after another one.
         """
-        state = book.state[row]
+        state = landmarks.state[row]
         f = self._settings.false_detection_probability
         if viewpoint in state['reported'] or confidence <= f:
-            return self._is_over(row, book)
+            return self._is_over(row, landmarks)
         doubted = bool(state['stale'])
         state['reported'] = np.concatenate([[viewpoint], state['reported'][:-1]])
         state['existence'] -= math.log((1.0 - f) / (1.0 - min(confidence, _REPORT_SURE)))
         if not doubted:
             state['existence'] = max(float(state['existence']), self._least)
         state['stale'] = state['dirty'] = True
-        return self._is_over(row, book)
+        return self._is_over(row, landmarks)
 
     def first(self, confidence: float) -> float:
         """Return the log-odds of what somebody wrote down."""
         return min(logit(confidence), self._most)
 
-    def _is_over(self, row: int, book: LandmarkMap) -> bool:
-        return bool(book.state['existence'][row] < self._least)
+    def _is_over(self, row: int, landmarks: LandmarkMap) -> bool:
+        return bool(landmarks.state['existence'][row] < self._least)
 
-    def _over(self, rows: Rows, book: LandmarkMap) -> Rows:
-        gone: Rows = rows[book.state['existence'][rows] < self._least]
+    def _over(self, rows: Rows, landmarks: LandmarkMap) -> Rows:
+        gone: Rows = rows[landmarks.state['existence'][rows] < self._least]
         return gone
 
     def _gain(self, source: InputSettings, label: str) -> _Gain:
@@ -178,15 +185,15 @@ class Absence:
         f = min(max(self._settings.false_detection_probability, 1.0 - _SURE), _SURE)
         return _Gain(max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f))))
 
-    def _hit(self, rows: Rows, source: InputSettings, keyframe: int, book: LandmarkMap) -> None:
-        state = book.state
+    def _hit(self, rows: Rows, source: InputSettings, keyframe: int, landmarks: LandmarkMap) -> None:
+        state = landmarks.state
         told = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
         state['stale'][rows], state['misses'][rows], state['reported'][rows] = False, 0, 0
         news = told <= 0.0
         rows, told = rows[news], told[news]
         if not len(rows):
             return
-        gain = np.array([self._gain(source, book.labels[row]).hit for row in rows.tolist()])
+        gain = np.array([self._gain(source, landmarks.labels[row]).hit for row in rows.tolist()])
         # What was seen is there again, whatever was missed before: doubt does not pile up.
         before = np.maximum(state['existence'][rows] - told, 0.0)
         state['existence'][rows] = np.minimum(before + gain, self._most)
@@ -194,10 +201,10 @@ class Absence:
         state['dirty'][rows] = True
 
     def _missing(
-        self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, book: LandmarkMap
+        self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, landmarks: LandmarkMap
     ) -> Rows:
         """Return the rows in the field of view that this viewpoint has not spoken of."""
-        state, near = book.state, self._within_reach(scan, source, keyframe, book)
+        state, near = landmarks.state, self._within_reach(scan, source, keyframe, landmarks)
         # Where it is leaves the fewest, so that the others are asked of few.
         rows: Rows = near[state['viewpoint'][near] != keyframe]
         if not len(rows):
@@ -207,34 +214,34 @@ class Absence:
         asked = state['live'][rows] & (state['forgotten_ns'][rows] == NEVER)
         asked &= ~(state['pinned'][rows] | state['held'][rows]) & (state['merged_into'][rows] == 0)
         rows = rows[asked & ~np.isin(rows, seen)]
-        answers = [self._answers_for(row, source, book) for row in rows.tolist()]
+        answers = [self._answers_for(row, source, landmarks) for row in rows.tolist()]
         found: Rows = rows[np.array(answers, dtype=bool)]
         return found
 
-    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, book: LandmarkMap) -> Rows:
+    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, landmarks: LandmarkMap) -> Rows:
         """Return rows that may be in view from a keyframe; all are looked at once for each.
 
         What begins later has been spoken of from this viewpoint: it was seen.
         """
         known = self._reach.get(source.name)
-        if known is not None and known[0] is book and known[1] == keyframe:
+        if known is not None and known[0] is landmarks and known[1] == keyframe:
             return known[2]
-        state = book.state[: len(book.keys)]
+        state = landmarks.state[: len(landmarks.keys)]
         reach = source.max_range_m + self._settings.keyframe_distance_m + _LEVER_M
         away = state['mean'] - scan.global_from_sensor.translation
         near = np.flatnonzero(np.einsum('ij,ij->i', away, away) <= reach**2)
         rows: Rows = near[state['live'][near] & (state['forgotten_ns'][near] == NEVER)]
-        self._reach[source.name] = book, keyframe, rows
+        self._reach[source.name] = landmarks, keyframe, rows
         return rows
 
-    def _answers_for(self, row: int, source: InputSettings, book: LandmarkMap) -> bool:
+    def _answers_for(self, row: int, source: InputSettings, landmarks: LandmarkMap) -> bool:
         """Whether an input would have reported a landmark: of one of its labels, or begun by it."""
         if source.label or source.labels:
-            return book.labels[row] == source.label or book.labels[row] in source.labels.values()
-        return int(book.state['source'][row]) == self._digests[source.name]
+            return landmarks.labels[row] == source.label or landmarks.labels[row] in source.labels.values()
+        return int(landmarks.state['source'][row]) == self._digests[source.name]
 
-    def _doubt(self, rows: Rows, keyframe: int, book: LandmarkMap) -> None:
-        state = book.state
+    def _doubt(self, rows: Rows, keyframe: int, landmarks: LandmarkMap) -> None:
+        state = landmarks.state
         state['misses'][rows] += 1
         state['viewpoint'][rows], state['evidence'][rows] = keyframe, 0.0
         state['stale'][rows] |= state['misses'][rows] >= self._settings.stale_after
@@ -244,22 +251,22 @@ class Absence:
         self,
         scan: Scan,
         rows: Rows,
-        witness: Witness,
+        witness: VisibilityModel,
         source: InputSettings,
         keyframe: int,
-        book: LandmarkMap,
-    ) -> Sights:
-        state = book.state
+        landmarks: LandmarkMap,
+    ) -> Visibilities:
+        state = landmarks.state
         extents = state['extent'][rows]
         radii = np.where(np.isnan(extents).any(axis=1), 0.0, 0.5 * extents.max(axis=1, initial=0.0))
         origin = np.array(scan.global_from_sensor.translation)
         sights = witness.sights(state['mean'][rows], radii, origin)
-        for row in rows[sights != int(Sight.UNKNOWN)].tolist():
-            self._lower(row, self._gain(source, book.labels[row]).miss, keyframe, book)
+        for row in rows[sights != int(Visibility.UNKNOWN)].tolist():
+            self._lower(row, self._gain(source, landmarks.labels[row]).miss, keyframe, landmarks)
         return sights
 
-    def _lower(self, row: int, by: float, viewpoint: int, book: LandmarkMap) -> None:
-        state = book.state
+    def _lower(self, row: int, by: float, viewpoint: int, landmarks: LandmarkMap) -> None:
+        state = landmarks.state
         if state['viewpoint'][row] == viewpoint and state['evidence'][row] < 0.0:
             # It has spoken already; only what is surer takes the place of what was said.
             by = min(0.0, by - float(state['evidence'][row]))

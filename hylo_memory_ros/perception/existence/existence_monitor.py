@@ -14,30 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.existence.existence_filter import Absence, logit
+from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilter, logit
 from hylo_memory_ros.perception.existence.visibility import (
     CameraModel,
     DepthImage,
-    GridView,
-    StampedWitness,
-    Views,
+    OccupancyGrid,
+    StampedVisibility,
+    VisibilityHistory,
 )
 from hylo_memory_ros.perception.ingestion.observation import Message, Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, absence_receipt, displacement_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
-from hylo_memory_ros.perception.tracking.update import Update
+from hylo_memory_ros.perception.tracking.data_association import AssociationResult, Ending
+from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Consequences', 'Displacement', 'Existence', 'displace', 'displacements']
+__all__ = ['Displacement', 'ExistenceMonitor', 'ExistenceUpdate', 'apply_displacement', 'find_displacements']
 
 # Stamps and digests by which a map that is sent again is known.
 _GRIDS_KEPT = 1024
 
 
-class Consequences(NamedTuple):
+class ExistenceUpdate(NamedTuple):
     """What has to be said besides what association says, in this order."""
 
     endings: list[Ending]
@@ -48,7 +48,7 @@ class Consequences(NamedTuple):
     """Why."""
 
 
-class Existence:
+class ExistenceMonitor:
     """Judges what is there, what is gone and what has moved.
 
     Parameters
@@ -58,12 +58,12 @@ class Existence:
     """
 
     def __init__(self, settings: LandmarkSettings) -> None:
-        self.absence = Absence(settings)
+        self.absence = ExistenceFilter(settings)
         """What hits, misses and reports are worth."""
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
-        self._update = Update(settings)
-        self._views = Views()
+        self._update = LandmarkUpdater(settings)
+        self._views = VisibilityHistory()
         self._grids: dict[str, deque[tuple[int, int]]] = {}
         self._judged_ns: dict[str, int] = {}
         self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
@@ -80,7 +80,7 @@ class Existence:
                 self._views.add_image(message.input, message.stamp_ns, placed)
 
     def take_grid(
-        self, message: Message, grid: GridView, settled_ns: int
+        self, message: Message, grid: OccupancyGrid, settled_ns: int
     ) -> Literal['pending', 'repeated', 'late']:
         """Take a map of what stands in the way, as it comes; ``late``: something was judged without it."""
         known = self._grids.setdefault(message.input, deque(maxlen=_GRIDS_KEPT))
@@ -101,52 +101,52 @@ class Existence:
         self._grids.clear()
         self._judged_ns.clear()
 
-    def observe(self, scan: Scan, outcome: Outcome, book: LandmarkMap) -> Consequences:
+    def observe(self, scan: Scan, outcome: AssociationResult, landmarks: LandmarkMap) -> ExistenceUpdate:
         """Take what a message shows, and what it does not, after association has taken it."""
         seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
-        seen = seen[book.state['forgotten_ns'][seen] == NEVER]
-        missed = self.absence.observe(scan, seen, self._witness(scan), book)
-        follows = Consequences([], [], [])
+        seen = seen[landmarks.state['forgotten_ns'][seen] == NEVER]
+        missed = self.absence.observe(scan, seen, self._witness(scan), landmarks)
+        follows = ExistenceUpdate([], [], [])
         if len(missed.rows):
             told_by = '' if missed.witness_ns is None else self._inputs[scan.input].visibility
-            follows.receipts.append(absence_receipt(scan, missed, told_by, book, self._settings))
+            follows.receipts.append(absence_receipt(scan, missed, told_by, landmarks, self._settings))
         for row in missed.gone.tolist():
-            if ending := end(row, scan.stamp_ns, 'seen absent', book):
+            if ending := end_landmark(row, scan.stamp_ns, 'seen absent', landmarks):
                 follows.endings.append(ending)
         if follows.endings or outcome.items:
-            self._displace(scan, follows, book)
+            self._displace(scan, follows, landmarks)
         return follows
 
-    def _witness(self, scan: Scan) -> StampedWitness | None:
+    def _witness(self, scan: Scan) -> StampedVisibility | None:
         source = self._inputs[scan.input]
-        if not (source.watches and source.visibility):
+        if not (source.has_field_of_view and source.visibility):
             return None
         judged_ns = self._judged_ns.get(source.visibility, -1)
         self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)
         return self._views.at(source.visibility, scan.stamp_ns, self._tolerance_ns)
 
-    def _displace(self, scan: Scan, follows: Consequences, book: LandmarkMap) -> None:
+    def _displace(self, scan: Scan, follows: ExistenceUpdate, landmarks: LandmarkMap) -> None:
         endings, items, receipts = follows
-        for one in displacements(scan.stamp_ns, book, self._settings):
-            before, after = book.keys[one.before], book.keys[one.after]
+        for one in find_displacements(scan.stamp_ns, landmarks, self._settings):
+            before, after = landmarks.keys[one.before], landmarks.keys[one.after]
             unsaid = [ending for ending in endings if ending.key == before]
             for ending in unsaid:
                 endings.remove(ending)
             # It never was a thing of its own.
-            written_ns = int(book.state['written_ns'][one.after])
+            written_ns = int(landmarks.state['written_ns'][one.after])
             endings.append(Ending(after, written_ns, f'{before} moved here', before))
-            receipts.append(displacement_receipt(scan, one.before, one.after, book, self._settings))
-            displace(one, scan.stamp_ns, book, ended=not unsaid)
-            items += self._update.written(scan, np.array([one.before]), book)
+            receipts.append(displacement_receipt(scan, one.before, one.after, landmarks, self._settings))
+            apply_displacement(one, scan.stamp_ns, landmarks, ended=not unsaid)
+            items += self._update.written(scan, np.array([one.before]), landmarks)
 
 
-def end(row: int, at_ns: int, reason: str, book: LandmarkMap) -> Ending | None:
+def end_landmark(row: int, at_ns: int, reason: str, landmarks: LandmarkMap) -> Ending | None:
     """Let a landmark end, and return what has to be said of it: nothing, if nothing was."""
-    written_ns, key = int(book.state['written_ns'][row]), book.keys[row]
+    written_ns, key = int(landmarks.state['written_ns'][row]), landmarks.keys[row]
     if written_ns == NEVER:
-        book.remove(row)
+        landmarks.remove(row)
         return None
-    book.forget(row, at_ns)
+    landmarks.forget(row, at_ns)
     return Ending(key, max(at_ns, written_ns), reason)
 
 
@@ -168,48 +168,50 @@ class Displacement(NamedTuple):
     """Row of the one that began elsewhere, and proved to be the same."""
 
 
-def displacements(stamp_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> list[Displacement]:
+def find_displacements(
+    stamp_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
+) -> list[Displacement]:
     """Return what has moved, by all that is known at a stamp."""
     window_ns = round(settings.moved_within_s * 1e9)
-    gone = _gone(stamp_ns - window_ns, book, settings)
+    gone = _gone(stamp_ns - window_ns, landmarks, settings)
     if not len(gone):
         return []
-    state, there = book.state, _there(stamp_ns - 2 * window_ns, book)
+    state, there = landmarks.state, _there(stamp_ns - 2 * window_ns, landmarks)
     found = []
     by_label: dict[str, list[int]] = {}
     for row in gone.tolist():
-        by_label.setdefault(book.labels[row], []).append(row)
+        by_label.setdefault(landmarks.labels[row], []).append(row)
     for label in sorted(by_label):
         before, *others = by_label[label]
-        new = [row for row in there.tolist() if book.labels[row] == label]
+        new = [row for row in there.tolist() if landmarks.labels[row] == label]
         new = [row for row in new if _began_after(state, row, before, window_ns)]
         if not others and len(new) == 1 and state['written_ns'][new[0]] != NEVER:
             found.append(Displacement(before, new[0]))
     return found
 
 
-def _gone(since_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> Rows:
+def _gone(since_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> Rows:
     """Return rows of what was found gone since a stamp."""
-    if book.newest_forgotten_ns < since_ns:
+    if landmarks.newest_forgotten_ns < since_ns:
         return np.empty(0, dtype=np.int64)
-    state = book.state
-    rows = np.flatnonzero(state['forgotten_ns'][: len(book.keys)] >= since_ns)
-    gone = _is_plain(rows, book) & (state['written_ns'][rows] != NEVER)
+    state = landmarks.state
+    rows = np.flatnonzero(state['forgotten_ns'][: len(landmarks.keys)] >= since_ns)
+    gone = _is_plain(rows, landmarks) & (state['written_ns'][rows] != NEVER)
     found: Rows = rows[gone & (state['existence'][rows] < logit(settings.gone_below))]
     return found
 
 
-def _there(since_ns: int, book: LandmarkMap) -> Rows:
+def _there(since_ns: int, landmarks: LandmarkMap) -> Rows:
     """Return rows of what began since a stamp, and is there."""
-    state = book.state
-    rows = np.flatnonzero(state['first_ns'][: len(book.keys)] >= since_ns)
-    there = _is_plain(rows, book) & (state['forgotten_ns'][rows] == NEVER)
+    state = landmarks.state
+    rows = np.flatnonzero(state['first_ns'][: len(landmarks.keys)] >= since_ns)
+    there = _is_plain(rows, landmarks) & (state['forgotten_ns'][rows] == NEVER)
     found: Rows = rows[there & ~(state['pinned'][rows] | state['held'][rows])]
     return found
 
 
-def _is_plain(rows: Rows, book: LandmarkMap) -> NDArray[np.bool_]:
-    state = book.state
+def _is_plain(rows: Rows, landmarks: LandmarkMap) -> NDArray[np.bool_]:
+    state = landmarks.state
     plain: NDArray[np.bool_] = state['live'][rows] & ~state['has_instance'][rows]
     plain &= state['merged_into'][rows] == 0
     return plain
@@ -221,7 +223,7 @@ def _began_after(state: NDArray[np.void], row: int, before: int, window_ns: int)
     return close and first_ns > int(state['last_ns'][before])
 
 
-def displace(one: Displacement, stamp_ns: int, book: LandmarkMap, *, ended: bool) -> None:
+def apply_displacement(one: Displacement, stamp_ns: int, landmarks: LandmarkMap, *, ended: bool) -> None:
     """Let the landmark that was found gone go on at the place of the other.
 
     Parameters
@@ -229,10 +231,10 @@ def displace(one: Displacement, stamp_ns: int, book: LandmarkMap, *, ended: bool
     ended : bool
         Whether its end was said: then it is elsewhere from there on, not before.
     """
-    state = book.state
+    state = landmarks.state
     before, after = one
     ended_ns = int(state['forgotten_ns'][before])
-    book.restart(before)
+    landmarks.restart(before)
     for name in _MOVED:
         state[name][before] = state[name][after]
     if ended:
@@ -240,5 +242,5 @@ def displace(one: Displacement, stamp_ns: int, book: LandmarkMap, *, ended: bool
     state['observations'][before] += state['observations'][after]
     state['forgotten_ns'][before] = NEVER
     state['reported'][before] = 0
-    book.merge(after, before, stamp_ns)
-    book.place(np.array([before]))
+    landmarks.merge(after, before, stamp_ns)
+    landmarks.place(np.array([before]))

@@ -21,17 +21,17 @@ from hylo_memory_ros.transforms import Transform
 __all__ = [
     'CameraModel',
     'DepthImage',
-    'GridView',
-    'Sight',
-    'Sights',
-    'StampedWitness',
+    'OccupancyGrid',
+    'StampedVisibility',
     'View',
-    'Views',
-    'Witness',
+    'Visibilities',
+    'Visibility',
+    'VisibilityHistory',
+    'VisibilityModel',
 ]
 
 Array = NDArray[np.float64]
-Sights = NDArray[np.int64]
+Visibilities = NDArray[np.int64]
 
 _OCCUPIED = 65
 _UNKNOWN = -1
@@ -41,7 +41,7 @@ _PATCH = 0.004
 _IMAGES_KEPT = 256
 
 
-class Sight(IntEnum):
+class Visibility(IntEnum):
     """What a witness says of a place."""
 
     UNKNOWN = 0
@@ -52,11 +52,11 @@ class Sight(IntEnum):
     """One looks through it: nothing is there."""
 
 
-class Witness(Protocol):
+class VisibilityModel(Protocol):
     """Tells of places whether they could be seen."""
 
-    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Sights:
-        """Return a `Sight` for each place.
+    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
+        """Return a `Visibility` for each place.
 
         Parameters
         ----------
@@ -70,12 +70,12 @@ class Witness(Protocol):
         ...
 
 
-class StampedWitness(NamedTuple):
+class StampedVisibility(NamedTuple):
     """A witness, and of when it is."""
 
     stamp_ns: int
     """Stamp of the image or map, nanoseconds."""
-    witness: Witness
+    witness: VisibilityModel
     """What it tells."""
 
 
@@ -123,7 +123,7 @@ class DepthImage:
         if self.depth_m.ndim != 2 or 0 in self.depth_m.shape:
             raise InvalidRequestError(f'depth_m: shape {self.depth_m.shape} is no image', field='depth_m')
 
-    def placed(self, camera: CameraModel, global_from_camera: Transform) -> Witness:
+    def placed(self, camera: CameraModel, global_from_camera: Transform) -> VisibilityModel:
         """Return the image as a witness that stood here; z forward, x right, y down (REP-103)."""
         return _PlacedDepth(self, camera, global_from_camera.inverse())
 
@@ -134,7 +134,7 @@ class _PlacedDepth:
     camera: CameraModel
     camera_from_global: Transform
 
-    def sights(self, points: Array, radii: Array, _sensor: Array, /) -> Sights:
+    def sights(self, points: Array, radii: Array, _sensor: Array, /) -> Visibilities:
         depth = self.view.depth_m
         rows, columns = depth.shape
         fx, fy, cx, cy = (value / self.view.stride for value in self.camera.intrinsics)
@@ -144,7 +144,7 @@ class _PlacedDepth:
         at_column = np.rint(np.clip(fx * x * scale + cx, -1e6, 1e6)).astype(np.int64)
         at_row = np.rint(np.clip(fy * y * scale + cy, -1e6, 1e6)).astype(np.int64)
         inside = ahead & (at_column >= 0) & (at_column < columns) & (at_row >= 0) & (at_row < rows)
-        found = np.full(len(points), Sight.UNKNOWN, dtype=np.int64)
+        found = np.full(len(points), Visibility.UNKNOWN, dtype=np.int64)
         for place in np.flatnonzero(inside).tolist():
             patch = self._patch(int(at_row[place]), int(at_column[place]))
             found[place] = self._sight(patch, float(z[place]), float(radii[place]) + self.view.margin_m)
@@ -159,18 +159,18 @@ class _PlacedDepth:
         return self.view.depth_m[rows, columns]
 
     @staticmethod
-    def _sight(patch: NDArray[np.float32], depth_m: float, reach_m: float) -> Sight:
+    def _sight(patch: NDArray[np.float32], depth_m: float, reach_m: float) -> Visibility:
         known = patch[np.isfinite(patch) & (patch > 0.0)]
         if 2 * len(known) <= patch.size:
-            return Sight.UNKNOWN
+            return Visibility.UNKNOWN
         nearest = float(known.min())
         if nearest < depth_m - reach_m:
-            return Sight.UNKNOWN
-        return Sight.EMPTY if nearest > depth_m + reach_m else Sight.REACHED
+            return Visibility.UNKNOWN
+        return Visibility.EMPTY if nearest > depth_m + reach_m else Visibility.REACHED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GridView:
+class OccupancyGrid:
     """An occupancy grid: a ray may pass only where it is known to be free.
 
     Raises
@@ -194,13 +194,13 @@ class GridView:
                 f'resolution_m: {self.resolution_m} is no size of a cell', field='resolution_m'
             )
 
-    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Sights:
+    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
         """Return whether a ray in the plane reaches each place: what stands there does not block it."""
         grid_from_global = self.global_from_grid.inverse()
         start = grid_from_global.positions(sensor)[0, :2]
         ends = grid_from_global.positions(points)[:, :2]
         found = [
-            Sight.REACHED if self._is_clear(start, end, radius) else Sight.UNKNOWN
+            Visibility.REACHED if self._is_clear(start, end, radius) else Visibility.UNKNOWN
             for end, radius in zip(ends, radii.tolist(), strict=True)
         ]
         return np.array(found, dtype=np.int64)
@@ -222,16 +222,16 @@ class GridView:
         return not ((passed == _UNKNOWN) | (passed >= _OCCUPIED)).any()
 
 
-View = CameraModel | DepthImage | GridView
+View = CameraModel | DepthImage | OccupancyGrid
 """What a message may tell of visibility."""
 
 
-class Views:
+class VisibilityHistory:
     """What is known of visibility, by source; which of it counts follows from stamps alone."""
 
     def __init__(self) -> None:
-        self._images: dict[str, deque[StampedWitness]] = {}
-        self._grids: dict[str, list[tuple[int, GridView]]] = {}
+        self._images: dict[str, deque[StampedVisibility]] = {}
+        self._grids: dict[str, list[tuple[int, OccupancyGrid]]] = {}
         self._cameras: dict[str, CameraModel] = {}
 
     def add_camera(self, source: str, camera: CameraModel) -> None:
@@ -242,11 +242,13 @@ class Views:
         """Return the newest camera of a source."""
         return self._cameras.get(source)
 
-    def add_image(self, source: str, stamp_ns: int, witness: Witness) -> None:
+    def add_image(self, source: str, stamp_ns: int, witness: VisibilityModel) -> None:
         """Take an image, in the order of stamps."""
-        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(StampedWitness(stamp_ns, witness))
+        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(
+            StampedVisibility(stamp_ns, witness)
+        )
 
-    def add_grid(self, source: str, stamp_ns: int, grid: GridView, settled_ns: int) -> None:
+    def add_grid(self, source: str, stamp_ns: int, grid: OccupancyGrid, settled_ns: int) -> None:
         """Take a map, in any order; those that nothing up to `settled_ns` needs any more leave."""
         grids = self._grids.setdefault(source, [])
         stamps = [stamp for stamp, _ in grids]
@@ -258,7 +260,7 @@ class Views:
         over = bisect_right([stamp for stamp, _ in grids], settled_ns) - 1
         del grids[: max(0, over)]
 
-    def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> StampedWitness | None:
+    def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> StampedVisibility | None:
         """Return the witness that counts for an observation, or None.
 
         It is the newest image at or before the stamp, not older than the tolerance; or the newest map
@@ -273,7 +275,7 @@ class Views:
             return None
         grids = self._grids.get(source, [])
         place = bisect_right([stamp for stamp, _ in grids], stamp_ns)
-        return StampedWitness(*grids[place - 1]) if place else None
+        return StampedVisibility(*grids[place - 1]) if place else None
 
     def clear_images(self) -> None:
         """Forget all images."""

@@ -21,23 +21,27 @@ from hylo_memory_ros.errors import (
     UnknownFrameError,
 )
 from hylo_memory_ros.model import MemoryItem, normal_frame
-from hylo_memory_ros.perception.edits import as_written, delete
-from hylo_memory_ros.perception.existence.existence_monitor import Existence
-from hylo_memory_ros.perception.existence.visibility import GridView
+from hylo_memory_ros.perception.edits import delete, keep_manual_content
+from hylo_memory_ros.perception.existence.existence_monitor import ExistenceMonitor
+from hylo_memory_ros.perception.existence.visibility import OccupancyGrid
 from hylo_memory_ros.perception.ingestion.observation import Message
-from hylo_memory_ros.perception.ingestion.sensor_pose import Localisation, Locator, reason_of
-from hylo_memory_ros.perception.ingestion.validation import Screen, broken_rule
-from hylo_memory_ros.perception.ingestion.watermark import Backlog, Waiting, Watermark
-from hylo_memory_ros.perception.map.persistence import Entry, LandmarkPersistence
+from hylo_memory_ros.perception.ingestion.sensor_pose import LocalisationGate, SensorPoseResolver, loss_reason
+from hylo_memory_ros.perception.ingestion.validation import DetectionValidator, find_violation
+from hylo_memory_ros.perception.ingestion.watermark import Backlog, PendingMessage, Watermark
+from hylo_memory_ros.perception.map.persistence import ConsumedMessage, LandmarkPersistence
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
-from hylo_memory_ros.perception.tracking.data_association import Association, GatedAssociation, Outcome
+from hylo_memory_ros.perception.tracking.data_association import (
+    Association,
+    AssociationResult,
+    GatedAssociation,
+)
 from hylo_memory_ros.perception.tracking.data_association import Ending as LandmarkEnding
 from hylo_memory_ros.storage.statements.removal import Ending
 from hylo_memory_ros.transforms import Transform, TransformSource
 
-__all__ = ['IngestionPipeline', 'Localisation', 'Offer', 'broken_rule']
+__all__ = ['IngestionPipeline', 'LocalisationGate', 'Offer', 'find_violation']
 
 
 Offer = Literal['pending', 'repeated', 'late', 'refused', 'dropped']
@@ -89,24 +93,27 @@ class IngestionPipeline:
         self._association = association or GatedAssociation(settings)
         self._lock = threading.RLock()
         self._counts = {source.name: InputCounts(source.name) for source in settings.inputs}
-        self._screens = {
-            source.name: Screen(source, self._counts[source.name].refuse) for source in settings.inputs
+        self._validators = {
+            source.name: DetectionValidator(source, self._counts[source.name].reject)
+            for source in settings.inputs
         }
-        self._journal = LandmarkPersistence(memory, settings, self._counts, self._lock)
-        self._locator = Locator(transforms, settings)
-        self._existence = Existence(settings)
-        self._backlog = Backlog(self._locator.look_up)
+        self._persistence = LandmarkPersistence(memory, settings, self._counts, self._lock)
+        self._sensor_poses = SensorPoseResolver(transforms, settings)
+        self._existence = ExistenceMonitor(settings)
+        self._backlog = Backlog(self._sensor_poses.resolve)
         self._never_known: set[str] = set()
         self._watermark = self._first_watermark()
-        self._book = self._journal.book(map_id)
+        self._landmarks = self._persistence.landmarks(map_id)
         self._base: tuple[int, Transform] | None = None
-        self._localisation = Localisation(settings)
+        self._localisation = LocalisationGate(settings)
 
     def _first_watermark(self) -> Watermark:
         window_ns = round(self._settings.reorder_window_s * 1e9)
         silence_ns = round(self._settings.silence_s * 1e9)
-        waited_for = {source.name for source in self._settings.inputs if source.is_waited_for}
-        newest_ns = {name: stamp for name, stamp in self._journal.newest_ns().items() if name in waited_for}
+        waited_for = {source.name for source in self._settings.inputs if source.advances_watermark}
+        newest_ns = {
+            name: stamp for name, stamp in self._persistence.newest_ns().items() if name in waited_for
+        }
         return Watermark(sorted(waited_for), window_ns, silence_ns, newest_ns)
 
     def offer(self, message: Message) -> Offer:
@@ -119,43 +126,43 @@ class IngestionPipeline:
         """
         with self._lock:
             counts = self._counts_of(message.input)
-            reason = broken_rule(message, self._settings, self._clock() if self._clock else 0)
+            reason = find_violation(message, self._settings, self._clock() if self._clock else 0)
             if reason:
-                counts.refuse(reason)
+                counts.reject(reason)
                 return 'refused'
             frame_id = message.frame_id if message.needs_frame else self._settings.global_frame
             message = replace(message, frame_id=normal_frame(frame_id))
-            if isinstance(message.view, GridView):
+            if isinstance(message.view, OccupancyGrid):
                 return self._take_grid(message, message.view, counts)
             behind = message.stamp_ns <= self._watermark.value_ns
             if message in self._backlog or (behind and self._is_consumed(message)):
                 counts.repeated += 1
                 return 'repeated'
             if behind:
-                counts.miss()
+                counts.count_late()
                 return 'late'
-            self._watermark.hear(message.input, message.stamp_ns)
+            self._watermark.observe(message.input, message.stamp_ns)
             return self._admit(message, counts)
 
-    def _take_grid(self, message: Message, grid: GridView, counts: InputCounts) -> Offer:
+    def _take_grid(self, message: Message, grid: OccupancyGrid, counts: InputCounts) -> Offer:
         """Take a map as it comes: it is sent once, and what is waited for would wait for the next one."""
         if message.frame_id != self._settings.global_frame:
-            counts.refuse('bad_frame')
+            counts.reject('bad_frame')
             return 'refused'
         taken = self._existence.take_grid(message, grid, self._watermark.value_ns)
         if taken == 'repeated':
             counts.repeated += 1
         elif taken == 'late':
-            counts.miss()
+            counts.count_late()
         else:
             counts.consumed += 1
         return taken
 
     def _is_consumed(self, message: Message) -> bool:
-        return self._journal.holds(message.input, message.stamp_ns, message.digest)
+        return self._persistence.holds(message.input, message.stamp_ns, message.digest)
 
     def _admit(self, message: Message, counts: InputCounts) -> Offer:
-        if self._journal.uncommitted + len(self._backlog) >= self._settings.uncommitted_max:
+        if self._persistence.uncommitted + len(self._backlog) >= self._settings.uncommitted_max:
             counts.drop('not_committed')
             return 'dropped'
         self._backlog.push(message)
@@ -173,7 +180,7 @@ class IngestionPipeline:
     def note_refused(self, source: str, reason: str, count: int = 1) -> None:
         """Count messages of an input that could not be decoded."""
         with self._lock:
-            self._counts_of(source).refuse(reason, count)
+            self._counts_of(source).reject(reason, count)
 
     def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
         """Take a report of how sure the robot's pose is; return whether that is good enough.
@@ -210,7 +217,7 @@ class IngestionPipeline:
         """
         with self._lock:
             until_ns = self._watermark.furthest_ns if until_ns is None else until_ns
-            self._watermark.lift(until_ns)
+            self._watermark.advance_to(until_ns)
             self._advance()
             return self._backlog.count_until(until_ns)
 
@@ -222,10 +229,10 @@ class IngestionPipeline:
         commit tries again.
         """
         while True:
-            if not self._journal.is_current:
+            if not self._persistence.is_current:
                 self._begin_again()
-            written = self._journal.commit(self._watermark.value_ns, force=force)
-            if self._journal.is_current:
+            written = self._persistence.commit(self._watermark.value_ns, force=force)
+            if self._persistence.is_current:
                 return written
 
     def _begin_again(self) -> None:
@@ -235,12 +242,12 @@ class IngestionPipeline:
         """
         with self._lock:
             self._drop_all('memory_replaced')
-            lost = self._journal.uncommitted_of_each()
-            self._journal.restore()
+            lost = self._persistence.uncommitted_of_each()
+            self._persistence.restore()
             for name, count in lost.items():
                 self._counts[name].drop('memory_replaced', count)
             self._watermark = self._first_watermark()
-            self._book = self._journal.book(self._book.map_id)
+            self._landmarks = self._persistence.landmarks(self._landmarks.map_id)
 
     def close(self) -> None:
         """Process everything received whose transform is known, and commit it; may be repeated."""
@@ -273,12 +280,12 @@ class IngestionPipeline:
                 break
         return done
 
-    def _given_up(self, waiting: Waiting, refusal: FrameError) -> int:
+    def _given_up(self, waiting: PendingMessage, refusal: FrameError) -> int:
         """Take what is known of a message that waits no longer, or drop it; return how many were taken."""
         try:
-            waiting.message, sensor, waiting.base = self._locator.look_up(waiting.message, waited=True)
+            waiting.message, sensor, waiting.base = self._sensor_poses.resolve(waiting.message, waited=True)
         except FrameError:
-            self._drop(waiting, reason_of(refusal))
+            self._drop(waiting, loss_reason(refusal))
             return 0
         self._consume(waiting, sensor)
         return 1
@@ -287,7 +294,7 @@ class IngestionPipeline:
         for lost in self._backlog.resolve():
             self._drop(lost, 'transform_too_old')
 
-    def _is_over(self, waiting: Waiting) -> bool:
+    def _is_over(self, waiting: PendingMessage) -> bool:
         """Return whether a message has waited long enough for its transform, by stamps."""
         message, refusal = waiting.message, waiting.refusal
         never_known = isinstance(refusal, (UnknownFrameError, DisconnectedFrameError))
@@ -300,47 +307,53 @@ class IngestionPipeline:
             self._never_known.add(message.frame_id)
         return over
 
-    def _consume(self, waiting: Waiting, global_from_sensor: Transform) -> None:
+    def _consume(self, waiting: PendingMessage, global_from_sensor: Transform) -> None:
         message = waiting.message
         self._backlog.take(waiting)
         self._never_known.discard(message.frame_id)
-        self._journal.notice_removals()
+        self._persistence.notice_removals()
         outcome = self._outcome(waiting, global_from_sensor)
-        entry = Entry(message.stamp_ns, message.digest, outcome.landmarks)
-        self._journal.record(message.input, entry, [*outcome.items, *self._ended(outcome.endings)])
+        entry = ConsumedMessage(message.stamp_ns, message.digest, outcome.landmarks)
+        self._persistence.record(message.input, entry, [*outcome.items, *self._ended(outcome.endings)])
         self._counts[message.input].consumed += 1
 
-    def _outcome(self, waiting: Waiting, global_from_sensor: Transform) -> Outcome:
+    def _outcome(self, waiting: PendingMessage, global_from_sensor: Transform) -> AssociationResult:
         message = waiting.message
         if message.deletion is not None:
-            outcome = delete(message, self._book)
-            self._journal.tell((), outcome.receipts)
+            outcome = delete(message, self._landmarks)
+            self._persistence.tell((), outcome.receipts)
             return outcome
         if message.view is not None:
             self._existence.take_view(message, global_from_sensor)
-            return Outcome(np.zeros(0, dtype=np.int64), ())
-        base = waiting.base or self._locator.stand_in(message, global_from_sensor, self._book.keyframes)
+            return AssociationResult(np.zeros(0, dtype=np.int64), ())
+        base = waiting.base or self._sensor_poses.estimate_base(
+            message, global_from_sensor, self._landmarks.keyframes
+        )
         self._base = message.stamp_ns, base
-        scan = self._screens[message.input].scan(message, global_from_sensor, base)
-        outcome = self._association.observe(scan, self._book)
-        outcome = replace(outcome, items=self._as_written(outcome.items))
-        self._journal.tell((), outcome.receipts)
-        follows = self._existence.observe(scan, outcome, self._book)
-        self._journal.tell((), follows.receipts)
+        scan = self._validators[message.input].validate(message, global_from_sensor, base)
+        outcome = self._association.observe(scan, self._landmarks)
+        outcome = replace(outcome, items=self._keep_manual_content(outcome.items))
+        self._persistence.tell((), outcome.receipts)
+        follows = self._existence.observe(scan, outcome, self._landmarks)
+        self._persistence.tell((), follows.receipts)
         if not (follows.endings or follows.items):
             return outcome
         # An end comes before what is said anew from the same time on.
-        self._journal.tell([*outcome.items, *self._ended([*outcome.endings, *follows.endings])])
-        return replace(outcome, items=self._as_written(follows.items), endings=())
+        self._persistence.tell([*outcome.items, *self._ended([*outcome.endings, *follows.endings])])
+        return replace(outcome, items=self._keep_manual_content(follows.items), endings=())
 
-    def _as_written(self, items: Sequence[MemoryItem], *, relabelled: bool = False) -> list[MemoryItem]:
-        return [as_written(item, self._memory, self._book, relabelled=relabelled) for item in items]
+    def _keep_manual_content(
+        self, items: Sequence[MemoryItem], *, relabelled: bool = False
+    ) -> list[MemoryItem]:
+        return [
+            keep_manual_content(item, self._memory, self._landmarks, relabelled=relabelled) for item in items
+        ]
 
     def _ended(self, endings: Sequence[LandmarkEnding]) -> list[Ending]:
-        map_id = self._book.map_id
+        map_id = self._landmarks.map_id
         return [Ending(one.key, one.at_ns, map_id, one.reason, one.merged_into) for one in endings]
 
-    def _drop(self, waiting: Waiting, reason: str) -> None:
+    def _drop(self, waiting: PendingMessage, reason: str) -> None:
         self._backlog.take(waiting)
         self._counts[waiting.message.input].drop(reason)
 

@@ -14,7 +14,7 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.perception.existence.visibility import CameraModel, View
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Deletion', 'Detections', 'Message', 'Reading', 'Scan', 'digest32']
+__all__ = ['DecodedMessage', 'Deletion', 'Detections', 'Message', 'Scan', 'digest32']
 
 
 def digest32(serialized: bytes | bytearray | memoryview) -> int:
@@ -223,7 +223,7 @@ class Scan:
         return len(self.indices)
 
 
-class Reading(NamedTuple):
+class DecodedMessage(NamedTuple):
     """What one message of a topic amounts to."""
 
     messages: tuple[Message, ...]

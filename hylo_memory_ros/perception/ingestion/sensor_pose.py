@@ -24,14 +24,14 @@ from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.transforms import Transform, TransformSource
 
-__all__ = ['FramedThings', 'Localisation', 'Locator', 'reason_of']
+__all__ = ['LocalisationGate', 'SensorPoseResolver', 'TagPoseResolver', 'loss_reason']
 
 # Names of tags come from outside; what is remembered of them must not grow without end.
 _FRAMES_KEPT = 4096
 _NOWHERE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-class FramedThings:
+class TagPoseResolver:
     """Fills in the poses of detections that are named by their frame in tf.
 
     The transform of a tag is published by its detector, mostly a little after the message and with
@@ -51,7 +51,7 @@ class FramedThings:
         self._renamed = renamed
         self._never_known: set[str] = set()
 
-    def placed(self, message: Message, *, waited: bool = False) -> Message:
+    def resolve(self, message: Message, *, waited: bool = False) -> Message:
         """Return a message with positions and orientations in its frame.
 
         What has none stays at exactly zero, and is counted by the screening.
@@ -108,7 +108,7 @@ _REASONS: tuple[tuple[type[FrameError], str], ...] = (
 )
 
 
-class Locator:
+class SensorPoseResolver:
     """Asks for the transforms of messages.
 
     Parameters
@@ -123,9 +123,9 @@ class Locator:
         self._settings = settings
         self._transforms = transforms
         renamed = {source.name: source.tag_frames for source in settings.inputs}
-        self._framed = FramedThings(transforms, renamed)
+        self._tags = TagPoseResolver(transforms, renamed)
 
-    def look_up(
+    def resolve(
         self, message: Message, *, waited: bool = False
     ) -> tuple[Message, Transform, Transform | None]:
         """Return a message with its things placed, where its sensor was, and the base if that is known.
@@ -139,7 +139,7 @@ class Locator:
         sensor = self._of(frame_id, stamp_ns)
         if message.deletion is not None or message.view is not None:
             return message, sensor, None
-        message = self._framed.placed(message, waited=waited)
+        message = self._tags.resolve(message, waited=waited)
         base_frame = self._settings.base_frame
         if frame_id == base_frame:
             return message, sensor, sensor
@@ -148,7 +148,9 @@ class Locator:
         except (UnknownFrameError, DisconnectedFrameError, TransformTooOldError):
             return message, sensor, None
 
-    def stand_in(self, message: Message, global_from_sensor: Transform, keyframes: Keyframes) -> Transform:
+    def estimate_base(
+        self, message: Message, global_from_sensor: Transform, keyframes: Keyframes
+    ) -> Transform:
         """Return where the base was, or what stands for it: the sensor, or where it last was.
 
         A message in the global frame needs no transform, so it may have come before those that tell
@@ -167,7 +169,7 @@ class Locator:
         return self._transforms.lookup(target, frame_id, stamp_ns)
 
 
-def reason_of(refusal: FrameError | None) -> str:
+def loss_reason(refusal: FrameError | None) -> str:
     """Return by which name a refusal is counted."""
     return next((name for kind, name in _REASONS if isinstance(refusal, kind)), 'transform_unknown')
 
@@ -176,7 +178,7 @@ def reason_of(refusal: FrameError | None) -> str:
 _REPORTS_KEPT = 10_000
 
 
-class Localisation:
+class LocalisationGate:
     """Reports of how sure localisation was; at each stamp the newest one before it holds.
 
     Parameters
@@ -186,7 +188,7 @@ class Localisation:
 
     Examples
     --------
-    >>> known = Localisation(LandmarkSettings(localised_within_m=0.5))
+    >>> known = LocalisationGate(LandmarkSettings(localised_within_m=0.5))
     >>> def sure(sigma_m):
     ...     return [sigma_m**2 if place in (0, 7) else 0.0 for place in range(36)]
     >>> known.report(10, sure(2.0)), known.report(20, sure(0.1))

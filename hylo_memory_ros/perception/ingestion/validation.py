@@ -30,17 +30,17 @@ from scipy.spatial.transform import Rotation
 from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame, normal_key
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, Scan
-from hylo_memory_ros.perception.map.landmark import sound_label
+from hylo_memory_ros.perception.map.landmark import normalize_label
 from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
-from hylo_memory_ros.perception.tracking.fusion import AXES, known_orientations
+from hylo_memory_ros.perception.tracking.fusion import AXES, normalize_orientations
 from hylo_memory_ros.perception.tracking.sym3 import determinant
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Screen', 'broken_rule']
+__all__ = ['DetectionValidator', 'find_violation']
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Refuse = Callable[[str, int], None]
+Reject = Callable[[str, int], None]
 
 # A detector may make up class names for ever; what is remembered of them must not grow with it.
 _NAMES_KEPT = 4096
@@ -52,23 +52,23 @@ _HIT_RATIO = 0.5
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
-class Screen:
+class DetectionValidator:
     """The rules of one input.
 
     Parameters
     ----------
     settings : InputSettings
         Labels, limits and default uncertainty of the input.
-    refuse : callable
+    reject : callable
         Called with a reason and how many detections it concerns.
     """
 
-    def __init__(self, settings: InputSettings, refuse: Refuse) -> None:
+    def __init__(self, settings: InputSettings, reject: Reject) -> None:
         self._settings = settings
-        self._refuse = refuse
+        self._reject = reject
         self._labels: dict[str, tuple[str, str]] = {}
 
-    def scan(
+    def validate(
         self, message: Message, global_from_sensor: Transform, global_from_base: Transform | None = None
     ) -> Scan:
         """Return the sound detections of a message, in the global frame."""
@@ -102,7 +102,7 @@ class Screen:
             positions=positions[rows],
             covariances=self._covariances(given.covariances, rows, global_from_sensor),
             orientations=self._orientations(given.orientations, rows, global_from_sensor),
-            axis=AXES[self._settings.orientation_axis] if self._settings.turns == 'axis' else None,
+            axis=AXES[self._settings.orientation_axis] if self._settings.orientation_mode == 'axis' else None,
             extents=np.where(np.reshape(sized, (-1, 1)), extents, np.nan)[rows],
             scores=np.clip(scores, 0.0, 1.0)[rows],
             dof=2 if (bounded[:, 2] == 0.0).all() else 3,
@@ -130,7 +130,7 @@ class Screen:
         """Count a detection under the first rule that it breaks."""
         refused = np.logical_and(kept, refused)
         if refused.any():
-            self._refuse(reason, int(refused.sum()))
+            self._reject(reason, int(refused.sum()))
             kept = np.logical_and(kept, ~refused)
         return kept
 
@@ -149,7 +149,7 @@ class Screen:
 
     def _learn(self, name: str) -> tuple[str, str]:
         label = self._settings.label_of(name)
-        sound = sound_label(label)
+        sound = normalize_label(label)
         verdict = (sound, '') if sound else ('', 'bad_label' if label else 'no_label')
         if len(self._labels) >= _NAMES_KEPT:
             self._labels.clear()
@@ -172,10 +172,10 @@ class Screen:
         return self._without(kept, twice, 'duplicate_instance'), [name or '' for name in instances]
 
     def _orientations(self, given: Array | None, rows: NDArray[np.int64], turn: Transform) -> Array:
-        if self._settings.turns == 'none':
+        if self._settings.orientation_mode == 'none':
             given = None
-        known, bad = known_orientations(None if given is None else given[rows], len(rows))
-        self._refuse('bad_orientation', int(bad.sum()))
+        known, bad = normalize_orientations(None if given is None else given[rows], len(rows))
+        self._reject('bad_orientation', int(bad.sum()))
         there = np.isfinite(known).all(axis=1)
         if there.any():
             known[there] = (Rotation.from_quat(turn.rotation) * Rotation.from_quat(known[there])).as_quat()
@@ -190,7 +190,7 @@ class Screen:
         matrices = given[rows]
         unknown = (matrices == 0.0).all(axis=(1, 2)) | (matrices[:, 0, 0] == -1.0)
         bad = ~unknown & ~_is_covariance(matrices)
-        self._refuse('bad_covariance', int(bad.sum()))
+        self._reject('bad_covariance', int(bad.sum()))
         known = ~unknown & ~bad
         covariances[known] = _turned(matrices[known], turn)
         covariances[:, _VARIANCES] = np.maximum(covariances[:, _VARIANCES], floor)
@@ -239,7 +239,7 @@ def _turned(matrices: Array, turn: Transform) -> Array:
     return np.stack(parts, axis=1)
 
 
-def broken_rule(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
+def find_violation(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
     """Return the name of the rule that a message breaks; empty: none.
 
     Parameters

@@ -21,7 +21,7 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Backlog', 'Waiting', 'Watermark']
+__all__ = ['Backlog', 'PendingMessage', 'Watermark']
 
 
 class Watermark:
@@ -44,11 +44,11 @@ class Watermark:
     Examples
     --------
     >>> mark = Watermark(['front', 'rear'], window_ns=5, silence_ns=50)
-    >>> mark.hear('front', 100); mark.value_ns
+    >>> mark.observe('front', 100); mark.value_ns
     0
-    >>> mark.hear('rear', 90); mark.value_ns
+    >>> mark.observe('rear', 90); mark.value_ns
     85
-    >>> mark.hear('front', 200); mark.value_ns
+    >>> mark.observe('front', 200); mark.value_ns
     195
     """
 
@@ -79,7 +79,7 @@ class Watermark:
         newest = self._newest.get(source)
         return 0 if newest is None else max(newest - self._window_ns, min(newest, self._lifted_ns), 0)
 
-    def hear(self, source: str, stamp_ns: int) -> None:
+    def observe(self, source: str, stamp_ns: int) -> None:
         """Take notice of a message."""
         if self._first_ns is None:
             self._first_ns = stamp_ns
@@ -88,7 +88,7 @@ class Watermark:
             self._newest[source] = stamp_ns
             self._rise()
 
-    def lift(self, until_ns: int) -> None:
+    def advance_to(self, until_ns: int) -> None:
         """Wait no longer for anything up to a stamp, at most up to the newest one heard."""
         until_ns = min(until_ns, self.furthest_ns)
         self._lifted_ns = max(self._lifted_ns, until_ns)
@@ -105,7 +105,7 @@ class Watermark:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class PendingMessage:
     """A message that is not processed yet."""
 
     message: Message
@@ -119,7 +119,7 @@ class Waiting:
     gone: bool = False
     """Whether it left the backlog."""
 
-    def __lt__(self, other: Waiting) -> bool:
+    def __lt__(self, other: PendingMessage) -> bool:
         return self.message.order < other.message.order
 
 
@@ -130,9 +130,9 @@ class Backlog:
     lookup: Callable[[Message], tuple[Message, Transform, Transform | None]]
     """Return a message with all that tf adds to it, where its frame and where the base was, or raise
     `FrameError`."""
-    _queue: list[Waiting] = field(default_factory=list)
-    _unresolved: dict[str, list[Waiting]] = field(default_factory=dict)
-    _orders: dict[tuple[int, str, int], Waiting] = field(default_factory=dict)
+    _queue: list[PendingMessage] = field(default_factory=list)
+    _unresolved: dict[str, list[PendingMessage]] = field(default_factory=dict)
+    _orders: dict[tuple[int, str, int], PendingMessage] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
@@ -151,30 +151,30 @@ class Backlog:
 
     def push(self, message: Message) -> None:
         """Let a message wait."""
-        waiting = Waiting(message)
+        waiting = PendingMessage(message)
         self._orders[message.order] = waiting
         self._counts[message.input] += 1
         heapq.heappush(self._queue, waiting)
         heapq.heappush(self._unresolved.setdefault(message.frame_id, []), waiting)
 
-    def first(self) -> Waiting | None:
+    def first(self) -> PendingMessage | None:
         """Return the first one in the order."""
         while self._queue and self._queue[0].gone:
             heapq.heappop(self._queue)
         return self._queue[0] if self._queue else None
 
-    def take(self, waiting: Waiting) -> None:
+    def take(self, waiting: PendingMessage) -> None:
         """Let a message go."""
         waiting.gone = True
         del self._orders[waiting.message.order]
         self._counts[waiting.message.input] -= 1
 
-    def resolve(self) -> list[Waiting]:
+    def resolve(self) -> list[PendingMessage]:
         """Look for transforms; return the messages whose stamp lies before all that is kept.
 
         One lookup for each message that becomes known, and one for each frame that is waited for.
         """
-        lost: list[Waiting] = []
+        lost: list[PendingMessage] = []
         for frame, heap in list(self._unresolved.items()):
             while heap and (heap[0].gone or self._ask(heap[0], lost)):
                 heapq.heappop(heap)
@@ -182,7 +182,7 @@ class Backlog:
                 del self._unresolved[frame]
         return lost
 
-    def _ask(self, waiting: Waiting, lost: list[Waiting]) -> bool:
+    def _ask(self, waiting: PendingMessage, lost: list[PendingMessage]) -> bool:
         """Return whether the question is answered, for good or ill."""
         try:
             waiting.message, waiting.transform, waiting.base = self.lookup(waiting.message)

@@ -16,15 +16,15 @@ __all__ = [
     'KEY_DIGITS',
     'NEIGHBOURS',
     'NEVER',
-    'Fused',
+    'LandmarkEstimate',
     'State',
-    'fresh',
-    'item_of',
+    'create_item',
     'landmark_key',
-    'sound_label',
-    'stored_row',
-    'told_orientation',
-    'unpacked',
+    'new_state',
+    'normalize_label',
+    'orientation_of',
+    'pack_state',
+    'unpack_states',
 ]
 
 KEY_DIGITS = 12
@@ -37,7 +37,7 @@ _VARIANCE_DIGITS = 9
 Vector = tuple[float, float, float]
 
 
-class Fused(NamedTuple):
+class LandmarkEstimate(NamedTuple):
     """What all observations of a landmark amount to."""
 
     key: str
@@ -79,7 +79,7 @@ def landmark_key(
     return f'{label}/{hashlib.sha256(first.encode()).hexdigest()[:digits]}'
 
 
-def sound_label(label: str) -> str | None:
+def normalize_label(label: str) -> str | None:
     """Return a label in its stored form, or None when no key can be made of it."""
     try:
         return normal_key(f'{label}/{"0" * KEY_DIGITS}')[: -KEY_DIGITS - 1] if label.strip() else None
@@ -87,12 +87,12 @@ def sound_label(label: str) -> str | None:
         return None
 
 
-def item_of(
-    fused: Fused, *, frame_id: str, map_id: str, source: str, valid_from_ns: int, stamp_ns: int
+def create_item(
+    fused: LandmarkEstimate, *, frame_id: str, map_id: str, source: str, valid_from_ns: int, stamp_ns: int
 ) -> MemoryItem:
     """Return the statement that a landmark is where it was found to be.
 
-    Fused values are rounded to 1e-6 m and 1e-9 m^2: the last bits are not what was measured.
+    LandmarkEstimate values are rounded to 1e-6 m and 1e-9 m^2: the last bits are not what was measured.
 
     Parameters
     ----------
@@ -201,13 +201,13 @@ each keyframe.
 `rotation` (quaternion x y z w) is how most observations see it turned, `flipped` what others agree on,
 with the number of observations that each stands for (0: unknown), `written_rotation` what was last
 written. `source` is the digest of the name of the input that began it. Then the place and the time that were
-last written; and what the book needs to know of the row."""
+last written; and what the landmarks needs to know of the row."""
 
 State = NDArray[np.void]
 """One row of `COLUMNS` per landmark."""
 
 
-def fresh() -> State:
+def new_state() -> State:
     """Return the state of a landmark that was never seen."""
     state = np.zeros((), COLUMNS)
     state['live'] = True
@@ -217,7 +217,7 @@ def fresh() -> State:
     return state
 
 
-def stored_row(state: np.void, map_id: str, key: str, label: str, labels: str) -> dict[str, Any]:
+def pack_state(state: np.void, map_id: str, key: str, label: str, labels: str) -> dict[str, Any]:
     """Return the row that is stored of a landmark; `labels` are its label scores as JSON."""
     written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
     x, y, z = state['mean'].tolist()
@@ -242,9 +242,9 @@ def stored_row(state: np.void, map_id: str, key: str, label: str, labels: str) -
     }
 
 
-def unpacked(stored: Mapping[str, Sequence[Any]]) -> State:
+def unpack_states(stored: Mapping[str, Sequence[Any]]) -> State:
     """Return the states of stored rows, which are given column by column."""
-    states = np.full(len(stored['number']), fresh())
+    states = np.full(len(stored['number']), new_state())
     for name in (*_INTEGERS, *_FLAGS, 'existence'):
         states[name] = stored[name]
     for axis, name in enumerate('xyz'):
@@ -283,7 +283,7 @@ def _part(states: State, columns: Columns, joined: bytes) -> None:
         start += width
 
 
-def told_orientation(state: np.void) -> tuple[float, float, float, float] | None:
+def orientation_of(state: np.void) -> tuple[float, float, float, float] | None:
     """Return the orientation of a landmark, quaternion x y z w; None: unknown."""
     if not state['rotation_n']:
         return None

@@ -14,16 +14,16 @@ from hylo_memory_ros.perception.map.keyframes import Keyframes, StoredKeyframe
 from hylo_memory_ros.perception.map.landmark import (
     COLUMNS,
     NEVER,
-    Fused,
-    fresh,
-    stored_row,
-    told_orientation,
-    unpacked,
+    LandmarkEstimate,
+    new_state,
+    orientation_of,
+    pack_state,
+    unpack_states,
 )
 from hylo_memory_ros.perception.map.sightings import SightingChanges, Sightings
 from hylo_memory_ros.perception.settings import LandmarkSettings
 
-__all__ = ['CellGrid', 'Changes', 'LandmarkMap', 'Numbering']
+__all__ = ['CellGrid', 'LandmarkMap', 'MapChanges', 'NumberSequence']
 
 _FIRST_CAPACITY = 64
 # Leaving in batches pays for one sort in many departures.
@@ -45,7 +45,7 @@ class LandmarkMap:
         The map.
     gate_m : float
         Largest radius by which landmarks will be looked for, metres.
-    numbering : Numbering
+    numbering : NumberSequence
         Where new landmarks get their numbers.
     stored : mapping
         What was saved, column by column.
@@ -59,7 +59,7 @@ class LandmarkMap:
         self,
         map_id: str,
         gate_m: float,
-        numbering: Numbering | None = None,
+        numbering: NumberSequence | None = None,
         stored: Mapping[str, Sequence[Any]] | None = None,
         *,
         keyframes: Keyframes | None = None,
@@ -70,7 +70,7 @@ class LandmarkMap:
         """Where the base of the robot was."""
         self.sightings = Sightings() if sightings is None else sightings
         """The sightings of all landmarks."""
-        self._numbering = numbering or Numbering()
+        self._numbering = numbering or NumberSequence()
         self.state = np.zeros(_FIRST_CAPACITY, COLUMNS)
         """One row of `COLUMNS` per landmark."""
         self.keys: list[str] = []
@@ -114,20 +114,20 @@ class LandmarkMap:
         """
         return self._grid.near(points)
 
-    def fused(self, row: int) -> Fused:
+    def fused(self, row: int) -> LandmarkEstimate:
         """Return what the observations of a landmark amount to."""
         state = self.state[row]
         mean, covariance, extent = (tuple(state[name].tolist()) for name in ('mean', 'covariance', 'extent'))
         size = None if np.isnan(extent[0]) else extent
-        score, turn = float(state['score']), told_orientation(state)
-        return Fused(self.keys[row], self.labels[row], mean, covariance, size, score, turn)
+        score, turn = float(state['score']), orientation_of(state)
+        return LandmarkEstimate(self.keys[row], self.labels[row], mean, covariance, size, score, turn)
 
     def add(self, key: str, label: str, *, has_instance: bool = False, source: str = '') -> int:
         """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
         row = self._free.pop() if self._free else self._new_row()
         self.keys[row], self.labels[row], self.scores[row] = key, label, {}
         self._row_of[key] = row
-        state = fresh()
+        state = new_state()
         state['number'], state['has_instance'] = self._numbering.take(), has_instance
         state['source'] = digest32(source.encode())
         self.state[row] = state
@@ -137,11 +137,11 @@ class LandmarkMap:
         """Count from now on the messages that might show these tentative landmarks."""
         self._watched.update(rows.tolist())
 
-    def turn_over(self) -> None:
+    def end_viewpoint(self) -> None:
         """Count them no longer: the robot is elsewhere."""
         self._watched.clear()
 
-    def give_chance(self, source: str) -> None:
+    def count_chance(self, source: str) -> None:
         """Take notice of a message of an input."""
         rows = np.fromiter(self._watched, np.int64, len(self._watched))
         rows = rows[self.state['source'][rows] == digest32(source.encode())]
@@ -233,7 +233,7 @@ class LandmarkMap:
 
     def revive(self, row: int) -> None:
         """Begin again with a landmark that was forgotten, under the name that its input gives it."""
-        state = fresh()
+        state = new_state()
         for name in ('number', 'has_instance', 'source', 'placed', 'cell', 'saved'):
             state[name] = self.state[row][name]
         self.sightings.remove(self.sightings.of(int(state['number'])))
@@ -264,7 +264,7 @@ class LandmarkMap:
             self._unplace(row)
             self._drop(row)
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> MapChanges:
         """Return what changed since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
@@ -272,14 +272,14 @@ class LandmarkMap:
         self.state['dirty'] = False
         self.state['saved'][dirty] = True
         deleted, self._deleted = self._deleted, set()
-        return Changes(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
+        return MapChanges(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
 
     def _stored_row(self, row: int) -> dict[str, Any]:
         scores = _as_json(self.scores[row])
-        stored = stored_row(self.state[row], self.map_id, self.keys[row], self.labels[row], scores)
+        stored = pack_state(self.state[row], self.map_id, self.keys[row], self.labels[row], scores)
         return {**stored, 'held_in': self.held_in.get(row)}
 
-    def put_back(self, changes: Changes) -> None:
+    def put_back(self, changes: MapChanges) -> None:
         """Take back changes that could not be stored."""
         for stored in changes.saved:
             row = self._row_of.get(stored['key'])
@@ -330,7 +330,7 @@ class LandmarkMap:
         self.scores = [json.loads(labels) for labels in stored['labels']]
         self._row_of = {key: row for row, key in enumerate(self.keys)}
         self.held_in = {row: frame_id for row, frame_id in enumerate(stored['held_in']) if frame_id}
-        states = unpacked(stored)
+        states = unpack_states(stored)
         spare = max(_FIRST_CAPACITY - len(states), 0)
         states['slot'] = [self.sightings.newest(number) for number in states['number'].tolist()]
         self.state = np.concatenate([states, np.zeros(spare, COLUMNS)])
@@ -346,7 +346,7 @@ def _as_json(scores: Mapping[str, float]) -> str:
     return json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
 
 
-class Numbering:
+class NumberSequence:
     """Numbers for new landmarks, over all maps; none is given twice.
 
     Parameters
@@ -365,8 +365,8 @@ class Numbering:
         return self.following - 1
 
 
-class Changes(NamedTuple):
-    """What has to be stored of a book."""
+class MapChanges(NamedTuple):
+    """What has to be stored of a landmarks."""
 
     saved: Sequence[Mapping[str, Any]]
     """Rows to insert or replace."""

@@ -1,6 +1,6 @@
 """What perception holds between two commits, and the way to the memory and back.
 
-Threads: `record`, `holds`, `book` and `notice_removals` are called under the lock of the pipeline,
+Threads: `record`, `holds`, `landmarks` and `notice_removals` are called under the lock of the pipeline,
 which is given here; `commit` takes it only to take out and to acknowledge, not while the
 database writes.
 """
@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark_map import Changes, LandmarkMap, Numbering
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges, NumberSequence
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
@@ -67,17 +67,17 @@ from hylo_memory_ros.storage.statements.removal import Ending
 
 __all__ = [
     'Batch',
-    'Consumed',
-    'Entry',
+    'ConcurrentRemovalError',
+    'ConsumedMessage',
+    'ConsumedMessages',
     'LandmarkPersistence',
-    'OvertakenError',
     'Phase',
     'Statement',
-    'concerns',
-    'load_book',
-    'phases',
+    'identity_of',
+    'load_map',
+    'split_phases',
     'store_batch',
-    'store_book',
+    'store_map',
 ]
 
 Statement = MemoryItem | Ending
@@ -90,14 +90,14 @@ class Phase(NamedTuple):
     endings: list[Ending]
 
 
-def concerns(statement: Statement) -> tuple[str, str]:
+def identity_of(statement: Statement) -> tuple[str, str]:
     """Return map and key of what a statement is about."""
     if isinstance(statement, Ending):
         return statement.map_id, statement.key
     return statement.scope.get('map_id', ''), statement.key or ''
 
 
-def phases(statements: Iterable[Statement]) -> Sequence[Phase]:
+def split_phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     """Cut statements into phases.
 
     Only what is said of one thing at one time depends on the order, so a phase goes on until
@@ -106,13 +106,13 @@ def phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     Examples
     --------
     >>> gone, back = Ending('cup', 5), MemoryItem(kind='spatial', key='cup', content='cup')
-    >>> [(len(phase.items), len(phase.endings)) for phase in phases([back, gone, back, gone])]
+    >>> [(len(phase.items), len(phase.endings)) for phase in split_phases([back, gone, back, gone])]
     [(1, 1), (1, 1)]
     """
     found = [Phase([], [])]
     ended: set[tuple[str, str]] = set()
     for statement in statements:
-        about = concerns(statement)
+        about = identity_of(statement)
         if about in ended:
             found.append(Phase([], []))
             ended.clear()
@@ -124,7 +124,7 @@ def phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     return found
 
 
-class OvertakenError(Exception):
+class ConcurrentRemovalError(Exception):
     """Something was forgotten, retracted or purged before this transaction got the lock."""
 
 
@@ -134,10 +134,10 @@ class Batch:
 
     statements: Sequence[Statement]
     """What is to be written or ended, in order."""
-    books: Sequence[tuple[LandmarkMap, Changes]]
+    books: Sequence[tuple[LandmarkMap, MapChanges]]
     """Landmark state, of the books where it changed."""
-    entries: Mapping[str, Sequence[Entry]]
-    """Consumed messages, of the inputs that have any."""
+    entries: Mapping[str, Sequence[ConsumedMessage]]
+    """ConsumedMessages messages, of the inputs that have any."""
     counts: Mapping[str, tuple[int, int]]
     """Dropped and late messages of the inputs where they changed."""
     next_number: int
@@ -162,11 +162,11 @@ def store_batch(connection: Connection, batch: Batch) -> int:
 
     Raises
     ------
-    OvertakenError
+    ConcurrentRemovalError
         If something was taken away that it does not know of: nothing may be stored on top of that.
     """
     if removals_since(connection, batch.seen, batch.own).happened:
-        raise OvertakenError
+        raise ConcurrentRemovalError
     for name, (dropped, late) in batch.counts.items():
         save_counts(connection, name, dropped, late)
     used = 0
@@ -177,10 +177,10 @@ def store_batch(connection: Connection, batch: Batch) -> int:
         used += add_block(
             connection, Block(input_id, stamps, digests, [entry.landmarks for entry in entries])
         )
-    for book, changes in batch.books:
+    for landmarks, changes in batch.books:
         delete_landmarks(connection, changes.deleted)
         save_landmarks(connection, changes.saved)
-        save_keyframes(connection, book.map_id, changes.keyframes)
+        save_keyframes(connection, landmarks.map_id, changes.keyframes)
         delete_sightings(connection, changes.sightings.deleted)
         save_sightings(connection, changes.sightings.saved)
     receipts = [
@@ -229,8 +229,8 @@ class LandmarkPersistence:
         self._lock = lock
         self._commit_lock = threading.Lock()
         self._gate_m = max((source.gate_m for source in settings.inputs), default=1.0)
-        self._consumed = {name: Consumed(name, self._find_blocks) for name in counts}
-        self._books: dict[str, LandmarkMap] = {}
+        self._consumed = {name: ConsumedMessages(name, self._find_blocks) for name in counts}
+        self._maps: dict[str, LandmarkMap] = {}
         self._statements: list[Statement] = []
         self._own: set[int] = set()
         self._receipts: list[Receipt] = []
@@ -263,7 +263,7 @@ class LandmarkPersistence:
         self._statements.clear()
         self._forget_receipts()
         self._own.clear()
-        self._books.clear()
+        self._maps.clear()
         for consumed in self._consumed.values():
             consumed.clear()
         self._epoch = self._memory.epoch
@@ -277,7 +277,7 @@ class LandmarkPersistence:
 
     def _restore(self, connection: Connection) -> None:
         self._seen = latest_sequence(connection)
-        self._numbering = Numbering(next_number(connection))
+        self._numbering = NumberSequence(next_number(connection))
         self._inputs = load_inputs(connection)
         self._assigned_bytes, self._assigned_since_ns = assignment_span(connection)
 
@@ -289,15 +289,15 @@ class LandmarkPersistence:
             if name in self._counts and row.newest_ns is not None
         }
 
-    def book(self, map_id: str) -> LandmarkMap:
+    def landmarks(self, map_id: str) -> LandmarkMap:
         """Return the landmarks of a map."""
-        if map_id not in self._books:
+        if map_id not in self._maps:
             self._memory.side_write(lambda connection: self._load(connection, map_id))
-        return self._books[map_id]
+        return self._maps[map_id]
 
     def _load(self, connection: Connection, map_id: str) -> None:
         stored = load_landmarks(connection, map_id)
-        book = LandmarkMap(
+        landmarks = LandmarkMap(
             map_id,
             self._gate_m,
             self._numbering,
@@ -305,8 +305,8 @@ class LandmarkPersistence:
             keyframes=Keyframes(self._settings, load_keyframes(connection, map_id)),
             sightings=Sightings(load_sightings(connection, map_id)),
         )
-        self._books[map_id] = book
-        self._take_away(book, removed_landmarks(connection, map_id))
+        self._maps[map_id] = landmarks
+        self._take_away(landmarks, removed_landmarks(connection, map_id))
 
     def holds(self, name: str, stamp_ns: int, digest: int) -> bool:
         """Return whether a message of an input was consumed, however long ago."""
@@ -325,7 +325,7 @@ class LandmarkPersistence:
         self._memory.side_write(read)
         return found
 
-    def record(self, name: str, entry: Entry, statements: Sequence[Statement]) -> None:
+    def record(self, name: str, entry: ConsumedMessage, statements: Sequence[Statement]) -> None:
         """Take a message that was processed, and the statements that follow from it."""
         self._consumed[name].add(entry)
         self.tell(statements)
@@ -355,7 +355,7 @@ class LandmarkPersistence:
                     self._store(batch)
                 except BaseException as exc:
                     self._put_back(batch)
-                    if isinstance(exc, OvertakenError):
+                    if isinstance(exc, ConcurrentRemovalError):
                         continue
                     raise
                 self._acknowledge(batch)
@@ -364,12 +364,14 @@ class LandmarkPersistence:
     def _take(self, watermark_ns: int, force: bool) -> Batch | None:
         if not (force or self._is_due(watermark_ns)):
             return None
-        for book in self._books.values():
-            book.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
+        for landmarks in self._maps.values():
+            landmarks.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
         counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
         return Batch(
             statements=tuple(self._statements),
-            books=[(book, made) for book in self._books.values() if (made := book.take_changes())],
+            books=[
+                (landmarks, made) for landmarks in self._maps.values() if (made := landmarks.take_changes())
+            ],
             entries={name: tuple(one.fresh) for name, one in self._consumed.items() if one.fresh},
             counts=counts,
             next_number=self._numbering.following,
@@ -399,7 +401,7 @@ class LandmarkPersistence:
 
         try:
             # Statements may be ahead of the state they follow from: made again, they change nothing.
-            for items, endings in (made := phases(batch.statements))[:-1]:
+            for items, endings in (made := split_phases(batch.statements))[:-1]:
                 self._write(items)
                 self._end(endings)
             items, endings = made[-1]
@@ -412,7 +414,7 @@ class LandmarkPersistence:
         except (InvalidRequestError, ClockError) as exc:
             if not self._sort_out([one for one in batch.statements if isinstance(one, MemoryItem)], exc):
                 raise
-            raise OvertakenError from exc
+            raise ConcurrentRemovalError from exc
 
     def _write(
         self, items: Sequence[MemoryItem], within: Callable[[Connection, int], None] | None = None
@@ -457,7 +459,7 @@ class LandmarkPersistence:
             for item in refused:
                 # What was edited by hand is of no input.
                 if counts := self._counts.get(item.source.partition('/')[2]):
-                    counts.refuse('item_refused')
+                    counts.reject('item_refused')
             self._statements = [one for one in self._statements if not any(one is item for item in refused)]
         return bool(refused)
 
@@ -470,8 +472,8 @@ class LandmarkPersistence:
 
     def _put_back(self, batch: Batch) -> None:
         with self._lock:
-            for book, changes in batch.books:
-                book.put_back(changes)
+            for landmarks, changes in batch.books:
+                landmarks.put_back(changes)
 
     def _acknowledge(self, batch: Batch) -> None:
         with self._lock:
@@ -492,7 +494,7 @@ class LandmarkPersistence:
         if self._memory.sequence == self._seen:
             return
         removed: dict[str, tuple[list[Removed], set[int] | None]] = {}
-        maps = tuple(self._books)
+        maps = tuple(self._maps)
         seen: list[int] = []
 
         def read(connection: Connection) -> None:
@@ -506,10 +508,10 @@ class LandmarkPersistence:
         self._memory.side_write(read)
         with self._lock:
             for map_id, (gone, left) in removed.items():
-                self._take_away(self._books[map_id], gone)
+                self._take_away(self._maps[map_id], gone)
                 if left is not None:
                     # What was purged must not be read from receipts either.
-                    self._unsay(map_id, self._books[map_id].keep_only(left))
+                    self._unsay(map_id, self._maps[map_id].keep_only(left))
                     self._forget_receipts()
             self._seen = max(self._seen, *seen)
             self._own = {sequence for sequence in self._own if sequence > self._seen}
@@ -517,7 +519,9 @@ class LandmarkPersistence:
     def _unsay(self, map_id: str, purged: Collection[str]) -> None:
         """Let no statement that waits bring back what was purged, or name it."""
         left = [
-            one for one in self._statements if concerns(one)[0] != map_id or concerns(one)[1] not in purged
+            one
+            for one in self._statements
+            if identity_of(one)[0] != map_id or identity_of(one)[1] not in purged
         ]
         self._statements = [
             one._replace(merged_into='')
@@ -526,37 +530,37 @@ class LandmarkPersistence:
             for one in left
         ]
 
-    def _take_away(self, book: LandmarkMap, removed: Sequence[Removed]) -> None:
+    def _take_away(self, landmarks: LandmarkMap, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:
-            row = book.row_of(key)
+            row = landmarks.row_of(key)
             if row is None:
                 continue
             if at_ns is None:
-                book.remove(row)
+                landmarks.remove(row)
             else:
-                book.forget(row, at_ns)
-        gone = {(book.map_id, key) for key, _ in removed}
-        self._statements = [one for one in self._statements if concerns(one) not in gone]
+                landmarks.forget(row, at_ns)
+        gone = {(landmarks.map_id, key) for key, _ in removed}
+        self._statements = [one for one in self._statements if identity_of(one) not in gone]
 
 
-def load_book(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkMap:
+def load_map(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkMap:
     """Return the landmarks of a map as they are stored."""
     return LandmarkMap(
         map_id,
         max((source.gate_m for source in settings.inputs), default=1.0),
-        Numbering(next_number(connection)),
+        NumberSequence(next_number(connection)),
         load_landmarks(connection, map_id),
         keyframes=Keyframes(settings, load_keyframes(connection, map_id)),
         sightings=Sightings(load_sightings(connection, map_id)),
     )
 
 
-def store_book(connection: Connection, book: LandmarkMap) -> None:
-    """Store what changed of a book."""
-    changes = book.take_changes()
+def store_map(connection: Connection, landmarks: LandmarkMap) -> None:
+    """Store what changed of a landmarks."""
+    changes = landmarks.take_changes()
     delete_landmarks(connection, changes.deleted)
     save_landmarks(connection, changes.saved)
-    save_keyframes(connection, book.map_id, changes.keyframes)
+    save_keyframes(connection, landmarks.map_id, changes.keyframes)
     delete_sightings(connection, changes.sightings.deleted)
     save_sightings(connection, changes.sightings.saved)
     numbers = [int(row['number']) + 1 for row in changes.saved]
@@ -571,7 +575,7 @@ Find = Callable[[str, int], Sequence[ConsumedBlock]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class ConsumedMessage:
     """One consumed message."""
 
     stamp_ns: int
@@ -583,7 +587,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Consumed:
+class ConsumedMessages:
     """The consumed messages of one input.
 
     Parameters
@@ -596,12 +600,12 @@ class Consumed:
 
     name: str
     find: Find
-    fresh: list[Entry] = field(default_factory=list)
+    fresh: list[ConsumedMessage] = field(default_factory=list)
     """What no commit has stored, in the order of processing."""
     _known: set[tuple[int, int]] = field(default_factory=set)
     _blocks: deque[ConsumedBlock] = field(default_factory=lambda: deque(maxlen=_BLOCKS_KEPT))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ConsumedMessage) -> None:
         """Take a message that was just processed."""
         self.fresh.append(entry)
         self._known.add((entry.stamp_ns, entry.digest))

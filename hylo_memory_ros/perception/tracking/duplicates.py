@@ -14,7 +14,7 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import sizes_agree, squared_gate
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis, rotation_matrix
 
-__all__ = ['Observed', 'observed']
+__all__ = ['DistinctDetections', 'merge_duplicates']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -23,7 +23,7 @@ Rows = NDArray[np.int64]
 _PROBABILITY = 0.95
 
 
-class Observed(NamedTuple):
+class DistinctDetections(NamedTuple):
     """The things that a message reports, each once."""
 
     scan: Scan
@@ -34,7 +34,7 @@ class Observed(NamedTuple):
     """Of each thing, its score by label."""
 
 
-def observed(scan: Scan, settings: LandmarkSettings) -> Observed:
+def merge_duplicates(scan: Scan, settings: LandmarkSettings) -> DistinctDetections:
     """Return the things that a scan reports.
 
     Two detections are one thing if their labels differ, their distance is within what their
@@ -44,13 +44,13 @@ def observed(scan: Scan, settings: LandmarkSettings) -> Observed:
     alone = np.arange(len(scan))
     first, second = _pairs(scan, settings)
     if not len(first):
-        return Observed(scan, alone, [{label: score} for label, score in _labelled(scan)])
+        return DistinctDetections(scan, alone, [{label: score} for label, score in _labelled(scan)])
     of = _representatives(scan, first, second)
     kept, index = np.unique(of, return_inverse=True)
     votes: list[dict[str, float]] = [{} for _ in kept]
     for thing, (label, score) in zip(index.tolist(), _labelled(scan), strict=True):
         votes[thing][label] = max(score, votes[thing].get(label, 0.0))
-    return Observed(_part(scan, kept), index, votes)
+    return DistinctDetections(_part(scan, kept), index, votes)
 
 
 def _labelled(scan: Scan) -> list[tuple[str, float]]:

@@ -16,24 +16,24 @@ from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.gating import common_modes
+from hylo_memory_ros.perception.tracking.gating import localisation_covariances
 from hylo_memory_ros.perception.tracking.sym3 import inverse, rotation_matrix, times, turned
 
 __all__ = [
     'AXES',
+    'exceeds_turn',
     'fuse',
     'fuse_orientations',
-    'known_orientations',
-    'located',
-    'refuse',
-    'turned_far',
+    'locate_sightings',
+    'normalize_orientations',
+    'reestimate',
 ]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-def located(slots: Rows, book: LandmarkMap, settings: LandmarkSettings) -> tuple[Array, Array]:
+def locate_sightings(slots: Rows, landmarks: LandmarkMap, settings: LandmarkSettings) -> tuple[Array, Array]:
     """Return where sightings put their landmarks in the global frame.
 
     Returns
@@ -43,16 +43,18 @@ def located(slots: Rows, book: LandmarkMap, settings: LandmarkSettings) -> tuple
     covariances : ndarray, shape (n, 6)
         Of the detections and of the localisation, m^2.
     """
-    seen = book.sightings.state
-    frames = book.keyframes.columns[seen['keyframe'][slots] - 1]
+    seen = landmarks.sightings.state
+    frames = landmarks.keyframes.columns[seen['keyframe'][slots] - 1]
     matrices = rotation_matrix(frames['rotation'])
     mean = seen['mean'][slots]
     levers = np.stack([(matrices[:, axis] * mean).sum(axis=1) for axis in range(3)], axis=1)
-    covariances = turned(matrices, inverse(seen['information'][slots])) + common_modes(levers, settings)
+    covariances = turned(matrices, inverse(seen['information'][slots])) + localisation_covariances(
+        levers, settings
+    )
     return levers + frames['position'], covariances
 
 
-def fuse(scan: Scan, places: Rows, rows: Rows, book: LandmarkMap, settings: LandmarkSettings) -> None:
+def fuse(scan: Scan, places: Rows, rows: Rows, landmarks: LandmarkMap, settings: LandmarkSettings) -> None:
     """Take observations into the sightings of their landmarks, and those into the estimates.
 
     Parameters
@@ -62,26 +64,26 @@ def fuse(scan: Scan, places: Rows, rows: Rows, book: LandmarkMap, settings: Land
     rows : ndarray of int
         Row of the landmark of each of them, all different.
     """
-    state, keyframe = book.state, len(book.keyframes)
+    state, keyframe = landmarks.state, len(landmarks.keyframes)
     slots = state['slot'][rows]
-    seen = book.sightings.state
+    seen = landmarks.sightings.state
     ended = (slots >= 0) & (seen['keyframe'][slots] != keyframe)
-    _close(rows[ended], slots[ended], book, settings)
+    _close(rows[ended], slots[ended], landmarks, settings)
     begun = rows[ended | (slots < 0)]
     tentative = begun[state['written_ns'][begun] == NEVER]
     state['chances'][tentative] += 1
-    book.watch(tentative)
+    landmarks.watch(tentative)
     for row in begun.tolist():
-        state['slot'][row] = book.sightings.begin(int(state['number'][row]), keyframe, scan.stamp_ns)
+        state['slot'][row] = landmarks.sightings.begin(int(state['number'][row]), keyframe, scan.stamp_ns)
     slots = state['slot'][rows]
-    _refine(scan, places, slots, book)
-    _estimate(rows, slots, book, settings)
+    _refine(scan, places, slots, landmarks)
+    _estimate(rows, slots, landmarks, settings)
 
 
-def refuse(row: int, book: LandmarkMap, settings: LandmarkSettings) -> None:
+def reestimate(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> None:
     """Make the estimate of a landmark again from all its sightings, which changed."""
-    state, seen = book.state[row], book.sightings.state
-    slots = book.sightings.of(int(state['number']))
+    state, seen = landmarks.state[row], landmarks.sightings.state
+    slots = landmarks.sightings.of(int(state['number']))
     state['prior_information'], state['prior_vector'] = 0.0, 0.0
     state['slot'] = slots[-1] if len(slots) else -1
     state['n'] = seen['n'][slots].sum()
@@ -92,27 +94,27 @@ def refuse(row: int, book: LandmarkMap, settings: LandmarkSettings) -> None:
     # count as one.
     _, index, shared = np.unique(seen['keyframe'][slots], return_inverse=True, return_counts=True)
     weights = 1.0 / shared[index]
-    _close(np.full(len(slots) - 1, row), slots[:-1], book, settings, weights[:-1])
-    _estimate(rows, slots[-1:], book, settings, weights[-1:])
-    book.place(rows)
+    _close(np.full(len(slots) - 1, row), slots[:-1], landmarks, settings, weights[:-1])
+    _estimate(rows, slots[-1:], landmarks, settings, weights[-1:])
+    landmarks.place(rows)
 
 
 def _close(
-    rows: Rows, slots: Rows, book: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
+    rows: Rows, slots: Rows, landmarks: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
 ) -> None:
     """Take sightings into what is known before the newest one."""
     if not len(rows):
         return
-    positions, covariances = located(slots, book, settings)
+    positions, covariances = locate_sightings(slots, landmarks, settings)
     information = inverse(covariances) * np.reshape(weights, (-1, 1))
     # A row may be in it many times.
-    np.add.at(book.state['prior_information'], rows, information)
-    np.add.at(book.state['prior_vector'], rows, times(information, positions))
+    np.add.at(landmarks.state['prior_information'], rows, information)
+    np.add.at(landmarks.state['prior_vector'], rows, times(information, positions))
 
 
-def _refine(scan: Scan, places: Rows, slots: Rows, book: LandmarkMap) -> None:
-    seen = book.sightings.state
-    base_from_global = book.keyframes.pose(len(book.keyframes) - 1).inverse()
+def _refine(scan: Scan, places: Rows, slots: Rows, landmarks: LandmarkMap) -> None:
+    seen = landmarks.sightings.state
+    base_from_global = landmarks.keyframes.pose(len(landmarks.keyframes) - 1).inverse()
     matrix = rotation_matrix(np.array([base_from_global.rotation]))
     given = inverse(turned(matrix, scan.covariances[places]))
     known = seen['information'][slots] + given
@@ -126,16 +128,16 @@ def _refine(scan: Scan, places: Rows, slots: Rows, book: LandmarkMap) -> None:
 
 
 def _estimate(
-    rows: Rows, slots: Rows, book: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
+    rows: Rows, slots: Rows, landmarks: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
 ) -> None:
-    positions, covariances = located(slots, book, settings)
+    positions, covariances = locate_sightings(slots, landmarks, settings)
     information = inverse(covariances) * np.reshape(weights, (-1, 1))
-    prior = book.state['prior_information'][rows]
+    prior = landmarks.state['prior_information'][rows]
     total = inverse(prior + information)
     # As a step from the newest sighting: sums of products with positions would cancel.
-    step = book.state['prior_vector'][rows] - times(prior, positions)
-    book.state['mean'][rows] = positions + times(total, step)
-    book.state['covariance'][rows] = total
+    step = landmarks.state['prior_vector'][rows] - times(prior, positions)
+    landmarks.state['mean'][rows] = positions + times(total, step)
+    landmarks.state['covariance'][rows] = total
 
 
 Flags = NDArray[np.bool_]
@@ -151,7 +153,7 @@ _MOST = 100.0
 _CLEARLY = 1.1
 
 
-def known_orientations(given: Array | None, size: int) -> tuple[Array, Flags]:
+def normalize_orientations(given: Array | None, size: int) -> tuple[Array, Flags]:
     """Return quaternions of length 1, NaN where there is none; and which are none but were meant to be.
 
     Parameters
@@ -276,7 +278,7 @@ def _stepped(old: Array, turns: Array, n: Array) -> Array:
     return mean
 
 
-def turned_far(state: NDArray[np.void], rows: Rows, least_rad: float) -> Flags:
+def exceeds_turn(state: NDArray[np.void], rows: Rows, least_rad: float) -> Flags:
     """Return which landmarks are turned by more than an angle from what was written of them.
 
     A known orientation of which nothing was written is far from it.

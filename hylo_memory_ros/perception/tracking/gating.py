@@ -16,7 +16,14 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.sym3 import determinant, mahalanobis
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Candidates', 'candidates', 'common_mode', 'common_modes', 'sizes_agree', 'squared_gate']
+__all__ = [
+    'Candidates',
+    'find_candidates',
+    'localisation_covariance',
+    'localisation_covariances',
+    'sizes_agree',
+    'squared_gate',
+]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -35,7 +42,7 @@ class Candidates(NamedTuple):
     point: Rows
     """Row of the observation in the scan."""
     row: Rows
-    """Row of the landmark in the book."""
+    """Row of the landmark in the landmarks."""
     distance: Array
     """Metres."""
     squared: Array
@@ -66,25 +73,27 @@ def sizes_agree(a: Array, b: Array) -> NDArray[np.bool_]:
     return agree
 
 
-def candidates(scan: Scan, book: LandmarkMap, settings: LandmarkSettings) -> Candidates:
+def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettings) -> Candidates:
     """Return the landmarks that each observation may be one of.
 
     The innovation's covariance is that of the landmark, of the detection, and of the
     localisation at the detection's distance from the robot.
     """
-    point, row = book.near(scan.positions)
-    state = book.state
+    point, row = landmarks.near(scan.positions)
+    state = landmarks.state
     step = scan.positions[point] - state['mean'][row]
     square_m = step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1] + step[:, 2] * step[:, 2]
     forgotten_ns = state['forgotten_ns'][row]
     open_to_it = (forgotten_ns == NEVER) | (scan.stamp_ns <= forgotten_ns)
     kept = np.flatnonzero((square_m <= scan.gate_m**2) & open_to_it)
     point, row, step, square_m = point[kept], row[kept], step[kept], square_m[kept]
-    noise = scan.covariances[point] + common_mode(scan.positions[point], scan.global_from_base, settings)
+    noise = scan.covariances[point] + localisation_covariance(
+        scan.positions[point], scan.global_from_base, settings
+    )
     innovation = state['covariance'][row] + noise
     squared = mahalanobis(step, innovation)
     differs = np.fromiter(
-        (book.labels[j] != scan.labels[i] for i, j in zip(point.tolist(), row.tolist(), strict=True)),
+        (landmarks.labels[j] != scan.labels[i] for i, j in zip(point.tolist(), row.tolist(), strict=True)),
         dtype=bool,
         count=len(row),
     )
@@ -104,7 +113,9 @@ def candidates(scan: Scan, book: LandmarkMap, settings: LandmarkSettings) -> Can
     return Candidates(point[kept], row[kept], np.sqrt(square_m[kept]), squared[kept], cost, none)
 
 
-def common_mode(positions: Array, global_from_base: Transform, settings: LandmarkSettings) -> Array:
+def localisation_covariance(
+    positions: Array, global_from_base: Transform, settings: LandmarkSettings
+) -> Array:
     """Return what localisation adds to the covariance of positions seen from one pose.
 
     Parameters
@@ -120,10 +131,10 @@ def common_mode(positions: Array, global_from_base: Transform, settings: Landmar
         m^2, xx xy xz yy yz zz, axes of the global frame: the position's variance, and that of the
         heading times the square of the lever arm, across it.
     """
-    return common_modes(positions - np.array(global_from_base.translation), settings)
+    return localisation_covariances(positions - np.array(global_from_base.translation), settings)
 
 
-def common_modes(levers: Array, settings: LandmarkSettings) -> Array:
+def localisation_covariances(levers: Array, settings: LandmarkSettings) -> Array:
     """Return the same for positions relative to the robot, axes of the global frame, shape (n, 3)."""
     x, y, _ = levers.T
     across, along = settings.localisation_yaw_rad**2, settings.localisation_sigma_m**2

@@ -12,11 +12,16 @@ from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.fusion import refuse
-from hylo_memory_ros.perception.tracking.gating import Candidates, common_mode, sizes_agree, squared_gate
+from hylo_memory_ros.perception.tracking.fusion import reestimate
+from hylo_memory_ros.perception.tracking.gating import (
+    Candidates,
+    localisation_covariance,
+    sizes_agree,
+    squared_gate,
+)
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis
 
-__all__ = ['Ending', 'Proof', 'join', 'proofs']
+__all__ = ['Ending', 'MergeProof', 'find_merges', 'merge_landmarks']
 
 Rows = NDArray[np.int64]
 
@@ -28,7 +33,7 @@ _BESIDE = 10
 _LEAST = -1000
 
 
-class Proof(NamedTuple):
+class MergeProof(NamedTuple):
     """Two landmarks that are one."""
 
     gone: int
@@ -41,9 +46,9 @@ class Proof(NamedTuple):
     """Squared Mahalanobis distance between them."""
 
 
-def proofs(
-    scan: Scan, found: Candidates, rows: Rows, book: LandmarkMap, settings: LandmarkSettings
-) -> list[Proof]:
+def find_merges(
+    scan: Scan, found: Candidates, rows: Rows, landmarks: LandmarkMap, settings: LandmarkSettings
+) -> list[MergeProof]:
     """Take notice of what a scan says of landmarks that are near each other.
 
     That both were seen in it, beside each other, speaks for two. That only one was, and might as
@@ -63,21 +68,21 @@ def proofs(
         return []
     mine, other = taken[others], found.row[others]
     # A pair may be met from both sides.
-    number = book.state['number']
+    number = landmarks.state['number']
     younger = np.where(number[mine] > number[other], mine, other)
     older = np.where(number[mine] > number[other], other, mine)
     beside = np.isin(other, rows)
     pairs: dict[tuple[int, int], bool] = {}
     for gone, kept, both in zip(younger.tolist(), older.tolist(), beside.tolist(), strict=True):
         pairs[gone, kept] = both or pairs.get((gone, kept), False)
-    suspects = [pair for pair, both in pairs.items() if _weigh(*pair, both, book) >= settings.merge_n]
-    return _proved(scan, sorted(suspects), book, settings)
+    suspects = [pair for pair, both in pairs.items() if _weigh(*pair, both, landmarks) >= settings.merge_n]
+    return _proved(scan, sorted(suspects), landmarks, settings)
 
 
-def _weigh(gone: int, kept: int, both: bool, book: LandmarkMap) -> int:
+def _weigh(gone: int, kept: int, both: bool, landmarks: LandmarkMap) -> int:
     """Take a message into what speaks for two being one, and return that."""
-    state = book.state[gone]
-    number = int(book.state['number'][kept])
+    state = landmarks.state[gone]
+    number = int(landmarks.state['number'][kept])
     rivals = state['rivals'].tolist()
     if number in rivals:
         place = rivals.index(number)
@@ -92,12 +97,12 @@ def _weigh(gone: int, kept: int, both: bool, book: LandmarkMap) -> int:
 
 
 def _proved(
-    scan: Scan, suspects: list[tuple[int, int]], book: LandmarkMap, settings: LandmarkSettings
-) -> list[Proof]:
+    scan: Scan, suspects: list[tuple[int, int]], landmarks: LandmarkMap, settings: LandmarkSettings
+) -> list[MergeProof]:
     """Return those that are also near each other, for all that is known of where they are."""
     if not suspects:
         return []
-    state = book.state
+    state = landmarks.state
     gone, kept = np.array(suspects, dtype=np.int64).T
     free = (state['forgotten_ns'][gone] == NEVER) & (state['forgotten_ns'][kept] == NEVER)
     for name in ('has_instance', 'pinned', 'held'):
@@ -109,12 +114,12 @@ def _proved(
     step = state['mean'][gone] - state['mean'][kept]
     # Estimates of many sightings are surer of themselves than localisation is over a while.
     spread = state['covariance'][gone] + state['covariance'][kept]
-    spread = spread + common_mode(state['mean'][kept], scan.global_from_base, settings)
+    spread = spread + localisation_covariance(state['mean'][kept], scan.global_from_base, settings)
     squared = mahalanobis(step, spread)
     distance = np.sqrt((step * step).sum(axis=1))
     near = np.flatnonzero(squared <= squared_gate(_PROBABILITY, scan.dof)).tolist()
     return [
-        Proof(int(gone[place]), int(kept[place]), float(distance[place]), float(squared[place]))
+        MergeProof(int(gone[place]), int(kept[place]), float(distance[place]), float(squared[place]))
         for place in near
     ]
 
@@ -133,7 +138,9 @@ class Ending:
     """Key of the landmark that it proved to be; empty: none."""
 
 
-def join(gone: int, kept: int, at_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> Ending | None:
+def merge_landmarks(
+    gone: int, kept: int, at_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
+) -> Ending | None:
     """Make one landmark of two; return the ending of the item that is no longer wanted, if any.
 
     Parameters
@@ -143,16 +150,16 @@ def join(gone: int, kept: int, at_ns: int, book: LandmarkMap, settings: Landmark
     at_ns : int
         Stamp of the message that proved it, or of the request.
     """
-    state = book.state
-    for label, score in book.scores[gone].items():
-        book.scores[kept][label] = book.scores[kept].get(label, 0.0) + score
+    state = landmarks.state
+    for label, score in landmarks.scores[gone].items():
+        landmarks.scores[kept][label] = landmarks.scores[kept].get(label, 0.0) + score
     for name, choose in (('first_ns', min), ('last_ns', max), ('since_ns', min)):
         state[name][kept] = choose(int(state[name][kept]), int(state[name][gone]))
     state['observations'][kept] += state['observations'][gone]
-    book.merge(gone, kept, at_ns)
+    landmarks.merge(gone, kept, at_ns)
     if not (state['pinned'][kept] or state['held'][kept]):
-        refuse(kept, book, settings)
+        reestimate(kept, landmarks, settings)
     if state['written_ns'][gone] == NEVER:
         return None
-    key = book.keys[kept]
-    return Ending(book.keys[gone], max(at_ns, int(state['written_ns'][gone])), f'merged into {key}', key)
+    key = landmarks.keys[kept]
+    return Ending(landmarks.keys[gone], max(at_ns, int(state['written_ns'][gone])), f'merged into {key}', key)

@@ -19,7 +19,7 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.parameters import InputConfig
 from hylo_memory_ros.perception import LandmarkPipeline
-from hylo_memory_ros.perception.ingestion.decoders import READERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.stamp_watch import StampWatch
 
@@ -37,9 +37,9 @@ def message_type(source: InputConfig) -> Any:
         If nothing here reads this type, or its package is missing and not optional.
     """
     name, wanted = source.settings.name, source.settings.type
-    if wanted not in READERS:
+    if wanted not in DECODERS:
         raise ConfigurationError(
-            f'input.{name}.type: {wanted!r} is none of {", ".join(sorted(READERS))}',
+            f'input.{name}.type: {wanted!r} is none of {", ".join(sorted(DECODERS))}',
             parameter=f'input.{name}.type',
         )
     package, _, kind = wanted.split('/')
@@ -91,7 +91,7 @@ class Input:
         """The quality of service for which a publisher does not match; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
         self._watch = watch
-        self._read = READERS[source.settings.type]()
+        self._read = DECODERS[source.settings.type]()
         self._waiting: deque[bytes] = deque()
         # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
         self._dropped = 0

@@ -4,39 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hylo_memory_ros.perception.ingestion.decoders.detections import read_detections, read_tags
+from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections, decode_tags
 from hylo_memory_ros.perception.ingestion.decoders.geometry import (
-    read_clock,
-    read_localisation,
-    read_pose,
-    read_poses,
-    read_transforms,
+    decode_clock,
+    decode_localisation,
+    decode_pose,
+    decode_poses,
+    decode_transforms,
 )
-from hylo_memory_ros.perception.ingestion.decoders.markers import MarkerReader
-from hylo_memory_ros.perception.ingestion.decoders.visibility import read_camera_info, read_depth, read_grid
-from hylo_memory_ros.perception.ingestion.observation import Message, Reading
+from hylo_memory_ros.perception.ingestion.decoders.markers import MarkerDecoder
+from hylo_memory_ros.perception.ingestion.decoders.visibility import (
+    decode_camera_info,
+    decode_depth_image,
+    decode_occupancy_grid,
+)
+from hylo_memory_ros.perception.ingestion.observation import DecodedMessage, Message
 
-__all__ = ['READERS', 'Reader', 'Reading', 'read_clock', 'read_localisation', 'read_transforms']
+__all__ = [
+    'DECODERS',
+    'DecodedMessage',
+    'Decoder',
+    'decode_clock',
+    'decode_localisation',
+    'decode_transforms',
+]
 
 
-Reader = Callable[[bytes, str], Reading]
+Decoder = Callable[[bytes, str], DecodedMessage]
 """Reads the bytes of a message of the input that is named; raises `ValueError` where they are none."""
 
 
-def _one(read: Callable[[bytes, str], Message]) -> Callable[[], Reader]:
+def _one(read: Callable[[bytes, str], Message]) -> Callable[[], Decoder]:
     """Return what makes a reader of messages that are one observation each."""
-    return lambda: lambda message, source: Reading((read(message, source),), {})
+    return lambda: lambda message, source: DecodedMessage((read(message, source),), {})
 
 
-READERS: Mapping[str, Callable[[], Reader]] = {
-    'apriltag_msgs/msg/AprilTagDetectionArray': _one(read_tags),
-    'geometry_msgs/msg/PoseArray': _one(read_poses),
-    'geometry_msgs/msg/PoseStamped': _one(read_pose),
-    'nav_msgs/msg/OccupancyGrid': _one(read_grid),
-    'sensor_msgs/msg/CameraInfo': _one(read_camera_info),
-    'sensor_msgs/msg/Image': _one(read_depth),
-    'vision_msgs/msg/Detection3DArray': _one(read_detections),
-    'visualization_msgs/msg/Marker': lambda: MarkerReader(array=False),
-    'visualization_msgs/msg/MarkerArray': lambda: MarkerReader(array=True),
+DECODERS: Mapping[str, Callable[[], Decoder]] = {
+    'apriltag_msgs/msg/AprilTagDetectionArray': _one(decode_tags),
+    'geometry_msgs/msg/PoseArray': _one(decode_poses),
+    'geometry_msgs/msg/PoseStamped': _one(decode_pose),
+    'nav_msgs/msg/OccupancyGrid': _one(decode_occupancy_grid),
+    'sensor_msgs/msg/CameraInfo': _one(decode_camera_info),
+    'sensor_msgs/msg/Image': _one(decode_depth_image),
+    'vision_msgs/msg/Detection3DArray': _one(decode_detections),
+    'visualization_msgs/msg/Marker': lambda: MarkerDecoder(array=False),
+    'visualization_msgs/msg/MarkerArray': lambda: MarkerDecoder(array=True),
 }
 """What makes a reader for one input, by type of its messages."""

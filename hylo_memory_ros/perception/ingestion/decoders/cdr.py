@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ['Cursor', 'cdr_order', 'read_whole']
+__all__ = ['Cursor', 'cdr_order', 'decode_whole']
 
 T = TypeVar('T')
 
@@ -33,7 +33,7 @@ def cdr_order(message: bytes) -> str:
 class Cursor:
     """Reads the parts of a message one after the other, in either byte order.
 
-    What does not fit into the bytes raises `ValueError` or `struct.error`; `read_whole` makes one
+    What does not fit into the bytes raises `ValueError` or `struct.error`; `decode_whole` makes one
     of both.
 
     Parameters
@@ -123,7 +123,7 @@ class Cursor:
         return self.data[: self.at]
 
 
-def read_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
+def decode_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
     """Read a message to its end by a function that is given the cursor.
 
     Raises

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 
-__all__ = ['read_detections', 'read_tags']
+__all__ = ['decode_detections', 'decode_tags']
 
 # The least that a Detection3D and a hypothesis take.
 LEAST_DETECTION = 12 + 4 + 80
@@ -38,7 +38,7 @@ class _Found:
     known: bool = False
 
 
-def read_detections(message: bytes, source: str) -> Message:
+def decode_detections(message: bytes, source: str) -> Message:
     """Read a vision_msgs/Detection3DArray.
 
     Of each detection the hypothesis with the highest score counts; its pose is where the thing
@@ -58,7 +58,7 @@ def read_detections(message: bytes, source: str) -> Message:
         If the bytes are no such message, a text is no UTF-8, or its detections are in several
         frames.
     """
-    return read_whole(message, lambda cursor: _array(cursor, source))
+    return decode_whole(message, lambda cursor: _array(cursor, source))
 
 
 def _array(cursor: Cursor, source: str) -> Message:
@@ -123,7 +123,7 @@ LEAST_TAG = 4 + 16
 CORNERS_AND_HOMOGRAPHY = 8 * (2 + 8 + 9)
 
 
-def read_tags(message: bytes, source: str) -> Message:
+def decode_tags(message: bytes, source: str) -> Message:
     """Read an apriltag_msgs/AprilTagDetectionArray.
 
     The class of a tag is its family, its instance ``family:id``, which is also the frame in tf
@@ -141,7 +141,7 @@ def read_tags(message: bytes, source: str) -> Message:
     ValueError
         If the bytes are no such message.
     """
-    return read_whole(message, lambda cursor: _tag_array(cursor, source))
+    return decode_whole(message, lambda cursor: _tag_array(cursor, source))
 
 
 def _tag_array(cursor: Cursor, source: str) -> Message:

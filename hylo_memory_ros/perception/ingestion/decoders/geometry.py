@@ -8,25 +8,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
-from hylo_memory_ros.transforms.frame_tree import Incoming
+from hylo_memory_ros.transforms.frame_tree import RawTransform
 
 __all__ = [
     'POSE',
-    'Localised',
-    'read_clock',
-    'read_localisation',
-    'read_pose',
-    'read_poses',
-    'read_transforms',
+    'LocalisationReport',
+    'decode_clock',
+    'decode_localisation',
+    'decode_pose',
+    'decode_poses',
+    'decode_transforms',
 ]
 
 POSE = {order: struct.Struct(order + '7d') for order in '<>'}
 """A geometry_msgs/Pose, by byte order: x y z, and the quaternion x y z w."""
 
 
-def read_pose(message: bytes, source: str) -> Message:
+def decode_pose(message: bytes, source: str) -> Message:
     """Read a geometry_msgs/PoseStamped: one thing.
 
     Parameters
@@ -47,11 +47,11 @@ def read_pose(message: bytes, source: str) -> Message:
         poses = np.array(cursor.numbers(POSE[cursor.order], 8)).reshape(1, 7)
         return _pose_message(cursor, source, stamp_ns, frame_id, poses)
 
-    return read_whole(message, read)
+    return decode_whole(message, read)
 
 
-def read_poses(message: bytes, source: str) -> Message:
-    """Read a geometry_msgs/PoseArray: several things of one kind; parameters as for `read_pose`."""
+def decode_poses(message: bytes, source: str) -> Message:
+    """Read a geometry_msgs/PoseArray: several things of one kind; parameters as for `decode_pose`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -63,7 +63,7 @@ def read_poses(message: bytes, source: str) -> Message:
         poses = np.frombuffer(given, dtype=cursor.order + 'f8').reshape(-1, 7).astype(np.float64)
         return _pose_message(cursor, source, stamp_ns, frame_id, poses)
 
-    return read_whole(message, read)
+    return decode_whole(message, read)
 
 
 def _pose_message(
@@ -76,7 +76,7 @@ def _pose_message(
 _COVARIANCE = {order: struct.Struct(order + '36d') for order in '<>'}
 
 
-class Localised(NamedTuple):
+class LocalisationReport(NamedTuple):
     """What a report says, the pose itself aside."""
 
     stamp_ns: int
@@ -87,7 +87,7 @@ class Localised(NamedTuple):
     """36 numbers, row-major over x y z rotX rotY rotZ."""
 
 
-def read_localisation(message: bytes) -> Localised:
+def decode_localisation(message: bytes) -> LocalisationReport:
     """Read a report.
 
     Parameters
@@ -101,12 +101,12 @@ def read_localisation(message: bytes) -> Localised:
         If the bytes are no such message.
     """
 
-    def read(cursor: Cursor) -> Localised:
+    def read(cursor: Cursor) -> LocalisationReport:
         stamp_ns, frame_id = cursor.header()
         cursor.numbers(POSE[cursor.order], 8)
-        return Localised(stamp_ns, frame_id, cursor.numbers(_COVARIANCE[cursor.order], 8))
+        return LocalisationReport(stamp_ns, frame_id, cursor.numbers(_COVARIANCE[cursor.order], 8))
 
-    return read_whole(message, read)
+    return decode_whole(message, read)
 
 
 # CDR: the four bytes before the data, of which the second gives the byte order.
@@ -115,7 +115,7 @@ _ENCAPSULATION = 4
 _SMALLEST = 4 + 4 + 5 + 5 + 56
 
 
-def read_transforms(message: bytes) -> list[Incoming]:
+def decode_transforms(message: bytes) -> list[RawTransform]:
     """Return the transforms in the bytes of a tf2_msgs/TFMessage, unchecked.
 
     Parameters
@@ -141,9 +141,9 @@ def read_transforms(message: bytes) -> list[Incoming]:
         raise ValueError(f'the message ends early: {exc}') from exc
 
 
-def _transforms(data: memoryview, count: int, order: str) -> list[Incoming]:
+def _transforms(data: memoryview, count: int, order: str) -> list[RawTransform]:
     head, length, pose = (struct.Struct(order + form) for form in ('iII', 'I', '7d'))
-    transforms: list[Incoming] = []
+    transforms: list[RawTransform] = []
     at = 4
     for _ in range(count):
         at += -at % 4
@@ -157,7 +157,7 @@ def _transforms(data: memoryview, count: int, order: str) -> list[Incoming]:
         at += pose.size
         # A second's nanoseconds are below 1e9; what is not is refused like a negative stamp.
         stamp_ns = sec * 10**9 + nanosec if nanosec < 10**9 else -1
-        transforms.append(Incoming(parent, child, stamp_ns, (x, y, z), rotation))
+        transforms.append(RawTransform(parent, child, stamp_ns, (x, y, z), rotation))
     return transforms
 
 
@@ -169,7 +169,7 @@ def _text(data: memoryview, start: int, size: int) -> tuple[str, int]:
     return str(data[start : max(start, end - 1)], 'utf-8'), end
 
 
-def read_clock(message: bytes) -> int:
+def decode_clock(message: bytes) -> int:
     """Return the time in a rosgraph_msgs/Clock, nanoseconds.
 
     Parameters
@@ -182,4 +182,4 @@ def read_clock(message: bytes) -> int:
     ValueError
         If the bytes are no such message.
     """
-    return read_whole(message, Cursor.stamp)
+    return decode_whole(message, Cursor.stamp)

@@ -7,13 +7,13 @@ import struct
 import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
-from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, GridView, View
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid, View
+from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
 
-__all__ = ['read_camera_info', 'read_depth', 'read_grid']
+__all__ = ['decode_camera_info', 'decode_depth_image', 'decode_occupancy_grid']
 
 # Type of a pixel, and what makes metres of it (REP-118).
 _ENCODINGS = {'16UC1': ('u2', 0.001), 'mono16': ('u2', 0.001), '32FC1': ('f4', 1.0)}
@@ -26,7 +26,7 @@ _GRID = {order: struct.Struct(order + 'f2I') for order in '<>'}
 _POSE = {order: struct.Struct(order + '7d') for order in '<>'}
 
 
-def read_depth(message: bytes, source: str) -> Message:
+def decode_depth_image(message: bytes, source: str) -> Message:
     """Read a sensor_msgs/Image of distances: 16UC1 in millimetres, or 32FC1 in metres.
 
     Parameters
@@ -64,11 +64,11 @@ def read_depth(message: bytes, source: str) -> Message:
         depth = (pixels[::stride, ::stride] * np.float32(metres)).astype(np.float32)
         return _message(cursor, source, stamp_ns, frame_id, DepthImage(depth, stride))
 
-    return read_whole(message, read)
+    return decode_whole(message, read)
 
 
-def read_camera_info(message: bytes, source: str) -> Message:
-    """Read a sensor_msgs/CameraInfo; parameters as for `read_depth`."""
+def decode_camera_info(message: bytes, source: str) -> Message:
+    """Read a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -85,8 +85,8 @@ def read_camera_info(message: bytes, source: str) -> Message:
     return _read(message, read)
 
 
-def read_grid(message: bytes, source: str) -> Message:
-    """Read a nav_msgs/OccupancyGrid; parameters as for `read_depth`."""
+def decode_occupancy_grid(message: bytes, source: str) -> Message:
+    """Read a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -102,14 +102,14 @@ def read_grid(message: bytes, source: str) -> Message:
         cells = cells.reshape(int(height), int(width)).copy()
         # Exactly zero: not given.
         origin = Transform((x, y, z), unit_quaternion(turn if any(turn) else IDENTITY_ROTATION))
-        return _message(cursor, source, stamp_ns, frame_id, GridView(cells, resolution, origin))
+        return _message(cursor, source, stamp_ns, frame_id, OccupancyGrid(cells, resolution, origin))
 
     return _read(message, read)
 
 
 def _read(message: bytes, read: object) -> Message:
     try:
-        return read_whole(message, read)  # type: ignore[arg-type]
+        return decode_whole(message, read)  # type: ignore[arg-type]
     except HyloMemoryError as exc:
         raise ValueError(exc.message) from exc
 

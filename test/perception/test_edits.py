@@ -105,7 +105,7 @@ def with_a_vase(memory: MemoryService) -> tuple[LandmarkPipeline, str]:
     seen(pipeline, [(1.0, 0.0, 0.5)])
     (hit,) = landmarks_of(memory)
     memory.write([WRITTEN])
-    assert pipeline.named(['vase']) == ['vase']
+    assert pipeline.resolve_keys(['vase']) == ['vase']
     return pipeline, str(hit.item.key)
 
 

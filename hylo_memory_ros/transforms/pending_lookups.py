@@ -19,7 +19,7 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.transforms.geometry import Transform
 from hylo_memory_ros.transforms.source import LATEST, TransformSource
 
-__all__ = ['PendingQueue']
+__all__ = ['PendingLookups']
 
 # What the next tf message may put right. A frame is also unknown, or not yet joined, during the
 # first moments after a start, so these wait like a transform that is too new; all are answered,
@@ -42,7 +42,7 @@ class _Question:
 _Answered = list[tuple[_Question, _Answer]]
 
 
-class PendingQueue:
+class PendingLookups:
     """Asks a `TransformSource`, and asks again whenever transforms arrive.
 
     ===================================  ==========================================

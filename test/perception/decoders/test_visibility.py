@@ -11,8 +11,8 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 from support.bags import NS, Types
 
 from hylo_memory_ros.perception import Message
-from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, GridView
-from hylo_memory_ros.perception.ingestion.decoders import READERS
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS
 
 NOW = 1_700_000_000 * NS + 5
 TYPES = Types()
@@ -62,7 +62,7 @@ SAMPLES = {
 
 
 def read(kind: str, data: bytes) -> Message:
-    (message,) = READERS[kind]()(data, 'front').messages
+    (message,) = DECODERS[kind]()(data, 'front').messages
     return message
 
 
@@ -118,7 +118,7 @@ def test_a_camera_that_is_not_calibrated_is_refused() -> None:
 @pytest.mark.parametrize('little', [True, False])
 def test_a_map_has_its_cells_and_its_place(little: bool) -> None:
     message = read(GRID, TYPES.cdr(SAMPLES[GRID], little=little))
-    assert isinstance(message.view, GridView)
+    assert isinstance(message.view, OccupancyGrid)
     assert message.view.cells.tolist() == [[-1, 0, 100], [50, 0, 0]]
     assert message.view.resolution_m == pytest.approx(0.05)
     assert message.view.global_from_grid.translation == (-1.0, -2.0, 0.0)

@@ -58,7 +58,7 @@ class ExistenceMonitor:
     """
 
     def __init__(self, settings: LandmarkSettings) -> None:
-        self.absence = ExistenceFilter(settings)
+        self.filter = ExistenceFilter(settings)
         """What hits, misses and reports are worth."""
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
@@ -105,7 +105,7 @@ class ExistenceMonitor:
         """Take what a message shows, and what it does not, after association has taken it."""
         seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
         seen = seen[landmarks.state['forgotten_ns'][seen] == NEVER]
-        missed = self.absence.observe(scan, seen, self._witness(scan), landmarks)
+        missed = self.filter.observe(scan, seen, self._witness(scan), landmarks)
         follows = ExistenceUpdate([], [], [])
         if len(missed.rows):
             told_by = '' if missed.witness_ns is None else self._inputs[scan.input].visibility

@@ -151,11 +151,11 @@ class Backlog:
 
     def push(self, message: Message) -> None:
         """Let a message wait."""
-        waiting = PendingMessage(message)
-        self._orders[message.order] = waiting
+        pending = PendingMessage(message)
+        self._orders[message.order] = pending
         self._counts[message.input] += 1
-        heapq.heappush(self._queue, waiting)
-        heapq.heappush(self._unresolved.setdefault(message.frame_id, []), waiting)
+        heapq.heappush(self._queue, pending)
+        heapq.heappush(self._unresolved.setdefault(message.frame_id, []), pending)
 
     def first(self) -> PendingMessage | None:
         """Return the first one in the order."""
@@ -163,11 +163,11 @@ class Backlog:
             heapq.heappop(self._queue)
         return self._queue[0] if self._queue else None
 
-    def take(self, waiting: PendingMessage) -> None:
+    def remove(self, pending: PendingMessage) -> None:
         """Let a message go."""
-        waiting.gone = True
-        del self._orders[waiting.message.order]
-        self._counts[waiting.message.input] -= 1
+        pending.gone = True
+        del self._orders[pending.message.order]
+        self._counts[pending.message.input] -= 1
 
     def resolve(self) -> list[PendingMessage]:
         """Look for transforms; return the messages whose stamp lies before all that is kept.
@@ -182,14 +182,14 @@ class Backlog:
                 del self._unresolved[frame]
         return lost
 
-    def _ask(self, waiting: PendingMessage, lost: list[PendingMessage]) -> bool:
+    def _ask(self, pending: PendingMessage, lost: list[PendingMessage]) -> bool:
         """Return whether the question is answered, for good or ill."""
         try:
-            waiting.message, waiting.transform, waiting.base = self.lookup(waiting.message)
+            pending.message, pending.transform, pending.base = self.lookup(pending.message)
         except TransformTooOldError as refusal:
-            waiting.refusal = refusal
-            lost.append(waiting)
+            pending.refusal = refusal
+            lost.append(pending)
         except (TransformTooNewError, UnknownFrameError, DisconnectedFrameError) as refusal:
-            waiting.refusal = refusal
+            pending.refusal = refusal
             return False
         return True

@@ -1,6 +1,6 @@
 """What perception holds between two commits, and the way to the memory and back.
 
-Threads: `record`, `holds`, `landmarks` and `notice_removals` are called under the lock of the pipeline,
+Threads: `record`, `holds`, `landmarks` and `apply_removals` are called under the lock of the pipeline,
 which is given here; `commit` takes it only to take out and to acknowledge, not while the
 database writes.
 """
@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges, NumberSequence
 from hylo_memory_ros.perception.map.sightings import Sightings
@@ -243,7 +244,7 @@ class LandmarkPersistence:
         """Return how many consumed messages no commit has stored."""
         return sum(len(consumed.fresh) for consumed in self._consumed.values())
 
-    def uncommitted_of_each(self) -> dict[str, int]:
+    def uncommitted_by_input(self) -> dict[str, int]:
         """Return the same for each input that has any."""
         return {name: len(consumed.fresh) for name, consumed in self._consumed.items() if consumed.fresh}
 
@@ -253,7 +254,7 @@ class LandmarkPersistence:
         return self._epoch == self._memory.epoch and not self._moved_by_others
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def exclusive(self) -> Iterator[bool]:
         """Hold off commits and messages; yields whether everything is stored."""
         with self._commit_lock, self._lock:
             yield not (self.uncommitted or self._statements)
@@ -289,7 +290,7 @@ class LandmarkPersistence:
             if name in self._counts and row.newest_ns is not None
         }
 
-    def landmarks(self, map_id: str) -> LandmarkMap:
+    def landmarks_of(self, map_id: str) -> LandmarkMap:
         """Return the landmarks of a map."""
         if map_id not in self._maps:
             self._memory.side_write(lambda connection: self._load(connection, map_id))
@@ -308,9 +309,9 @@ class LandmarkPersistence:
         self._maps[map_id] = landmarks
         self._take_away(landmarks, removed_landmarks(connection, map_id))
 
-    def holds(self, name: str, stamp_ns: int, digest: int) -> bool:
-        """Return whether a message of an input was consumed, however long ago."""
-        return self._consumed[name].holds(stamp_ns, digest)
+    def is_consumed(self, message: Message) -> bool:
+        """Return whether a message was consumed, however long ago."""
+        return self._consumed[message.input].holds(message.stamp_ns, message.digest)
 
     def _find_blocks(self, name: str, stamp_ns: int) -> Sequence[ConsumedBlock]:
         row = self._inputs.get(name)
@@ -328,9 +329,9 @@ class LandmarkPersistence:
     def record(self, name: str, entry: ConsumedMessage, statements: Sequence[Statement]) -> None:
         """Take a message that was processed, and the statements that follow from it."""
         self._consumed[name].add(entry)
-        self.tell(statements)
+        self.add(statements)
 
-    def tell(self, statements: Sequence[Statement], receipts: Sequence[Receipt] = ()) -> None:
+    def add(self, statements: Sequence[Statement], receipts: Sequence[Receipt] = ()) -> None:
         """Take statements that follow from no message, in their order, and why they are made."""
         self._statements += statements
         self._receipts += [receipt for receipt in receipts if receipt.stored]
@@ -344,7 +345,7 @@ class LandmarkPersistence:
         """Store what is due in one transaction; return how many items were written."""
         with self._commit_lock:
             while True:
-                self.notice_removals()
+                self.apply_removals()
                 if not self.is_current:
                     return 0
                 with self._lock:
@@ -489,7 +490,7 @@ class LandmarkPersistence:
             self._assigned_bytes += self._gained - self._freed
             self._assigned_since_ns = self._oldest_ns if self._oldest_ns is not None else batch.watermark_ns
 
-    def notice_removals(self) -> None:
+    def apply_removals(self) -> None:
         """Take account of what was forgotten, retracted or purged since the last look."""
         if self._memory.sequence == self._seen:
             return
@@ -511,12 +512,12 @@ class LandmarkPersistence:
                 self._take_away(self._maps[map_id], gone)
                 if left is not None:
                     # What was purged must not be read from receipts either.
-                    self._unsay(map_id, self._maps[map_id].keep_only(left))
+                    self._discard_statements(map_id, self._maps[map_id].keep_only(left))
                     self._forget_receipts()
             self._seen = max(self._seen, *seen)
             self._own = {sequence for sequence in self._own if sequence > self._seen}
 
-    def _unsay(self, map_id: str, purged: Collection[str]) -> None:
+    def _discard_statements(self, map_id: str, purged: Collection[str]) -> None:
         """Let no statement that waits bring back what was purged, or name it."""
         left = [
             one

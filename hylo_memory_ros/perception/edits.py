@@ -1,4 +1,4 @@
-"""What people change of landmarks by hand: pinned, held, corrected, merged, split, deleted."""
+"""Edits of landmarks by hand: pin, hold, correct, merge, split, delete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 Rows = NDArray[np.int64]
 
 EditOp = Literal['pin', 'unpin', 'correct', 'split', 'merge', 'attach', 'detach', 'delete']
-"""What can be done to landmarks by hand."""
+"""Operations on landmarks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,51 +47,51 @@ class Edit:
     """A request to change landmarks."""
 
     op: EditOp
-    """What to do."""
+    """The operation."""
     keys: Sequence[str]
     """Keys of the landmarks."""
     at_ns: int
-    """When it was so, nanoseconds."""
+    """Time from which the edit holds, nanoseconds."""
     position: tuple[float, float, float] | None = None
-    """For ``correct`` and ``detach``: where it is, metres, in the global frame."""
+    """For ``correct`` and ``detach``: the new position, metres, in the global frame."""
     sigma_m: float = 0.01
-    """How sure that is: standard deviation on each axis, metres."""
+    """Standard deviation of the position on each axis, metres."""
     label: str = ''
-    """For ``correct``: its class; empty: as it was."""
+    """For ``correct``: the new label; empty: unchanged."""
     frame_id: str = ''
-    """For ``attach``: frame that it is held in; empty: unknown."""
+    """For ``attach``: frame that the landmark is held in; empty: unknown."""
     actor: str = ''
-    """Who asked."""
+    """Person or process that requested the edit."""
 
 
 @dataclass(slots=True)
 class Edited:
-    """What an edit did."""
+    """Result of an edit."""
 
     keys: list[str]
-    """Landmarks that it left: of a merge the one that remains, of a split all parts."""
+    """Keys of the remaining landmarks: the survivor of a merge, all parts of a split."""
     items: list[MemoryItem] = field(default_factory=list)
     """Statements to be written."""
     endings: list[Ending] = field(default_factory=list)
     """Items to be ended."""
     receipts: list[Receipt] = field(default_factory=list)
-    """The receipt of it."""
+    """Receipts of the edit."""
 
 
 def edit(request: Edit, landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
-    """Change landmarks of a map as asked.
+    """Apply an edit to the landmarks of a map.
 
-    ``pin`` fixes place and label; ``attach`` says that a thing is held, so that neither what is
-    seen nor what is not seen changes it, until ``detach``; ``correct`` puts it elsewhere, or
-    gives it another label; ``merge`` says that all are one, of which the oldest remains; ``split``
-    undoes merges, or parts what was seen in two places; ``delete`` ends it.
+    ``pin`` fixes place and label; ``attach`` marks a thing as held, so that neither detections nor
+    misses change it until ``detach``; ``correct`` gives it another place or label; ``merge`` joins
+    landmarks into the oldest of them; ``split`` undoes merges, or separates sightings of two places;
+    ``delete`` ends a landmark.
 
     Raises
     ------
     NotFoundError
-        If a key is that of no landmark of the map; nothing is changed then.
+        If a key names no landmark of the map; nothing is changed then.
     InvalidRequestError
-        If the request has no meaning.
+        If the request is inconsistent.
     """
     if request.op not in _OPS:
         raise InvalidRequestError(f'op: {request.op!r} is none of {sorted(_OPS)}', field='op')
@@ -195,7 +195,7 @@ def _split(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: Lan
 
 
 def _parts(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> list[tuple[Rows, int]]:
-    """Return the sightings that become another landmark each, and its number; 0: a new one."""
+    """Return the sightings of each part that is split off, with the number of its landmark; 0: a new one."""
     number = int(landmarks.state['number'][row])
     slots = landmarks.sightings.of(number)
     origin = landmarks.sightings.state['origin'][slots]
@@ -217,7 +217,7 @@ def _parts(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> list
 
 
 def _part(row: int, slots: Rows, number: int, at_ns: int, landmarks: LandmarkMap) -> str:
-    """Give sightings to the landmark that they were first given to, or to a new one; return its key."""
+    """Move sightings to the landmark that they began with, or to a new one; return its key."""
     key = landmarks.revived_key(number) if number else None
     if key is None:
         base, count = landmarks.keys[row], 2
@@ -264,17 +264,17 @@ _OPS: dict[str, Callable[..., Edited]] = {
 
 
 def delete(message: Message, landmarks: LandmarkMap) -> AssociationResult:
-    """Let go what a message says is gone; return the items that end with it.
+    """Apply the deletion of a message; return the items that end with it.
 
-    Only things that this input has begun, and named, are concerned; those that are pinned or held
-    stay. What is added again later begins anew under its name.
+    Only instances that this input has begun are deleted; pinned and held ones stay. An instance that is
+    added again later begins a new estimate under its name.
 
     Parameters
     ----------
     message : Message
-        One with a `Deletion`.
+        A message with a `Deletion`.
     landmarks : LandmarkMap
-        The landmarks of the current map.
+        Landmarks of the current map.
     """
     deletion = message.deletion
     assert deletion is not None
@@ -300,7 +300,7 @@ def delete(message: Message, landmarks: LandmarkMap) -> AssociationResult:
 
 
 MANUAL_SOURCE = digest32(b'')
-"""`source` of a landmark that no input began."""
+"""`source` of a landmark that was written by hand."""
 
 
 # Places of landmarks are rounded to this, so nearer ones are the place that was written.
@@ -308,12 +308,12 @@ _SAME_M = 2e-6
 
 
 def current_item(memory: MemoryPort, key: str, map_id: str) -> MemoryItem | None:
-    """Return what is said now under a key of a map."""
+    """Return the current item of a key in a map."""
     return next((hit.item for hit in memory.query(_about(key, map_id, k=1))), None)
 
 
 def _last(memory: MemoryPort, key: str, map_id: str) -> MemoryItem | None:
-    """Return what was said last under a key, though that has ended: it was merged, and is parted again."""
+    """Return the last item of a key, although it has ended: a merged landmark that is split again."""
     hits = memory.query(_about(key, map_id, k=1000, include_invalidated=True))
     return max((hit.item for hit in hits), key=lambda item: item.valid_from_ns or 0, default=None)
 
@@ -326,21 +326,21 @@ def _about(key: str, map_id: str, **fields: Any) -> MemoryQuery:
 def keep_manual_content(
     item: MemoryItem, memory: MemoryPort, landmarks: LandmarkMap, *, relabelled: bool = False
 ) -> MemoryItem:
-    """Return a statement of perception, or of an edit, so that it takes nothing from what was written.
+    """Return a statement of perception or of an edit that keeps the content of an item written by hand.
 
-    Of a thing that perception began, that is the statement itself. Of one that somebody wrote down, it
-    is what they wrote, elsewhere: content, payload and all else are not perception's to change.
+    For a landmark that perception began this is the statement itself. For one that was written by hand
+    it is the written item at the new place: content, payload and all other fields are kept.
 
     Parameters
     ----------
     item : MemoryItem
         The statement.
     memory : MemoryPort
-        Knows what was written.
+        Source of the written item.
     landmarks : LandmarkMap
-        The landmarks of the map.
+        Landmarks of the map.
     relabelled : bool
-        Somebody gave it another label, which holds from now on.
+        Whether the label was changed by hand and replaces the written one.
     """
     row = None if item.key is None else landmarks.row_of(item.key)
     if row is None or landmarks.state['source'][row] != MANUAL_SOURCE:

@@ -1,4 +1,4 @@
-"""Why an observation was given to a landmark: candidates, distances, gates, outcome."""
+"""Receipts of perception: candidates, distances, gates and outcome of each decision."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 RECEIPTS_KEPT = 1024
-"""How many of the newest stay in memory, stored or not."""
+"""Number of the newest receipts that stay in memory, stored or not."""
 
 _ID_DIGITS = 24
 _DIGITS = 6
@@ -46,7 +46,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receipt:
-    """One decision of association, or all those about one message."""
+    """A decision of data association, or all decisions about one message."""
 
     id: str
     """``association/`` and hexadecimal digits; the same decision has the same id in every run."""
@@ -57,15 +57,15 @@ class Receipt:
     map_id: str
     """The map."""
     keys: tuple[str, ...]
-    """Landmarks that it is about."""
+    """Keys of the landmarks that were decided on."""
     stored: bool
-    """Whether it changed what is stored, and so is stored itself."""
+    """Whether the decision changed stored state, so that the receipt is stored too."""
     facts: Sequence[Any]
-    """What was decided on; see `as_dict`."""
+    """Facts of the decision; see `as_dict`."""
 
     @property
     def named(self) -> Sequence[str]:
-        """Return the keys of all landmarks that it names, candidates included."""
+        """Return the keys of all landmarks in the receipt, candidates included."""
         options = self.facts[4] if self.kind == 'message' else ()
         return sorted({key for key in (*self.keys, *options) if key})
 
@@ -76,7 +76,7 @@ class Receipt:
         return {**about, 'keys': list(self.keys), **told}
 
     def as_json(self) -> str:
-        """Return it as text, the same for the same decision."""
+        """Return the receipt as JSON text, equal for equal decisions."""
         return json.dumps(self.as_dict(), ensure_ascii=False, sort_keys=True, separators=(',', ':'))
 
 
@@ -94,7 +94,7 @@ class ReceiptRing:
         self._kept: OrderedDict[str, Receipt] = OrderedDict()
 
     def add(self, receipts: Sequence[Receipt]) -> None:
-        """Keep receipts; the oldest leave."""
+        """Keep receipts and drop the oldest beyond the capacity."""
         for receipt in receipts:
             self._kept[receipt.id] = receipt
             self._kept.move_to_end(receipt.id)
@@ -106,7 +106,7 @@ class ReceiptRing:
         return self._kept.get(receipt_id)
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Forget all receipts."""
         self._kept.clear()
 
 
@@ -118,7 +118,7 @@ def scan_receipt(
     items: Sequence[MemoryItem],
     landmarks: LandmarkMap,
 ) -> Receipt:
-    """Return the receipt of a message.
+    """Return the receipt of the data association of a message.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def scan_receipt(
 
 
 def merge_receipt(scan: Scan, proof: MergeProof, landmarks: LandmarkMap) -> Receipt:
-    """Return the receipt of two landmarks that became one."""
+    """Return the receipt of a merge of two landmarks."""
     kept, gone = landmarks.keys[proof.kept], landmarks.keys[proof.gone]
     facts = {
         'input': scan.input,
@@ -174,7 +174,7 @@ def fact_receipt(
     *,
     stored: bool = True,
 ) -> Receipt:
-    """Return the receipt of a decision that is told by its facts.
+    """Return the receipt of a decision that its facts describe.
 
     Parameters
     ----------
@@ -227,14 +227,14 @@ def _told_message(
 
 
 class ReportDecision(NamedTuple):
-    """What became of one landmark by a report of absence."""
+    """Decision about one landmark on a report of absence."""
 
     key: str
-    """Its key."""
+    """Key of the landmark."""
     before: float
-    """Log-odds of its existence before."""
+    """Log-odds of existence before the report."""
     after: float
-    """And after."""
+    """Log-odds of existence after the report."""
     outcome: str
     """``gone``, ``stale``, ``unchanged``, ``exempt`` (pinned or held) or ``seen later``."""
 
@@ -242,7 +242,7 @@ class ReportDecision(NamedTuple):
 def absence_receipt(
     scan: Scan, missed: MissedLandmarks, visibility: str, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> Receipt:
-    """Return the receipt of what a message should have shown and did not.
+    """Return the receipt of the misses of a message.
 
     To be made before what is gone ends. It is to be stored when something that was written is gone,
     or is in doubt that was not.
@@ -255,7 +255,7 @@ def absence_receipt(
     state = landmarks.state
     gone, decisions, stored = set(missed.gone.tolist()), [], False
     for row, before, doubted, sight in zip(
-        missed.rows.tolist(), missed.before.tolist(), missed.doubted.tolist(), missed.sights, strict=True
+        missed.rows.tolist(), missed.before.tolist(), missed.was_stale.tolist(), missed.sights, strict=True
     ):
         stale = bool(state['stale'][row])
         told = (row in gone or stale != doubted) and state['written_ns'][row] != NEVER
@@ -275,7 +275,7 @@ def absence_receipt(
             'keyframe': len(landmarks.keyframes),
             'sensor': _place(scan.global_from_sensor.translation),
         },
-        'witness': {'input': visibility, 'stamp_ns': missed.witness_ns} if visibility else None,
+        'witness': {'input': visibility, 'stamp_ns': missed.visibility_ns} if visibility else None,
         'gone_below': settings.gone_below,
         'stale_after': settings.stale_after,
         'decisions': decisions,
@@ -288,7 +288,7 @@ def absence_receipt(
 def displacement_receipt(
     scan: Scan, before: int, after: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> Receipt:
-    """Return the receipt of a thing that was found gone and is elsewhere; to be made before it moves."""
+    """Return the receipt of a displacement; call it before the displacement is applied."""
     state = landmarks.state
     key, other = landmarks.keys[before], landmarks.keys[after]
     step = state['mean'][after] - state['mean'][before]
@@ -312,7 +312,7 @@ def displacement_receipt(
 
 
 def deletion_receipt(message: Message, rows: Sequence[int], landmarks: LandmarkMap) -> Receipt:
-    """Return the receipt of what an input says is gone; it is to be stored if any of that was written."""
+    """Return the receipt of a deletion by an input; it is stored if anything deleted was written."""
     keys = [landmarks.keys[row] for row in rows]
     existence = landmarks.state['existence'][list(rows)].tolist()
     decisions = [
@@ -336,7 +336,7 @@ def report_receipt(
     observed_from: Sequence[float],
     viewpoint: int,
 ) -> Receipt:
-    """Return the receipt of a report of absence; it is to be stored if anything changed.
+    """Return the receipt of a report of absence; it is stored if anything changed.
 
     Parameters
     ----------

@@ -304,7 +304,9 @@ def test_a_decision_can_be_read_with_candidates_distances_and_outcome() -> None:
 def test_a_purge_leaves_neither_sightings_nor_receipts_that_name_it() -> None:
     with open_memory() as memory:
         pipeline, (key, other) = two(memory)
-        receipts = [told['id'] for one in pipeline._persistence.recent._kept if (told := pipeline.receipt(one))]
+        receipts = [
+            told['id'] for one in pipeline._persistence.recent._kept if (told := pipeline.receipt(one))
+        ]
         stored = [one for one in receipts if is_stored(memory, one)]
         assert stored
         memory.purge(MemoryQuery(key=key, scope={'map_id': 'hall'}))

@@ -229,7 +229,7 @@ def adopt_item(hit: Hit, landmarks: LandmarkMap, absence: ExistenceFilter) -> in
         state[name] = item.valid_from_ns
     if item.extent is not None:
         state['extent'] = item.extent
-    state['score'], state['existence'] = item.confidence, absence.first(item.confidence)
+    state['score'], state['existence'] = item.confidence, absence.initial_log_odds(item.confidence)
     landmarks.place(np.array([row]))
     return row
 

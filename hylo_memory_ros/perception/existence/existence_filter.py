@@ -1,13 +1,14 @@
-"""Is it still there? What hits and misses say of the existence of landmarks.
+"""Existence filter: log-odds that a landmark is still there, from hits and misses.
 
-ExistenceMonitor is kept as log-odds. A message in which a thing is seen raises it by ``ln(p / f)``, one
-in which it should have been seen and is not lowers it by ``ln((1 - f) / (1 - p))``, where p is how
-likely a visible thing is detected and f how likely one is reported that is not there. A viewpoint
-(keyframe) speaks once: further misses from there add nothing, and a hit takes the place of a miss.
+A message with a detection of a landmark raises its log-odds by ``ln(p / f)``; a message that should have
+shown it and does not lowers them by ``ln((1 - f) / (1 - p))``. Here p is the probability that a visible
+thing is detected, and f the probability of a false detection. A viewpoint (keyframe) counts once:
+further misses from it add nothing, and a hit replaces a miss.
 
-A miss needs a received message, a configured field of view, and a witness that nothing stood in the
-way. Without a witness a thing is only marked stale, after several viewpoints. Pinned and held
-landmarks are exempt. Nothing but messages is an observation: what the memory says is none.
+A miss needs a received message, a configured field of view, and a visibility model that shows the place
+unobstructed. Without a visibility model a landmark is only marked stale, after several viewpoints.
+Pinned and held landmarks are exempt. Only messages are observations: the content of the memory is never
+evidence.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ __all__ = ['ExistenceFilter', 'MissedLandmarks', 'logit', 'probability']
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-# Detectors that are never wrong would make one message decide.
+# With a probability of 1 a single message would decide.
 _SURE = 0.999
-# How much further a sensor moves than its base while a keyframe is in force, metres.
+# A sensor moves further than its base within a keyframe, at most by this lever arm, metres.
 _LEVER_M = 1.0
-# Nor may whoever reports be.
+# The same bound for people and planners that report an absence.
 _REPORT_SURE = 0.98
 
 
 def logit(p: float) -> float:
-    """Return the log-odds of a probability; 0 and 1 are taken for nearly that.
+    """Return the log-odds of a probability, which is clipped to [0.001, 0.999].
 
     Examples
     --------
@@ -68,28 +69,28 @@ def probability(log_odds: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gain:
-    """What a hit and a miss add to the log-odds."""
+class _LogOddsGain:
+    """Changes of the log-odds by a hit and by a miss."""
 
     hit: float
     miss: float
 
 
 class MissedLandmarks(NamedTuple):
-    """Landmarks that a message should have shown and did not, and what that came to."""
+    """Landmarks that a message should have shown and did not, with the result for each."""
 
     rows: Rows
-    """Their rows."""
+    """Rows of the landmarks."""
     before: Array
-    """Log-odds of their existence before, shape (rows,)."""
-    doubted: NDArray[np.bool_]
-    """Which were stale before."""
+    """Log-odds of existence before the message, shape (rows,)."""
+    was_stale: NDArray[np.bool_]
+    """Flags of landmarks that were stale before the message, shape (rows,)."""
     sights: Sequence[int | None]
-    """What the witness says of each place, a `Visibility`; None: there was none."""
+    """`Visibility` of each place; None: there was no visibility model."""
     gone: Rows
-    """Those of them that are gone."""
-    witness_ns: int | None = None
-    """Stamp of the witness, nanoseconds."""
+    """Rows of landmarks that have ceased to exist."""
+    visibility_ns: int | None = None
+    """Stamp of the visibility model, nanoseconds."""
 
 
 _NONE: Rows = np.empty(0, dtype=np.int64)
@@ -97,7 +98,7 @@ _NOTHING = MissedLandmarks(_NONE, np.empty(0), np.empty(0, dtype=bool), (), _NON
 
 
 class ExistenceFilter:
-    """Keeps the existence of landmarks up to date.
+    """Filter of the existence of landmarks.
 
     Parameters
     ----------
@@ -114,18 +115,18 @@ class ExistenceFilter:
         self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
     def observe(
-        self, scan: Scan, seen: Rows, witness: StampedVisibility | None, landmarks: LandmarkMap
+        self, scan: Scan, seen: Rows, visibility: StampedVisibility | None, landmarks: LandmarkMap
     ) -> MissedLandmarks:
-        """Take what a message shows, and what it does not; return what it missed, and what of that is gone.
+        """Update existence with the hits and misses of a message; return the missed landmarks.
 
         Parameters
         ----------
         scan : Scan
-            The message; its keyframe is the newest of the landmarks.
+            The message; its keyframe is the newest of the map.
         seen : ndarray of int
             Rows of the landmarks that its detections were given to.
-        witness : StampedVisibility or None
-            Tells what could be seen at its stamp.
+        visibility : StampedVisibility or None
+            Visibility model that is valid at its stamp.
         """
         source, keyframe = self._inputs[scan.input], len(landmarks.keyframes)
         self._hit(seen, source, keyframe, landmarks)
@@ -134,68 +135,70 @@ class ExistenceFilter:
         rows = self._missing(scan, seen, source, keyframe, landmarks)
         if not len(rows):
             return _NOTHING
-        before, doubted = landmarks.state['existence'][rows], landmarks.state['stale'][rows]
-        if witness is None:
-            self._doubt(rows, keyframe, landmarks)
-            return MissedLandmarks(rows, before, doubted, (None,) * len(rows), _NONE)
-        sights = self._miss(scan, rows, witness.witness, source, keyframe, landmarks)
-        told = sights != int(Visibility.UNKNOWN)
-        visible = rows[told]
+        before, was_stale = landmarks.state['existence'][rows], landmarks.state['stale'][rows]
+        if visibility is None:
+            self._mark_unconfirmed(rows, keyframe, landmarks)
+            return MissedLandmarks(rows, before, was_stale, (None,) * len(rows), _NONE)
+        sights = self._miss(scan, rows, visibility.visibility, source, keyframe, landmarks)
+        known = sights != int(Visibility.UNKNOWN)
+        visible = rows[known]
         return MissedLandmarks(
             visible,
-            before[told],
-            doubted[told],
-            sights[told].tolist(),
-            self._over(visible, landmarks),
-            witness.stamp_ns,
+            before[known],
+            was_stale[known],
+            sights[known].tolist(),
+            self._gone_among(visible, landmarks),
+            visibility.stamp_ns,
         )
 
     def report(self, row: int, confidence: float, viewpoint: int, landmarks: LandmarkMap) -> bool:
-        """Take the report of somebody who looked there and saw nothing; return whether it is gone.
+        """Apply a report of absence to a landmark; return whether it has ceased to exist.
 
-        It counts as a miss of a detector that finds what can be seen with the probability
-        `confidence`, at most 0.98, and once for each viewpoint until the thing is seen again. What
-        nobody doubted before is stale after it, and gone only after another one.
+        The report counts as a miss of a detector with the detection probability `confidence`, at most
+        0.98, and once for each viewpoint until the landmark is seen again. A landmark that was not
+        stale becomes stale, and ceases to exist only after a further report.
         """
         state = landmarks.state[row]
         f = self._settings.false_detection_probability
         if viewpoint in state['reported'] or confidence <= f:
-            return self._is_over(row, landmarks)
-        doubted = bool(state['stale'])
+            return self._is_gone(row, landmarks)
+        was_stale = bool(state['stale'])
         state['reported'] = np.concatenate([[viewpoint], state['reported'][:-1]])
         state['existence'] -= math.log((1.0 - f) / (1.0 - min(confidence, _REPORT_SURE)))
-        if not doubted:
+        if not was_stale:
             state['existence'] = max(float(state['existence']), self._least)
         state['stale'] = state['dirty'] = True
-        return self._is_over(row, landmarks)
+        return self._is_gone(row, landmarks)
 
-    def first(self, confidence: float) -> float:
-        """Return the log-odds of what somebody wrote down."""
+    def initial_log_odds(self, confidence: float) -> float:
+        """Return the initial log-odds of an item that was written by hand."""
         return min(logit(confidence), self._most)
 
-    def _is_over(self, row: int, landmarks: LandmarkMap) -> bool:
+    def _is_gone(self, row: int, landmarks: LandmarkMap) -> bool:
         return bool(landmarks.state['existence'][row] < self._least)
 
-    def _over(self, rows: Rows, landmarks: LandmarkMap) -> Rows:
+    def _gone_among(self, rows: Rows, landmarks: LandmarkMap) -> Rows:
         gone: Rows = rows[landmarks.state['existence'][rows] < self._least]
         return gone
 
-    def _gain(self, source: InputSettings, label: str) -> _Gain:
+    def _gain(self, source: InputSettings, label: str) -> _LogOddsGain:
         p = min(source.detection_probability_of(label), _SURE)
         f = min(max(self._settings.false_detection_probability, 1.0 - _SURE), _SURE)
-        return _Gain(max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f))))
+        return _LogOddsGain(
+            max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f)))
+        )
 
     def _hit(self, rows: Rows, source: InputSettings, keyframe: int, landmarks: LandmarkMap) -> None:
         state = landmarks.state
-        told = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
+        earlier = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
         state['stale'][rows], state['misses'][rows], state['reported'][rows] = False, 0, 0
-        news = told <= 0.0
-        rows, told = rows[news], told[news]
+        news = earlier <= 0.0
+        rows, earlier = rows[news], earlier[news]
         if not len(rows):
             return
         gain = np.array([self._gain(source, landmarks.labels[row]).hit for row in rows.tolist()])
-        # What was seen is there again, whatever was missed before: doubt does not pile up.
-        before = np.maximum(state['existence'][rows] - told, 0.0)
+        # A detection outweighs all earlier misses: negative evidence does not accumulate across it.
+        before = np.maximum(state['existence'][rows] - earlier, 0.0)
         state['existence'][rows] = np.minimum(before + gain, self._most)
         state['viewpoint'][rows], state['evidence'][rows] = keyframe, gain
         state['dirty'][rows] = True
@@ -203,25 +206,25 @@ class ExistenceFilter:
     def _missing(
         self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, landmarks: LandmarkMap
     ) -> Rows:
-        """Return the rows in the field of view that this viewpoint has not spoken of."""
+        """Return rows in view that this viewpoint has not counted yet."""
         state, near = landmarks.state, self._within_reach(scan, source, keyframe, landmarks)
-        # Where it is leaves the fewest, so that the others are asked of few.
+        # The geometric test excludes most rows, so the costlier ones run on few.
         rows: Rows = near[state['viewpoint'][near] != keyframe]
         if not len(rows):
             return rows
         places = scan.global_from_sensor.inverse().positions(state['mean'][rows])
         rows = rows[_in_view(places, source)]
-        asked = state['live'][rows] & (state['forgotten_ns'][rows] == NEVER)
-        asked &= ~(state['pinned'][rows] | state['held'][rows]) & (state['merged_into'][rows] == 0)
-        rows = rows[asked & ~np.isin(rows, seen)]
-        answers = [self._answers_for(row, source, landmarks) for row in rows.tolist()]
-        found: Rows = rows[np.array(answers, dtype=bool)]
+        candidates = state['live'][rows] & (state['forgotten_ns'][rows] == NEVER)
+        candidates &= ~(state['pinned'][rows] | state['held'][rows]) & (state['merged_into'][rows] == 0)
+        rows = rows[candidates & ~np.isin(rows, seen)]
+        reported = [self._is_reported_by(row, source, landmarks) for row in rows.tolist()]
+        found: Rows = rows[np.array(reported, dtype=bool)]
         return found
 
     def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, landmarks: LandmarkMap) -> Rows:
-        """Return rows that may be in view from a keyframe; all are looked at once for each.
+        """Return rows that may be in view from a keyframe, computed once per keyframe.
 
-        What begins later has been spoken of from this viewpoint: it was seen.
+        A landmark that begins later was detected from this viewpoint, so it cannot be missed from it.
         """
         known = self._reach.get(source.name)
         if known is not None and known[0] is landmarks and known[1] == keyframe:
@@ -234,13 +237,13 @@ class ExistenceFilter:
         self._reach[source.name] = landmarks, keyframe, rows
         return rows
 
-    def _answers_for(self, row: int, source: InputSettings, landmarks: LandmarkMap) -> bool:
-        """Whether an input would have reported a landmark: of one of its labels, or begun by it."""
+    def _is_reported_by(self, row: int, source: InputSettings, landmarks: LandmarkMap) -> bool:
+        """Return whether an input reports this landmark: one of its labels, or begun by it."""
         if source.label or source.labels:
             return landmarks.labels[row] == source.label or landmarks.labels[row] in source.labels.values()
         return int(landmarks.state['source'][row]) == self._digests[source.name]
 
-    def _doubt(self, rows: Rows, keyframe: int, landmarks: LandmarkMap) -> None:
+    def _mark_unconfirmed(self, rows: Rows, keyframe: int, landmarks: LandmarkMap) -> None:
         state = landmarks.state
         state['misses'][rows] += 1
         state['viewpoint'][rows], state['evidence'][rows] = keyframe, 0.0
@@ -251,7 +254,7 @@ class ExistenceFilter:
         self,
         scan: Scan,
         rows: Rows,
-        witness: VisibilityModel,
+        visibility: VisibilityModel,
         source: InputSettings,
         keyframe: int,
         landmarks: LandmarkMap,
@@ -260,7 +263,7 @@ class ExistenceFilter:
         extents = state['extent'][rows]
         radii = np.where(np.isnan(extents).any(axis=1), 0.0, 0.5 * extents.max(axis=1, initial=0.0))
         origin = np.array(scan.global_from_sensor.translation)
-        sights = witness.sights(state['mean'][rows], radii, origin)
+        sights = visibility.sights(state['mean'][rows], radii, origin)
         for row in rows[sights != int(Visibility.UNKNOWN)].tolist():
             self._lower(row, self._gain(source, landmarks.labels[row]).miss, keyframe, landmarks)
         return sights
@@ -268,7 +271,7 @@ class ExistenceFilter:
     def _lower(self, row: int, by: float, viewpoint: int, landmarks: LandmarkMap) -> None:
         state = landmarks.state
         if state['viewpoint'][row] == viewpoint and state['evidence'][row] < 0.0:
-            # It has spoken already; only what is surer takes the place of what was said.
+            # The viewpoint has counted already; only a stronger miss replaces the weaker one.
             by = min(0.0, by - float(state['evidence'][row]))
         else:
             state['misses'][row] += 1
@@ -281,7 +284,7 @@ class ExistenceFilter:
 
 
 def _in_view(points: Array, source: InputSettings) -> NDArray[np.bool_]:
-    """Return which points of the sensor's frame lie well inside its field of view."""
+    """Return flags of points of the sensor's frame that lie inside its field of view, less the margins."""
     forward, left, up = points.T if source.view_axis == 'x' else points[:, [2, 0, 1]].T
     flat = np.hypot(forward, left)
     range_m = np.hypot(flat, up)

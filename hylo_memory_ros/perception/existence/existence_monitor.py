@@ -1,8 +1,15 @@
-"""What follows from a message for the existence of all landmarks, seen or not.
+"""Existence of all landmarks after each message: hits, misses, endings and displacements.
 
-What tells of visibility is ordered with the observations: a depth image and its camera are messages
-of inputs that are waited for like any other, so that the image for an observation is there when it
-is processed, or its input is silent. A map holds from its stamp on and is taken as it comes.
+Visibility is ordered with the observations: a depth image and its camera are messages of inputs that
+hold the watermark like any other, so that the image for an observation is there when it is processed, or
+its input is silent. An occupancy grid is valid from its stamp on and is taken at once.
+
+Place and label alone do not prove that two landmarks are one thing that moved. A displacement is
+accepted when the old place was observed empty and there is a single candidate on both sides: one
+landmark of a label was found gone and one of that label began elsewhere, after the other was last seen,
+both within ``moved_within_s``. The landmark then keeps its key and has two places in its history. In all
+other cases the new landmark stays a landmark of its own. Instances and labels declared unique are found
+by name instead.
 """
 
 from __future__ import annotations
@@ -38,18 +45,18 @@ _GRIDS_KEPT = 1024
 
 
 class ExistenceUpdate(NamedTuple):
-    """What has to be said besides what association says, in this order."""
+    """Statements that follow from existence, in this order."""
 
     endings: list[Ending]
-    """What has ended."""
+    """Items that end."""
     items: list[MemoryItem]
-    """What is elsewhere now."""
+    """Statements of displaced landmarks."""
     receipts: list[Receipt]
-    """Why."""
+    """Receipts of the decisions."""
 
 
 class ExistenceMonitor:
-    """Judges what is there, what is gone and what has moved.
+    """Monitor of landmarks that are there, gone or displaced.
 
     Parameters
     ----------
@@ -59,7 +66,7 @@ class ExistenceMonitor:
 
     def __init__(self, settings: LandmarkSettings) -> None:
         self.filter = ExistenceFilter(settings)
-        """What hits, misses and reports are worth."""
+        """Log-odds of existence."""
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
         self._update = LandmarkUpdater(settings)
@@ -69,7 +76,7 @@ class ExistenceMonitor:
         self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
 
     def take_view(self, message: Message, global_from_sensor: Transform) -> None:
-        """Take what a message tells of visibility, in the order of stamps."""
+        """Take the camera or depth image of a message, in the order of stamps."""
         view = message.view
         if isinstance(view, CameraModel):
             self._views.add_camera(message.input, view)
@@ -82,7 +89,7 @@ class ExistenceMonitor:
     def take_grid(
         self, message: Message, grid: OccupancyGrid, settled_ns: int
     ) -> Literal['pending', 'repeated', 'late']:
-        """Take a map of what stands in the way, as it comes; ``late``: something was judged without it."""
+        """Take an occupancy grid in any order; ``late``: an observation was processed without it."""
         known = self._grids.setdefault(message.input, deque(maxlen=_GRIDS_KEPT))
         name = message.stamp_ns, message.digest
         if name in known:
@@ -92,23 +99,23 @@ class ExistenceMonitor:
         return 'late' if message.stamp_ns <= self._judged_ns.get(message.input, -1) else 'pending'
 
     def forget_images(self) -> None:
-        """Forget what was seen before the clock went back; maps stay, they are not sent again."""
+        """Forget depth images after the clock went back; grids stay, since they are not sent again."""
         self._views.clear_images()
 
     def forget_views(self) -> None:
-        """Forget what was told of visibility: this is another map."""
+        """Forget all visibility data of the former map."""
         self._views.clear()
         self._grids.clear()
         self._judged_ns.clear()
 
     def observe(self, scan: Scan, outcome: AssociationResult, landmarks: LandmarkMap) -> ExistenceUpdate:
-        """Take what a message shows, and what it does not, after association has taken it."""
+        """Update existence with a message after data association."""
         seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
         seen = seen[landmarks.state['forgotten_ns'][seen] == NEVER]
         missed = self.filter.observe(scan, seen, self._witness(scan), landmarks)
         follows = ExistenceUpdate([], [], [])
         if len(missed.rows):
-            told_by = '' if missed.witness_ns is None else self._inputs[scan.input].visibility
+            told_by = '' if missed.visibility_ns is None else self._inputs[scan.input].visibility
             follows.receipts.append(absence_receipt(scan, missed, told_by, landmarks, self._settings))
         for row in missed.gone.tolist():
             if ending := end_landmark(row, scan.stamp_ns, 'seen absent', landmarks):
@@ -141,7 +148,7 @@ class ExistenceMonitor:
 
 
 def end_landmark(row: int, at_ns: int, reason: str, landmarks: LandmarkMap) -> Ending | None:
-    """Let a landmark end, and return what has to be said of it: nothing, if nothing was."""
+    """End a landmark; return the ending of its item, or None if nothing was written of it."""
     written_ns, key = int(landmarks.state['written_ns'][row]), landmarks.keys[row]
     if written_ns == NEVER:
         landmarks.remove(row)
@@ -160,18 +167,18 @@ _MOVED = (
 
 
 class Displacement(NamedTuple):
-    """One thing at two places, one after the other."""
+    """A landmark that moved: found gone at one place, and begun at another."""
 
     before: int
-    """Row of the landmark that was found gone, and goes on."""
+    """Row of the landmark that was found gone and continues."""
     after: int
-    """Row of the one that began elsewhere, and proved to be the same."""
+    """Row of the landmark that began elsewhere and is merged into it."""
 
 
 def find_displacements(
     stamp_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> list[Displacement]:
-    """Return what has moved, by all that is known at a stamp."""
+    """Return the landmarks that have moved, as known at a stamp."""
     window_ns = round(settings.moved_within_s * 1e9)
     gone = _gone(stamp_ns - window_ns, landmarks, settings)
     if not len(gone):
@@ -191,7 +198,7 @@ def find_displacements(
 
 
 def _gone(since_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> Rows:
-    """Return rows of what was found gone since a stamp."""
+    """Return rows of landmarks that were found gone since a stamp."""
     if landmarks.newest_forgotten_ns < since_ns:
         return np.empty(0, dtype=np.int64)
     state = landmarks.state
@@ -202,7 +209,7 @@ def _gone(since_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> 
 
 
 def _there(since_ns: int, landmarks: LandmarkMap) -> Rows:
-    """Return rows of what began since a stamp, and is there."""
+    """Return rows of current landmarks that began since a stamp."""
     state = landmarks.state
     rows = np.flatnonzero(state['first_ns'][: len(landmarks.keys)] >= since_ns)
     there = _is_plain(rows, landmarks) & (state['forgotten_ns'][rows] == NEVER)
@@ -224,7 +231,7 @@ def _began_after(state: NDArray[np.void], row: int, before: int, window_ns: int)
 
 
 def apply_displacement(one: Displacement, stamp_ns: int, landmarks: LandmarkMap, *, ended: bool) -> None:
-    """Let the landmark that was found gone go on at the place of the other.
+    """Continue the landmark that was found gone at the place of the other one.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Could a place be seen? Two witnesses: a depth image, and a map of what stands in the way.
+"""Visibility of places, by depth images and occupancy grids.
 
-A depth image belongs to the moment at which it was made, and is ordered with the observations; a map
-holds from its stamp until the next one's.
+A depth image is valid at its stamp and is ordered with the observations; an occupancy grid is valid from
+its stamp until that of the next one.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _IMAGES_KEPT = 256
 
 
 class Visibility(IntEnum):
-    """What a witness says of a place."""
+    """Visibility of a place."""
 
     UNKNOWN = 0
-    """It cannot tell, or something stands before the place."""
+    """Not determined, or something stands in front of the place."""
     REACHED = 1
-    """Nothing stands before it."""
+    """Nothing stands in front of the place."""
     EMPTY = 2
-    """One looks through it: nothing is there."""
+    """The view goes through the place: nothing is there."""
 
 
 class VisibilityModel(Protocol):
-    """Tells of places whether they could be seen."""
+    """A model that returns the visibility of places."""
 
     def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
         """Return a `Visibility` for each place.
@@ -71,12 +71,12 @@ class VisibilityModel(Protocol):
 
 
 class StampedVisibility(NamedTuple):
-    """A witness, and of when it is."""
+    """A visibility model with its stamp."""
 
     stamp_ns: int
-    """Stamp of the image or map, nanoseconds."""
+    """Stamp of the image or grid, nanoseconds."""
     witness: VisibilityModel
-    """What it tells."""
+    """The model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class CameraModel:
     intrinsics: tuple[float, float, float, float]
     """fx, fy, cx, cy, pixels."""
     width: int
-    """Columns of its images."""
+    """Image width, pixels."""
 
     def __post_init__(self) -> None:
         fx, fy, cx, cy = self.intrinsics
@@ -104,7 +104,7 @@ class CameraModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DepthImage:
-    """A depth image, perhaps only every so many-th pixel of it.
+    """A depth image, perhaps subsampled.
 
     Raises
     ------
@@ -115,16 +115,16 @@ class DepthImage:
     depth_m: NDArray[np.float32]
     """Distance along the optical axis, metres, shape (rows, columns); 0, NaN or infinite: unknown."""
     stride: int = 1
-    """Of how many pixels of the camera one is kept, in both directions."""
+    """Subsampling: one of this many pixels of the camera is kept in both directions."""
     margin_m: float = 0.1
-    """How much nearer than a place something must be to stand before it, metres."""
+    """Least distance in front of a place at which something obstructs it, metres."""
 
     def __post_init__(self) -> None:
         if self.depth_m.ndim != 2 or 0 in self.depth_m.shape:
             raise InvalidRequestError(f'depth_m: shape {self.depth_m.shape} is no image', field='depth_m')
 
     def placed(self, camera: CameraModel, global_from_camera: Transform) -> VisibilityModel:
-        """Return the image as a witness that stood here; z forward, x right, y down (REP-103)."""
+        """Return the image as a visibility model at a pose; z forward, x right, y down (REP-103)."""
         return _PlacedDepth(self, camera, global_from_camera.inverse())
 
 
@@ -171,7 +171,7 @@ class _PlacedDepth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OccupancyGrid:
-    """An occupancy grid: a ray may pass only where it is known to be free.
+    """An occupancy grid: a ray passes only through cells known to be free.
 
     Raises
     ------
@@ -184,7 +184,7 @@ class OccupancyGrid:
     resolution_m: float
     """Size of a cell, metres."""
     global_from_grid: Transform
-    """Where its lower left corner is, and how it is turned."""
+    """Pose of its lower left corner."""
 
     def __post_init__(self) -> None:
         if self.cells.ndim != 2 or 0 in self.cells.shape:
@@ -195,7 +195,9 @@ class OccupancyGrid:
             )
 
     def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
-        """Return whether a ray in the plane reaches each place: what stands there does not block it."""
+        """Return whether a ray in the plane reaches each place; obstacles at the place itself do not block
+        it.
+        """
         grid_from_global = self.global_from_grid.inverse()
         start = grid_from_global.positions(sensor)[0, :2]
         ends = grid_from_global.positions(points)[:, :2]
@@ -223,11 +225,11 @@ class OccupancyGrid:
 
 
 View = CameraModel | DepthImage | OccupancyGrid
-"""What a message may tell of visibility."""
+"""Visibility data that a message may carry."""
 
 
 class VisibilityHistory:
-    """What is known of visibility, by source; which of it counts follows from stamps alone."""
+    """Visibility data by source; the valid one depends on stamps alone."""
 
     def __init__(self) -> None:
         self._images: dict[str, deque[StampedVisibility]] = {}
@@ -235,7 +237,7 @@ class VisibilityHistory:
         self._cameras: dict[str, CameraModel] = {}
 
     def add_camera(self, source: str, camera: CameraModel) -> None:
-        """Take a camera, in the order of stamps."""
+        """Add a camera, in the order of stamps."""
         self._cameras[source] = camera
 
     def camera(self, source: str) -> CameraModel | None:
@@ -243,13 +245,13 @@ class VisibilityHistory:
         return self._cameras.get(source)
 
     def add_image(self, source: str, stamp_ns: int, witness: VisibilityModel) -> None:
-        """Take an image, in the order of stamps."""
+        """Add an image, in the order of stamps."""
         self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(
             StampedVisibility(stamp_ns, witness)
         )
 
     def add_grid(self, source: str, stamp_ns: int, grid: OccupancyGrid, settled_ns: int) -> None:
-        """Take a map, in any order; those that nothing up to `settled_ns` needs any more leave."""
+        """Add a grid, in any order; grids that nothing after `settled_ns` needs are dropped."""
         grids = self._grids.setdefault(source, [])
         stamps = [stamp for stamp, _ in grids]
         place = bisect_right(stamps, stamp_ns)
@@ -261,7 +263,7 @@ class VisibilityHistory:
         del grids[: max(0, over)]
 
     def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> StampedVisibility | None:
-        """Return the witness that counts for an observation, or None.
+        """Return the visibility model that is valid for an observation, or None.
 
         It is the newest image at or before the stamp, not older than the tolerance; or the newest map
         at or before it.
@@ -282,7 +284,7 @@ class VisibilityHistory:
         self._images.clear()
 
     def clear(self) -> None:
-        """Forget it all."""
+        """Forget all visibility data."""
         self._images.clear()
         self._grids.clear()
         self._cameras.clear()

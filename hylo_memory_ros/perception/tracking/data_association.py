@@ -1,8 +1,7 @@
-"""Which landmark is it? Gates, one-to-one assignment, and what follows for the landmarks.
+"""Data association: gating, one-to-one assignment, and the update of landmarks.
 
-An `Association` is given one scan after the other, in their order, and keeps a `LandmarkMap`
-up to date. What it decides may depend on nothing but the scans and the landmarks: the same scans
-give the same landmarks, bit for bit.
+An `Association` receives one scan after the other in their order and updates a `LandmarkMap`. Its
+decisions depend on nothing but the scans and the map: equal scans give an equal map, bit for bit.
 """
 
 from __future__ import annotations
@@ -34,39 +33,38 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssociationResult:
-    """What became of a scan."""
+    """Result of the data association of a scan."""
 
     landmarks: NDArray[np.int64]
-    """Number of the landmark that each detection of the message was given to, 0 for none."""
+    """Number of the landmark of each detection of the message, 0 for none."""
     items: Sequence[MemoryItem]
     """Statements to be written, in their order."""
     endings: Sequence[Ending] = ()
-    """Items to be ended, after those were written."""
+    """Items to be ended after the statements are written."""
     receipts: Sequence[Receipt] = ()
-    """What was decided, and on what grounds."""
+    """Receipts of the decisions."""
     seen: NDArray[np.int64] | None = None
-    """Rows of the landmarks that took an observation; None: none did."""
+    """Rows of the landmarks that were observed; None: none was."""
 
 
 class Association(Protocol):
-    """Gives detections to landmarks, and makes new ones."""
+    """Data association of detections with landmarks."""
 
     def observe(self, scan: Scan, landmarks: LandmarkMap) -> AssociationResult:
-        """Take one scan into the landmarks."""
+        """Update the landmarks with one scan."""
         ...
 
 
 class GatedAssociation:
-    """The likeliest landmarks inside the gates, one to one within a message.
+    """Global nearest neighbour association inside gates, one to one within a message.
 
-    The assignment minimises the sum of d^2 + ln|S|. Labels that differ count against a pair, but
-    do not exclude it: the label of a landmark is what most of its observations say. Things that
-    the input names itself, and those whose label is declared unique, are found by that name
-    wherever they are; one that is suddenly outside the gate begins a new estimate, which is
-    written once it is confirmed again.
+    The assignment minimises the sum of d^2 + ln|S|. Different labels add to the cost of a pair but do
+    not exclude it: the label of a landmark is the one with the most votes. Instances that the input
+    names, and labels declared unique, are found by name wherever they are; one outside the gate begins a
+    new estimate, which is written once it is confirmed again.
 
-    A forgotten landmark takes only what was observed up to the forget, and comes to nothing. One
-    that is held takes everything and does not change.
+    A forgotten landmark takes only detections up to the time of the forget, without effect. A held
+    landmark takes all detections and does not change.
 
     Parameters
     ----------
@@ -80,7 +78,7 @@ class GatedAssociation:
         self._update = LandmarkUpdater(settings)
 
     def observe(self, scan: Scan, landmarks: LandmarkMap) -> AssociationResult:
-        """Take one scan into the landmarks."""
+        """Update the landmarks with one scan."""
         given = np.zeros(scan.size, dtype=np.int64)
         before = len(landmarks.keyframes)
         if landmarks.keyframes.advance(scan.stamp_ns, scan.global_from_base) != before:
@@ -113,7 +111,7 @@ class GatedAssociation:
     def _known_rows(
         self, scan: Scan, found: Candidates, landmarks: LandmarkMap
     ) -> tuple[Rows, NDArray[np.bool_]]:
-        """Return the row of the landmark that each belongs to, or `NONE`; and what is one too many."""
+        """Return the row of the landmark of each detection, or `NONE`, and flags of surplus detections."""
         rows = np.full(len(scan), NONE, dtype=np.int64)
         named = np.array([bool(name) for name in scan.instances], dtype=bool)
         ignored = np.zeros(len(scan), dtype=bool)
@@ -137,7 +135,7 @@ class GatedAssociation:
         named: NDArray[np.bool_],
         landmarks: LandmarkMap,
     ) -> NDArray[np.bool_]:
-        """Find the one thing of a label; of several detections the best one is it."""
+        """Assign the unique landmark of a label to the detection with the best score."""
         here = np.array([name == label for name in scan.labels], dtype=bool) & ~named
         places = np.flatnonzero(here)
         if len(places):
@@ -159,7 +157,7 @@ class GatedAssociation:
         return landmarks.add(key, label, has_instance=has_instance, source=scan.input)
 
     def _merge(self, scan: Scan, found: Candidates, rows: Rows, landmarks: LandmarkMap) -> AssociationResult:
-        """Make one of landmarks that prove to be one."""
+        """Merge landmarks that prove to be one."""
         items: list[MemoryItem] = []
         endings: list[Ending] = []
         receipts: list[Receipt] = []
@@ -175,7 +173,7 @@ class GatedAssociation:
 
 
 NONE = -1
-"""In a column of rows: no landmark."""
+"""Row number for no landmark."""
 
 
 def assign_landmarks(found: Candidates, free: NDArray[np.bool_], landmarks: LandmarkMap) -> Rows:

@@ -1,7 +1,12 @@
-"""What the sightings of a landmark amount to: where it is, and how sure that is.
+"""Fusion of the sightings of a landmark into one position, covariance and orientation.
 
-Detections from one keyframe share the error of the robot's pose. They sharpen the sighting's
-mean, and only the sightings, each with the localisation's error added, count as independent.
+Detections from one keyframe share the error of the robot's pose. They refine the mean of the sighting,
+and only the sightings, each with the localisation error added, count as independent.
+
+Orientations are averaged in the tangent space, as a whole or for one axis. A flat tag seen from afar has
+two ambiguous orientations, and its detector sometimes returns the wrong one. Their mean would be
+neither, so a second mean is kept of the observations that disagree with the first; the mean with more
+support is reported.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ Rows = NDArray[np.int64]
 
 
 def locate_sightings(slots: Rows, landmarks: LandmarkMap, settings: LandmarkSettings) -> tuple[Array, Array]:
-    """Return where sightings put their landmarks in the global frame.
+    """Return positions and covariances of sightings in the global frame.
 
     Returns
     -------
@@ -55,7 +60,7 @@ def locate_sightings(slots: Rows, landmarks: LandmarkMap, settings: LandmarkSett
 
 
 def fuse(scan: Scan, places: Rows, rows: Rows, landmarks: LandmarkMap, settings: LandmarkSettings) -> None:
-    """Take observations into the sightings of their landmarks, and those into the estimates.
+    """Fuse observations into the sightings of their landmarks, and the sightings into the estimates.
 
     Parameters
     ----------
@@ -81,7 +86,7 @@ def fuse(scan: Scan, places: Rows, rows: Rows, landmarks: LandmarkMap, settings:
 
 
 def reestimate(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> None:
-    """Make the estimate of a landmark again from all its sightings, which changed."""
+    """Recompute the estimate of a landmark from all its sightings."""
     state, seen = landmarks.state[row], landmarks.sightings.state
     slots = landmarks.sightings.of(int(state['number']))
     state['prior_information'], state['prior_vector'] = 0.0, 0.0
@@ -102,7 +107,7 @@ def reestimate(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> 
 def _close(
     rows: Rows, slots: Rows, landmarks: LandmarkMap, settings: LandmarkSettings, weights: Array | float = 1.0
 ) -> None:
-    """Take sightings into what is known before the newest one."""
+    """Add sightings to the prior of their landmarks."""
     if not len(rows):
         return
     positions, covariances = locate_sightings(slots, landmarks, settings)
@@ -143,7 +148,7 @@ def _estimate(
 Flags = NDArray[np.bool_]
 
 AXES = {'x': 0, 'y': 1, 'z': 2}
-"""Number of each axis of a thing."""
+"""Index of each axis."""
 
 # Of two looks of one tag the turns between them are larger, of noise they are smaller.
 _APART_RAD = np.deg2rad(45.0)
@@ -154,7 +159,7 @@ _CLEARLY = 1.1
 
 
 def normalize_orientations(given: Array | None, size: int) -> tuple[Array, Flags]:
-    """Return quaternions of length 1, NaN where there is none; and which are none but were meant to be.
+    """Return unit quaternions, NaN where unknown, and flags of invalid quaternions.
 
     Parameters
     ----------
@@ -177,7 +182,7 @@ def normalize_orientations(given: Array | None, size: int) -> tuple[Array, Flags
 
 
 class _Modes(NamedTuple):
-    """The first and the second orientation of each row, and how many observations each stands for."""
+    """First and second mean orientation of each row, with the number of observations of each."""
 
     first: Array
     first_n: Array
@@ -188,7 +193,7 @@ class _Modes(NamedTuple):
 def fuse_orientations(
     state: NDArray[np.void], rows: Rows, observed: Array, anew: Flags, axis: int | None = None
 ) -> None:
-    """Take observed orientations into landmarks.
+    """Fuse observed orientations into landmarks.
 
     Parameters
     ----------
@@ -241,14 +246,14 @@ def _fused(modes: _Modes, observed: Array, axis: int | None) -> _Modes:
 
 
 def _count(counted: Array, other: Array, rows: Flags) -> None:
-    """Count one observation more; what is full already takes it from the other look."""
+    """Count one more observation; at the limit the other mode loses one."""
     full = rows & (counted >= _MOST)
     other[full] = np.maximum(other[full] - 1.0, 0.0)
     counted[rows] = np.minimum(counted[rows] + 1.0, _MOST)
 
 
 def _turns(old: Array, observed: Array, axis: int | None) -> Array:
-    """Return the turn from each to the observed one, as a vector in the global frame, radians."""
+    """Return the rotation vector from each orientation to the observed one, in the global frame, radians."""
     if axis is None:
         turn: Array = (Rotation.from_quat(observed) * Rotation.from_quat(old).inv()).as_rotvec()
         return turn
@@ -270,7 +275,7 @@ def _angles(turns: Array) -> Array:
 
 
 def _stepped(old: Array, turns: Array, n: Array) -> Array:
-    """Return the mean of one more than `n` orientations."""
+    """Return the mean of `n` orientations and one more."""
     if not len(old):
         return old
     step = Rotation.from_rotvec(turns / (n[:, None] + 1.0))
@@ -279,7 +284,7 @@ def _stepped(old: Array, turns: Array, n: Array) -> Array:
 
 
 def exceeds_turn(state: NDArray[np.void], rows: Rows, least_rad: float) -> Flags:
-    """Return which landmarks are turned by more than an angle from what was written of them.
+    """Return flags of landmarks that are turned by more than an angle from the written orientation.
 
     A known orientation of which nothing was written is far from it.
     """

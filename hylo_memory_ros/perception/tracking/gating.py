@@ -1,4 +1,4 @@
-"""Which landmarks an observation may belong to, and at what cost."""
+"""Gating: candidate landmarks of each observation, and the cost of each pair."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _DOUBT = 1.5
 
 
 class Candidates(NamedTuple):
-    """Pairs of observation and landmark that are within all gates, column by column."""
+    """Pairs of observation and landmark inside all gates, column by column."""
 
     point: Rows
     """Row of the observation in the scan."""
     row: Rows
-    """Row of the landmark in the landmarks."""
+    """Row of the landmark in the map."""
     distance: Array
-    """Metres."""
+    """Euclidean distance, metres."""
     squared: Array
     """Squared Mahalanobis distance."""
     cost: Array
-    """d^2 + ln|S|, and what it costs that the labels differ and that the landmark is new."""
+    """d^2 + ln|S|, plus penalties for a different label and for a new landmark."""
     none: Array
-    """What it costs to leave each observation of the scan without a landmark, shape (len(scan),)."""
+    """Cost of leaving each observation unassigned, shape (len(scan),)."""
 
 
 @cache
@@ -66,7 +66,7 @@ def squared_gate(probability: float, dof: int) -> float:
 
 
 def sizes_agree(a: Array, b: Array) -> NDArray[np.bool_]:
-    """Return which boxes may be of one thing by their volumes; unknown ones may."""
+    """Return flags of box pairs with compatible volumes; unknown sizes are compatible."""
     with np.errstate(divide='ignore', invalid='ignore'):
         ratio = a.prod(axis=1) / b.prod(axis=1)
     agree: NDArray[np.bool_] = ~((ratio > _VOLUMES) | (ratio < 1.0 / _VOLUMES))
@@ -74,10 +74,10 @@ def sizes_agree(a: Array, b: Array) -> NDArray[np.bool_]:
 
 
 def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettings) -> Candidates:
-    """Return the landmarks that each observation may be one of.
+    """Return the candidate landmarks of each observation.
 
-    The innovation's covariance is that of the landmark, of the detection, and of the
-    localisation at the detection's distance from the robot.
+    The covariance of the innovation is the sum of those of the landmark, of the detection, and of the
+    localisation at the distance of the detection from the robot.
     """
     point, row = landmarks.near(scan.positions)
     state = landmarks.state
@@ -116,7 +116,7 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
 def localisation_covariance(
     positions: Array, global_from_base: Transform, settings: LandmarkSettings
 ) -> Array:
-    """Return what localisation adds to the covariance of positions seen from one pose.
+    """Return the covariance that localisation adds to positions seen from one pose.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def localisation_covariance(
 
 
 def localisation_covariances(levers: Array, settings: LandmarkSettings) -> Array:
-    """Return the same for positions relative to the robot, axes of the global frame, shape (n, 3)."""
+    """Return it for positions relative to the robot, axes of the global frame, shape (n, 3)."""
     x, y, _ = levers.T
     across, along = settings.localisation_yaw_rad**2, settings.localisation_sigma_m**2
     added = np.zeros((len(levers), 6))

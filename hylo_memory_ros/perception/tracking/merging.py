@@ -1,4 +1,4 @@
-"""Landmarks that prove to be one: near each other, and never seen beside each other."""
+"""Merging of landmarks that are near each other and are never seen side by side."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _LEAST = -1000
 
 
 class MergeProof(NamedTuple):
-    """Two landmarks that are one."""
+    """Two landmarks that are one thing."""
 
     gone: int
     """Row of the younger one."""
     kept: int
     """Row of the older one."""
     distance_m: float
-    """Between them."""
+    """Distance between them, metres."""
     squared: float
     """Squared Mahalanobis distance between them."""
 
@@ -49,18 +49,18 @@ class MergeProof(NamedTuple):
 def find_merges(
     scan: Scan, found: Candidates, rows: Rows, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> list[MergeProof]:
-    """Take notice of what a scan says of landmarks that are near each other.
+    """Update the evidence for neighbouring landmarks being one, and return those to be merged.
 
-    That both were seen in it, beside each other, speaks for two. That only one was, and might as
-    well have been the other, speaks for one; after ``merge_n`` such messages they are one, if
-    they are near each other.
+    A message with detections of both is evidence for two things. A message with one of them, whose
+    detection was a candidate for the other too, is evidence for one; after ``merge_n`` such messages
+    they are merged, if they are near each other.
 
     Parameters
     ----------
     found : Candidates
         Pairs inside the gates.
     rows : ndarray of int
-        Row of the landmark that each observation was given to.
+        Row of the landmark of each observation.
     """
     taken = rows[found.point]
     others = np.flatnonzero(taken != found.row)
@@ -80,7 +80,7 @@ def find_merges(
 
 
 def _weigh(gone: int, kept: int, both: bool, landmarks: LandmarkMap) -> int:
-    """Take a message into what speaks for two being one, and return that."""
+    """Add the evidence of a message for a merge; return the sum."""
     state = landmarks.state[gone]
     number = int(landmarks.state['number'][kept])
     rivals = state['rivals'].tolist()
@@ -99,7 +99,7 @@ def _weigh(gone: int, kept: int, both: bool, landmarks: LandmarkMap) -> int:
 def _proved(
     scan: Scan, suspects: list[tuple[int, int]], landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> list[MergeProof]:
-    """Return those that are also near each other, for all that is known of where they are."""
+    """Return the pairs whose estimated positions agree."""
     if not suspects:
         return []
     state = landmarks.state
@@ -126,22 +126,22 @@ def _proved(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The item of a landmark that holds no longer."""
+    """End of the item of a landmark."""
 
     key: str
     """Key of the landmark."""
     at_ns: int
-    """Since when, nanoseconds."""
+    """Time of the end, nanoseconds."""
     reason: str
-    """Why, such as ``merged into cup/6e71a7b059ab``."""
+    """Reason, such as ``merged into cup/6e71a7b059ab``."""
     merged_into: str = ''
-    """Key of the landmark that it proved to be; empty: none."""
+    """Key of the landmark that it was merged into; empty: none."""
 
 
 def merge_landmarks(
     gone: int, kept: int, at_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> Ending | None:
-    """Make one landmark of two; return the ending of the item that is no longer wanted, if any.
+    """Merge two landmarks; return the ending of the item of the younger one, if it was written.
 
     Parameters
     ----------

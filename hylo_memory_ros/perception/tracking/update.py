@@ -1,4 +1,4 @@
-"""What an observation changes of its landmark, and what of that is worth writing."""
+"""Update of landmarks with observations, and the statements that are worth writing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LABELS_KEPT = 16
 
 
 def add_votes(row: int, votes: Mapping[str, float], landmarks: LandmarkMap) -> bool:
-    """Add scores to those of a landmark; return whether its label changed."""
+    """Add label scores to those of a landmark; return whether its label changed."""
     scores, label = landmarks.scores[row], landmarks.labels[row]
     if len(votes) == 1 and label in votes:
         # The usual case, and what it confirms it does not change.
@@ -43,7 +43,7 @@ def add_votes(row: int, votes: Mapping[str, float], landmarks: LandmarkMap) -> b
 
 
 def select_label(label: str, scores: Mapping[str, float]) -> str:
-    """Return the label that the scores speak for, given the one so far.
+    """Return the label with the best score, given the current one.
 
     Examples
     --------
@@ -60,11 +60,11 @@ Votes = Sequence[Mapping[str, float]]
 
 
 class LandmarkUpdater:
-    """Takes observations into landmarks, and writes little.
+    """Updates landmarks with observations, and writes few statements.
 
-    A landmark is written when it is confirmed; again when it is elsewhere than was written by
-    more than a least distance and more than so many of its standard deviations, or turned by more
-    than a least angle; and when its label changed.
+    A landmark is written when it is confirmed; again when it has moved from the written position by more
+    than a least distance and more than a number of its standard deviations, or turned by more than a
+    least angle; and when its label changed.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class LandmarkUpdater:
     def take(
         self, scan: Scan, votes: Votes, places: Rows, rows: Rows, landmarks: LandmarkMap
     ) -> Sequence[MemoryItem]:
-        """Take observations into their landmarks; return the statements that follow.
+        """Update landmarks with their observations; return the statements that follow.
 
         Parameters
         ----------
@@ -110,14 +110,14 @@ class LandmarkUpdater:
     def written(
         self, scan: Scan, rows: Rows, landmarks: LandmarkMap, changed: NDArray[np.bool_] | None = None
     ) -> list[MemoryItem]:
-        """Return the statements of those landmarks of which there is something new to say."""
+        """Return the statements of landmarks that changed enough to be written."""
         news = self._is_news(scan, rows, landmarks, changed)
         told = rows[news].tolist()
         return [self.statement(row, landmarks, source=scan.input, stamp_ns=scan.stamp_ns) for row in told]
 
     @staticmethod
     def _restart_moved(scan: Scan, places: Rows, rows: Rows, landmarks: LandmarkMap) -> None:
-        """Begin a new estimate of things that are known by name and are elsewhere now."""
+        """Begin a new estimate of named instances that are outside the gate."""
         state = landmarks.state
         away = _length(scan.positions[places] - state['mean'][rows]) > scan.gate_m
         moved = rows[state['has_instance'][rows] & away & ~state['pinned'][rows] & (state['n'][rows] > 0)]
@@ -159,7 +159,7 @@ class LandmarkUpdater:
         return told
 
     def statement(self, row: int, landmarks: LandmarkMap, *, source: str, stamp_ns: int) -> MemoryItem:
-        """Return the statement of where a landmark is, which counts as written from now on.
+        """Return the statement of a landmark and mark it as written.
 
         Parameters
         ----------
@@ -185,14 +185,14 @@ class LandmarkUpdater:
 
 
 def apply_covariance_floor(fused: LandmarkEstimate, settings: LandmarkSettings) -> LandmarkEstimate:
-    """Return a landmark that claims no more certainty than the floor."""
+    """Return an estimate whose standard deviations are not below the floor."""
     floor = settings.sigma_floor_m**2
     xx, xy, xz, yy, yz, zz = fused.covariance
     return fused._replace(covariance=(max(xx, floor), xy, xz, max(yy, floor), yz, max(zz, floor)))
 
 
 def _mean(old: Array, given: Array, n: Array) -> Array:
-    """Return the mean of one more than `n`; the first one is taken as it is."""
+    """Return the mean of `n` values and one more."""
     count = n.reshape(-1, *(1,) * (given.ndim - 1))
     mean: Array = np.where(count == 0.0, given, old + (given - old) / (count + 1.0))
     return mean

@@ -139,7 +139,7 @@ class ExistenceFilter:
         if visibility is None:
             self._mark_unconfirmed(rows, keyframe, landmarks)
             return MissedLandmarks(rows, before, was_stale, (None,) * len(rows), _NONE)
-        sights = self._miss(scan, rows, visibility.visibility, source, keyframe, landmarks)
+        sights = self._miss(scan, rows, visibility.model, source, keyframe, landmarks)
         known = sights != int(Visibility.UNKNOWN)
         visible = rows[known]
         return MissedLandmarks(

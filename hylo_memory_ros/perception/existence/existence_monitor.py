@@ -112,7 +112,7 @@ class ExistenceMonitor:
         """Update existence with a message after data association."""
         seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
         seen = seen[landmarks.state['forgotten_ns'][seen] == NEVER]
-        missed = self.filter.observe(scan, seen, self._witness(scan), landmarks)
+        missed = self.filter.observe(scan, seen, self._visibility(scan), landmarks)
         follows = ExistenceUpdate([], [], [])
         if len(missed.rows):
             told_by = '' if missed.visibility_ns is None else self._inputs[scan.input].visibility
@@ -124,7 +124,7 @@ class ExistenceMonitor:
             self._displace(scan, follows, landmarks)
         return follows
 
-    def _witness(self, scan: Scan) -> StampedVisibility | None:
+    def _visibility(self, scan: Scan) -> StampedVisibility | None:
         source = self._inputs[scan.input]
         if not (source.has_field_of_view and source.visibility):
             return None

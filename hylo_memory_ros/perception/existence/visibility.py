@@ -75,7 +75,7 @@ class StampedVisibility(NamedTuple):
 
     stamp_ns: int
     """Stamp of the image or grid, nanoseconds."""
-    witness: VisibilityModel
+    model: VisibilityModel
     """The model."""
 
 
@@ -195,9 +195,7 @@ class OccupancyGrid:
             )
 
     def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
-        """Return whether a ray in the plane reaches each place; obstacles at the place itself do not block
-        it.
-        """
+        """Return whether a planar ray reaches each place; obstacles at the place itself do not block."""
         grid_from_global = self.global_from_grid.inverse()
         start = grid_from_global.positions(sensor)[0, :2]
         ends = grid_from_global.positions(points)[:, :2]
@@ -244,11 +242,9 @@ class VisibilityHistory:
         """Return the newest camera of a source."""
         return self._cameras.get(source)
 
-    def add_image(self, source: str, stamp_ns: int, witness: VisibilityModel) -> None:
+    def add_image(self, source: str, stamp_ns: int, model: VisibilityModel) -> None:
         """Add an image, in the order of stamps."""
-        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(
-            StampedVisibility(stamp_ns, witness)
-        )
+        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(StampedVisibility(stamp_ns, model))
 
     def add_grid(self, source: str, stamp_ns: int, grid: OccupancyGrid, settled_ns: int) -> None:
         """Add a grid, in any order; grids that nothing after `settled_ns` needs are dropped."""

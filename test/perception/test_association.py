@@ -123,7 +123,7 @@ def test_the_assignment_is_the_cheapest_one(
     assert len({row for row in found if row != NONE}) == sum(row != NONE for row in found)
     source = an_input(gate_m=gate, sigma_m=sigma)
     shifted = np.array(seen, dtype=float).reshape(-1, 3) - HERE_IS.translation
-    scan = DetectionValidator(source, lambda reason, count: None).scan(
+    scan = DetectionValidator(source, lambda reason, count: None).validate(
         a_message(1, shifted.tolist()), HERE_IS
     )
     pairs = find_candidates(scan, landmark_map, some_settings(source))

@@ -52,7 +52,7 @@ class Bench(Watched):
 
     def see_all(self, at_s: float, places: object, labels: object = 'cup', **columns: object) -> list[int]:
         message = a_message(at_s, places, labels, **columns)  # type: ignore[arg-type]
-        scan = DetectionValidator(self.settings.inputs[0], lambda reason, count: None).scan(message, HERE)
+        scan = DetectionValidator(self.settings.inputs[0], lambda reason, count: None).validate(message, HERE)
         return self.association.observe(scan, self.landmark_map).landmarks.tolist()
 
 

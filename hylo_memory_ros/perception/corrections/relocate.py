@@ -1,8 +1,14 @@
-"""Landmarks after their map moved: keyframes go where they really were, and sightings with them.
+"""Relocation of landmarks after a map correction.
 
-Every landmark is made again from its sightings. Where those of two now coincide, they are one, and
-the one that is written, or else the oldest, survives; where those of one no longer do, the others
-become a landmark of their own. A motion of the whole map changes nothing of that.
+Keyframes move to their corrected poses, and sightings with them. Every landmark is estimated again from
+its sightings. Landmarks whose sightings now coincide are merged into the written one, else the oldest;
+sightings of one landmark that no longer coincide become landmarks of their own. A motion of the whole
+map changes no grouping.
+
+Keyframes are regrouped in their order like messages: the same gates and the same one-to-one assignment
+as for detections. Between two poses of a corrected path the trajectory is less certain than at them,
+like a Brownian bridge, by a share of the correction there. Repeated sightings then show where the robot
+really was, so grouping and alignment alternate.
 """
 
 from __future__ import annotations
@@ -44,19 +50,19 @@ _SOURCE = 'correction'
 
 @dataclass(slots=True)
 class Relocation:
-    """What became of the landmarks of a map."""
+    """Result of a relocation."""
 
     landmarks: LandmarkMap
     settings: LandmarkSettings
     correction: Correction
     follows: bool = False
-    """Whether statements go where the sightings are, and not only as the map moved."""
+    """Whether statements move with their sightings, and not only with the map."""
     merged: dict[str, str] = field(default_factory=dict)
-    """Key of the survivor, by that of the landmark that proved to be it."""
+    """Key of the survivor by the key of the landmark merged into it."""
     split: list[str] = field(default_factory=list)
     """Keys of the landmarks that were begun."""
     gone: frozenset[str] = frozenset()
-    """Keys of written landmarks that speak no longer."""
+    """Keys of written landmarks that were merged."""
     items: Sequence[MemoryItem] = ()
     """Statements of landmarks that are written for the first time."""
 
@@ -84,7 +90,7 @@ class Relocation:
         return item.pose.model_copy(update={'orientation': pose.orientation, 'stamp_ns': pose.stamp_ns})
 
     def _follows_sightings(self, row: int, valid_from_ns: int) -> bool:
-        """Return whether a statement is the newest of a landmark that has sightings."""
+        """Return whether a statement is the newest of a landmark with sightings."""
         state = self.landmarks.state[row]
         return bool(
             state['slot'] >= 0
@@ -99,7 +105,7 @@ def relocate(
     settings: LandmarkSettings,
     earlier: Sequence[BrownianBridge] = (),
 ) -> Relocation:
-    """Move a map's keyframes, and make its landmarks anew from their sightings.
+    """Move the keyframes of a map, and estimate its landmarks again from their sightings.
 
     Parameters
     ----------
@@ -148,7 +154,7 @@ def _rows_with_sightings(landmarks: LandmarkMap) -> Rows:
 
 
 def _move_the_others(landmarks: LandmarkMap, correction: Correction) -> None:
-    """Move what follows no sighting, and how everything is turned, as the map was when it was last seen."""
+    """Move landmarks without sightings, and all orientations, by the correction at their last stamp."""
     state = landmarks.state
     rows = np.flatnonzero(state['live'])
     if not len(rows):
@@ -190,7 +196,7 @@ def _regroup(done: Relocation, doubt: CorrectionUncertainty) -> None:
 
 
 def _free_slots(landmarks: LandmarkMap) -> Rows:
-    """Return the sightings that may be given to others, by keyframe and landmark."""
+    """Return the sightings that may change their landmark, by keyframe and landmark."""
     seen, state = landmarks.sightings.state, landmarks.state
     rows = np.flatnonzero(
         state['live'] & ~state['has_instance'] & ~state['pinned'] & ~state['held']
@@ -208,7 +214,7 @@ def _row_of_number(landmarks: LandmarkMap) -> dict[int, int]:
 
 
 def _give_names(done: Relocation, slots: Rows, owners: Rows, groups: Rows) -> None:
-    """Let each landmark be the group that most of its detections are in, and begin others."""
+    """Give each landmark to the group with most of its detections, and begin others."""
     landmarks = done.landmarks
     n = landmarks.sightings.state['n'][slots]
     shares: dict[int, dict[int, int]] = {}
@@ -250,7 +256,7 @@ def _age(landmarks: LandmarkMap, row: int) -> tuple[bool, int, int]:
 
 
 def _begin(done: Relocation, slots: Rows, owner: int) -> int:
-    """Begin a landmark that was split off another one."""
+    """Begin a landmark that is split off another one."""
     landmarks = done.landmarks
     first = landmarks.sightings.state[slots[0]]
     label, index, digits = landmarks.labels[owner], int(first['keyframe']), KEY_DIGITS
@@ -269,7 +275,7 @@ def _begin(done: Relocation, slots: Rows, owner: int) -> int:
 
 
 class _Counts:
-    """Shares out what was counted of landmarks among the groups that their sightings are in now."""
+    """Distribution of the counts of landmarks over the groups of their sightings."""
 
     def __init__(self, landmarks: LandmarkMap, shares: Mapping[int, Mapping[int, int]]) -> None:
         self._landmarks = landmarks
@@ -282,7 +288,7 @@ class _Counts:
         self._scores = [dict(scores) for scores in landmarks.scores]
 
     def give(self, group: int, row: int, slots: Rows) -> None:
-        """Give a group's landmark what was counted of those that its sightings were of."""
+        """Set the counts of a group's landmark from those of the former landmarks."""
         state, before, parts = self._landmarks.state, self._before, self._parts[group]
         state['observations'][row] = max(1, round(sum(before['observations'][o] * part for o, part in parts)))
         scores: dict[str, float] = {}
@@ -300,7 +306,7 @@ class _Counts:
 
 
 def _first_items(done: Relocation) -> list[MemoryItem]:
-    """Return the statements of landmarks that have enough sightings now to be confirmed."""
+    """Return the statements of landmarks that are confirmed by the relocation."""
     landmarks, settings = done.landmarks, done.settings
     state = landmarks.state
     changed = {*done.split, *done.merged.values()}
@@ -327,7 +333,7 @@ def _first_items(done: Relocation) -> list[MemoryItem]:
 
 
 def move_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
-    """Return the new pose of each statement, moved as the global frame was at its stamp.
+    """Return the new pose of each statement, moved by the correction at its stamp.
 
     The stamp is that of the pose, else the time from which the statement is valid.
 
@@ -379,18 +385,18 @@ _WIDEST = 3.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SightingColumns:
-    """Sightings, column by column, by keyframe."""
+    """Sightings by keyframe, column by column."""
 
     keyframes: Rows
     """Row of the keyframe of each, ascending."""
     positions: Array
     """Metres, in the global frame, shape (n, 3)."""
     covariances: Array
-    """Of the detections and the localisation, m^2, shape (n, 6)."""
+    """Covariances of detections and localisation, m^2, shape (n, 6)."""
     labels: list[str]
-    """What each is."""
+    """Label of each."""
     gates_m: Array
-    """Largest distance between it and its landmark, metres, shape (n,)."""
+    """Largest distance to its landmark, metres, shape (n,)."""
     dof: int
     """Degrees of freedom of a position."""
 

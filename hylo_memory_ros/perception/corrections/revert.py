@@ -1,8 +1,7 @@
-"""Landmarks after a correction was taken back, when more was seen since it was made.
+"""Restoration of landmarks after a correction was reverted and more was seen since.
 
-Keyframes of before go back where they were, sightings of before to the landmarks that they were
-of, and those that were merged are landmarks again. What was seen since stays with the landmark
-that it was given to.
+Earlier keyframes and sightings return to their former poses and landmarks, and merged landmarks are
+restored. Later sightings stay with the landmark that they were given to.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def restore_landmarks(
     sightings: Columns,
     settings: LandmarkSettings,
 ) -> frozenset[str]:
-    """Undo in a landmarks what a correction did; return the keys of landmarks that it began and that stay.
+    """Undo a correction in a map; return the keys of landmarks that it began and that stay.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def _restore_keyframes(landmarks: LandmarkMap, former: Keyframes) -> None:
 
 
 def _restore_merged(landmarks: LandmarkMap, former_landmarks: Columns, before: Mapping[int, int]) -> None:
-    """Let landmarks be again what they were, those that proved to be others since too."""
+    """Restore the former state of landmarks, including those merged since."""
     states = unpack_states(former_landmarks)
     now = np.flatnonzero(landmarks.state['live'])
     for row, number in zip(now.tolist(), landmarks.state['number'][now].tolist(), strict=True):

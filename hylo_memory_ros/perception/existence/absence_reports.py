@@ -1,4 +1,4 @@
-"""Reports that a remembered thing was looked for and not found: strong evidence, not a deletion."""
+"""Reports of absence: a remembered thing was looked for and not found. Strong evidence, not a deletion."""
 
 from __future__ import annotations
 
@@ -40,43 +40,43 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsenceReport:
-    """Somebody looked for a thing and did not find it."""
+    """Report that a thing was looked for and not found."""
 
     id: str = ''
     """Id of the item."""
     key: str = ''
     """Key of the item, in the current map."""
     label: str = ''
-    """Label of the things meant, with `where`."""
+    """Label of the things, with `where`."""
     where: Vector | None = None
     """Place that was found empty, metres, in the global frame; None: that of the item."""
     radius_m: float = 0.0
-    """How far around the place was seen to be empty, metres."""
+    """Radius of the empty region around the place, metres."""
     observed_from: Transform | None = None
     """``global_from_observer``; None: the newest keyframe of the robot."""
     at_ns: int
-    """When, nanoseconds."""
+    """Time of the observation, nanoseconds."""
     confidence: float = 1.0
-    """How likely it would have been found if it were there, 0 to 1."""
+    """Probability that the thing would have been found if it were there, 0 to 1."""
     actor: str = ''
-    """Who reports."""
+    """Person or process that reports."""
 
 
 class AbsenceAnswer(NamedTuple):
-    """What became of the things that a report is about."""
+    """Result of a report for each matching item."""
 
     ids: tuple[str, ...]
-    """Their items."""
+    """Ids of the items."""
     existence: tuple[float, ...]
-    """Probability of each that it is still there."""
+    """Probability that each thing is still there."""
     statuses: tuple[str, ...]
     """``current``, ``stale``, or ``forgotten``: it has ended."""
     receipt_id: str = ''
-    """Receipt of what was decided."""
+    """Receipt of the decisions."""
 
 
 def validate_report(report: AbsenceReport) -> None:
-    """Refuse a report that makes no sense.
+    """Validate a report.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def validate_report(report: AbsenceReport) -> None:
 
 
 def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str) -> Sequence[Hit]:
-    """Return the items that a report is about.
+    """Return the items that a report matches.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id:
 def resolve_keys(
     memory: MemoryPort, names: Sequence[str], landmarks: LandmarkMap, absence: ExistenceFilter, frame_id: str
 ) -> list[str]:
-    """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
+    """Return the keys of landmarks named by key or id; an item written by hand becomes a landmark.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def apply_report(
     absence: ExistenceFilter,
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
-    """Take a report into the landmarks that it is about; return the answer, what ends with it, and why."""
+    """Apply a report to the matching landmarks; return the answer, the endings and the receipt."""
     stood = _stood(report, landmarks)
     viewpoint = _viewpoint(stood, settings)
     judged: list[ReportDecision] = []
@@ -206,7 +206,7 @@ def apply_report(
 
 
 def adopt_item(hit: Hit, landmarks: LandmarkMap, absence: ExistenceFilter) -> int:
-    """Return the row of an item; one that was written by hand gets one, and statistics with it."""
+    """Return the row of an item; an item written by hand becomes a landmark."""
     item = hit.item
     assert item.key is not None
     assert item.pose is not None
@@ -243,7 +243,7 @@ def _stood(report: AbsenceReport, landmarks: LandmarkMap) -> Transform:
 
 
 def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:
-    """Return one number for all reports from one place and heading, as coarse as keyframes are."""
+    """Return one number for all reports from one place and heading, quantised like keyframes."""
     x, y, z, w = pose.rotation
     heading = math.degrees(math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))) % 360.0
     step, turn = settings.keyframe_distance_m, settings.keyframe_turn_deg

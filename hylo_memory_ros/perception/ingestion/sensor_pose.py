@@ -1,4 +1,4 @@
-"""Where the sensor and the base of the robot were when a message was made."""
+"""Poses of the sensor and of the base of the robot at the stamp of a message."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _NOWHERE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class TagPoseResolver:
-    """Fills in the poses of detections that are named by their frame in tf.
+    """Resolves the poses of detections that are named by their frame in tf.
 
-    The transform of a tag is published by its detector, mostly a little after the message and with
-    its stamp, so it is waited for as that of the sensor is. One that never comes is waited for
-    once: after that its frame is known not to be there, until it is.
+    The transform of a tag is published by its detector, mostly a little after the message and with its
+    stamp, so messages wait for it as for that of the sensor. A frame that never arrives is waited for
+    once: after that it counts as unknown until it appears.
 
     Parameters
     ----------
     transforms : TransformSource
-        Asked for the message's frame from the thing's frame at the message's stamp.
+        Looked up for the message's frame from the tag's frame at the message's stamp.
     renamed : mapping
-        Of each input: the frames that are called otherwise than their things.
+        Frames that are not named like their tags, by input.
     """
 
     def __init__(self, transforms: TransformSource, renamed: Mapping[str, Mapping[str, str]]) -> None:
@@ -109,7 +109,7 @@ _REASONS: tuple[tuple[type[FrameError], str], ...] = (
 
 
 class SensorPoseResolver:
-    """Asks for the transforms of messages.
+    """Looks up the transforms of messages.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class SensorPoseResolver:
     def resolve(
         self, message: Message, *, waited: bool = False
     ) -> tuple[Message, Transform, Transform | None]:
-        """Return a message with its things placed, where its sensor was, and the base if that is known.
+        """Return a message with the poses of its tags, the pose of its sensor, and that of the base if known.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class SensorPoseResolver:
     def estimate_base(
         self, message: Message, global_from_sensor: Transform, keyframes: Keyframes
     ) -> Transform:
-        """Return where the base was, or what stands for it: the sensor, or where it last was.
+        """Return the pose of the base, or a substitute: the last keyframe or the sensor.
 
         A message in the global frame needs no transform, so it may have come before those that tell
         where the base was; by the time that it is its turn they have come too.
@@ -170,7 +170,7 @@ class SensorPoseResolver:
 
 
 def loss_reason(refusal: FrameError | None) -> str:
-    """Return by which name a refusal is counted."""
+    """Return the reason under which a message lost to a transform is counted."""
     return next((name for kind, name in _REASONS if isinstance(refusal, kind)), 'transform_unknown')
 
 
@@ -179,7 +179,7 @@ _REPORTS_KEPT = 10_000
 
 
 class LocalisationGate:
-    """Reports of how sure localisation was; at each stamp the newest one before it holds.
+    """Gate on the uncertainty of the robot pose; at each stamp the newest earlier report is valid.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class LocalisationGate:
         self._reports: list[tuple[int, bool]] = []
 
     def report(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
-        """Take a report, and return whether it is good enough.
+        """Take a report; return whether the pose is certain enough.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class LocalisationGate:
         return good
 
     def holds(self, stamp_ns: int) -> bool:
-        """Return whether the robot knew where it was at a stamp."""
+        """Return whether the pose was certain enough at a stamp."""
         place = bisect_right(self._reports, (stamp_ns, True))
         return place > 0 and self._reports[place - 1][1]
 

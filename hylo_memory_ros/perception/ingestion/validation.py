@@ -53,7 +53,7 @@ _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
 class DetectionValidator:
-    """The rules of one input.
+    """Validator of the messages of one input.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class DetectionValidator:
     def validate(
         self, message: Message, global_from_sensor: Transform, global_from_base: Transform | None = None
     ) -> Scan:
-        """Return the sound detections of a message, in the global frame."""
+        """Return the valid detections of a message in the global frame."""
         given = message.detections
         size = len(given)
         scores = np.ones(size) if given.scores is None else given.scores
@@ -127,7 +127,7 @@ class DetectionValidator:
         return self._without(kept, far_m > MAX_COORDINATE_M, 'out_of_bounds')
 
     def _without(self, kept: Flags, refused: NDArray[Any], reason: str) -> Flags:
-        """Count a detection under the first rule that it breaks."""
+        """Exclude rejected detections, each counted under the first rule that it breaks."""
         refused = np.logical_and(kept, refused)
         if refused.any():
             self._reject(reason, int(refused.sum()))
@@ -135,7 +135,7 @@ class DetectionValidator:
         return kept
 
     def _classes(self, given: Detections) -> Sequence[str]:
-        """Return the class of each; an instance that has a label of its own is one."""
+        """Return the class of each detection; an instance with a label of its own is a class."""
         known = self._settings.labels
         if given.instances is None or not known:
             return given.labels
@@ -197,7 +197,7 @@ class DetectionValidator:
         return self._invertible(covariances)
 
     def _invertible(self, covariances: Array) -> Array:
-        """Give width to those that claim to be exact in some direction."""
+        """Widen covariances that are singular."""
         size = covariances[:, _VARIANCES].prod(axis=1)
         flat = determinant(covariances) <= _FLAT * size
         least = max(self._settings.sigma_floor_m, _FLAT * self._settings.sigma_m) ** 2
@@ -213,7 +213,7 @@ def _sound_key(name: str) -> str | None:
 
 
 def _is_covariance(matrices: Array) -> Flags:
-    """Return which are finite, symmetric, and have no negative variance in any direction."""
+    """Return flags of finite, symmetric and positive semi-definite matrices."""
     finite = (np.abs(matrices) <= MAX_COORDINATE_M**2).all(axis=(1, 2))
     sound = np.where(np.reshape(finite, (-1, 1, 1)), matrices, 0.0)
     variances = np.diagonal(sound, axis1=1, axis2=2)
@@ -229,7 +229,7 @@ def _is_covariance(matrices: Array) -> Flags:
 
 
 def _turned(matrices: Array, turn: Transform) -> Array:
-    """Return ``R C R^T`` by its upper triangle, as sums: what BLAS rounds depends on the batch."""
+    """Return ``R C R^T`` by its upper triangle, as sums: the rounding of BLAS depends on the batch."""
     axes = Transform((0.0, 0.0, 0.0), turn.rotation).positions(np.eye(3)).T
     half = [row[0] * matrices[:, 0] + row[1] * matrices[:, 1] + row[2] * matrices[:, 2] for row in axes]
     parts = [
@@ -240,7 +240,7 @@ def _turned(matrices: Array, turn: Transform) -> Array:
 
 
 def find_violation(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
-    """Return the name of the rule that a message breaks; empty: none.
+    """Return the rule that a message breaks; empty: none.
 
     Parameters
     ----------

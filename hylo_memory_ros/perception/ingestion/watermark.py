@@ -1,7 +1,7 @@
-"""The order of observations: who is waited for, and what waits.
+"""Watermark and backlog: the order in which observations are processed.
 
-Observations are processed by stamp, then input, then digest. What may still come is judged by
-stamps alone, so that the speed of a replay, or a pause in it, does not change the order.
+Observations are processed by stamp, then input, then digest. Stamps alone decide when no earlier
+observation can arrive, so that the speed of a replay, or a pause in it, does not change the order.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Watermark:
         self._lifted_ns = 0
         # Whatever was consumed lay at or before the watermark of its time.
         self.value_ns = max((newest_ns or {}).values(), default=0)
-        """The watermark, nanoseconds; 0 before anything was heard."""
+        """The watermark, nanoseconds; 0 before any message."""
 
     @property
     def furthest_ns(self) -> int:
@@ -75,12 +75,12 @@ class Watermark:
         return max((stamp for stamp in self._newest.values() if stamp is not None), default=0)
 
     def of(self, source: str) -> int:
-        """Return the watermark of one input; 0: it was never heard."""
+        """Return the watermark of one input; 0: no message yet."""
         newest = self._newest.get(source)
         return 0 if newest is None else max(newest - self._window_ns, min(newest, self._lifted_ns), 0)
 
     def observe(self, source: str, stamp_ns: int) -> None:
-        """Take notice of a message."""
+        """Take the stamp of a new message."""
         if self._first_ns is None:
             self._first_ns = stamp_ns
         newest = self._newest[source]
@@ -89,7 +89,7 @@ class Watermark:
             self._rise()
 
     def advance_to(self, until_ns: int) -> None:
-        """Wait no longer for anything up to a stamp, at most up to the newest one heard."""
+        """Advance the watermark to a stamp, at most to the newest one."""
         until_ns = min(until_ns, self.furthest_ns)
         self._lifted_ns = max(self._lifted_ns, until_ns)
         self.value_ns = max(self.value_ns, until_ns)
@@ -106,7 +106,7 @@ class Watermark:
 
 @dataclass(slots=True, eq=False)
 class PendingMessage:
-    """A message that is not processed yet."""
+    """A message that waits in the backlog."""
 
     message: Message
     """The message."""
@@ -115,7 +115,7 @@ class PendingMessage:
     base: Transform | None = None
     """``global_from_base`` at its stamp; None: the base is unknown."""
     refusal: FrameError | None = None
-    """Why it was not known when it was last asked for."""
+    """Error of the last lookup."""
     gone: bool = False
     """Whether it left the backlog."""
 
@@ -125,11 +125,10 @@ class PendingMessage:
 
 @dataclass(slots=True)
 class Backlog:
-    """Messages in their order, those without a transform also by frame."""
+    """Pending messages in their order, and by frame while they lack a transform."""
 
     lookup: Callable[[Message], tuple[Message, Transform, Transform | None]]
-    """Return a message with all that tf adds to it, where its frame and where the base was, or raise
-    `FrameError`."""
+    """Resolves a message, the pose of its sensor and that of the base, or raises `FrameError`."""
     _queue: list[PendingMessage] = field(default_factory=list)
     _unresolved: dict[str, list[PendingMessage]] = field(default_factory=dict)
     _orders: dict[tuple[int, str, int], PendingMessage] = field(default_factory=dict)
@@ -142,15 +141,15 @@ class Backlog:
         return message.order in self._orders
 
     def count(self, source: str) -> int:
-        """Return how many messages of an input wait."""
+        """Return the number of pending messages of an input."""
         return self._counts[source]
 
     def count_until(self, stamp_ns: int) -> int:
-        """Return how many messages up to a stamp wait."""
+        """Return the number of pending messages up to a stamp."""
         return sum(order[0] <= stamp_ns for order in self._orders)
 
     def push(self, message: Message) -> None:
-        """Let a message wait."""
+        """Add a message."""
         pending = PendingMessage(message)
         self._orders[message.order] = pending
         self._counts[message.input] += 1
@@ -158,19 +157,19 @@ class Backlog:
         heapq.heappush(self._unresolved.setdefault(message.frame_id, []), pending)
 
     def first(self) -> PendingMessage | None:
-        """Return the first one in the order."""
+        """Return the first pending message."""
         while self._queue and self._queue[0].gone:
             heapq.heappop(self._queue)
         return self._queue[0] if self._queue else None
 
     def remove(self, pending: PendingMessage) -> None:
-        """Let a message go."""
+        """Remove a message."""
         pending.gone = True
         del self._orders[pending.message.order]
         self._counts[pending.message.input] -= 1
 
     def resolve(self) -> list[PendingMessage]:
-        """Look for transforms; return the messages whose stamp lies before all that is kept.
+        """Look up transforms; return messages that are older than the transform buffer.
 
         One lookup for each message that becomes known, and one for each frame that is waited for.
         """
@@ -183,7 +182,7 @@ class Backlog:
         return lost
 
     def _ask(self, pending: PendingMessage, lost: list[PendingMessage]) -> bool:
-        """Return whether the question is answered, for good or ill."""
+        """Look up a message; return whether the result is final."""
         try:
             pending.message, pending.transform, pending.base = self.lookup(pending.message)
         except TransformTooOldError as refusal:

@@ -1,4 +1,4 @@
-"""One landmark: its name, and the statement that the memory keeps of it."""
+"""State of a landmark, its stored row, and its statement in the memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 KEY_DIGITS = 12
-"""Hexadecimal digits by which landmarks of one label are told apart."""
+"""Hexadecimal digits in the key of a landmark."""
 
 _POSITION_DIGITS = 6
 # Micrometres would round the variance of a millimetre away.
@@ -38,12 +38,12 @@ Vector = tuple[float, float, float]
 
 
 class LandmarkEstimate(NamedTuple):
-    """What all observations of a landmark amount to."""
+    """Estimate of a landmark from all its observations."""
 
     key: str
     """Key of the landmark."""
     label: str
-    """Its class."""
+    """Label of the landmark."""
     mean: Vector
     """Position in the global frame, metres, x y z."""
     covariance: tuple[float, float, float, float, float, float]
@@ -90,7 +90,7 @@ def normalize_label(label: str) -> str | None:
 def create_item(
     fused: LandmarkEstimate, *, frame_id: str, map_id: str, source: str, valid_from_ns: int, stamp_ns: int
 ) -> MemoryItem:
-    """Return the statement that a landmark is where it was found to be.
+    """Return the statement of a landmark at its estimated pose.
 
     LandmarkEstimate values are rounded to 1e-6 m and 1e-9 m^2: the last bits are not what was measured.
 
@@ -133,15 +133,15 @@ def _rounded(vector: Vector) -> Vector:
 
 
 NEVER = -1
-"""In a column of stamps: it has not happened."""
+"""Stamp of an event that has not happened."""
 
 REPORTS = 8
-"""How many viewpoints from which a landmark was reported absent are told apart."""
+"""Number of viewpoints of absence reports that are kept apart."""
 
 Columns = tuple[tuple[str, int], ...]
 
 NEIGHBOURS = 4
-"""Of how many others it is weighed whether a landmark is one of them."""
+"""Number of neighbours that are tracked as candidates for a merge."""
 
 _INTEGERS = (
     *('number', 'observations', 'n', 'first_ns', 'since_ns', 'last_ns'),
@@ -208,7 +208,7 @@ State = NDArray[np.void]
 
 
 def new_state() -> State:
-    """Return the state of a landmark that was never seen."""
+    """Return the state of a new landmark."""
     state = np.zeros((), COLUMNS)
     state['live'] = True
     state['written_ns'] = state['forgotten_ns'] = NEVER
@@ -218,7 +218,7 @@ def new_state() -> State:
 
 
 def pack_state(state: np.void, map_id: str, key: str, label: str, labels: str) -> dict[str, Any]:
-    """Return the row that is stored of a landmark; `labels` are its label scores as JSON."""
+    """Return the stored row of a landmark; `labels` are its label scores as JSON."""
     written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
     x, y, z = state['mean'].tolist()
     return {
@@ -243,7 +243,7 @@ def pack_state(state: np.void, map_id: str, key: str, label: str, labels: str) -
 
 
 def unpack_states(stored: Mapping[str, Sequence[Any]]) -> State:
-    """Return the states of stored rows, which are given column by column."""
+    """Return the states of stored rows, given column by column."""
     states = np.full(len(stored['number']), new_state())
     for name in (*_INTEGERS, *_FLAGS, 'existence'):
         states[name] = stored[name]

@@ -1,4 +1,4 @@
-"""The landmarks of one map, as columns: found by key or by place, saved when they changed."""
+"""Landmarks of one map as columns, with lookup by key and by place, and change tracking."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LandmarkMap:
     ) -> None:
         self.map_id = map_id
         self.keyframes = Keyframes(LandmarkSettings()) if keyframes is None else keyframes
-        """Where the base of the robot was."""
+        """Poses of the base of the robot."""
         self.sightings = Sightings() if sightings is None else sightings
         """The sightings of all landmarks."""
         self._numbering = numbering or NumberSequence()
@@ -80,9 +80,9 @@ class LandmarkMap:
         self.scores: list[dict[str, float]] = []
         """Sum of scores of each row by label."""
         self.newest_forgotten_ns = NEVER
-        """Up to when anything was forgotten or ended, at most; a merge is neither."""
+        """Upper bound of the stamps at which anything was forgotten or ended; merges do not count."""
         self.held_in: dict[int, str] = {}
-        """Frame that a row is held in, where that was said."""
+        """Frame that a row is held in, where known."""
         self._grid = CellGrid(gate_m)
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
@@ -102,7 +102,7 @@ class LandmarkMap:
         return self._row_of.get(key)
 
     def counts(self) -> tuple[int, int]:
-        """Return how many landmarks are not forgotten, and how many of those were written."""
+        """Return the number of landmarks that are not forgotten, and of those that were written."""
         state = self.state[: len(self.keys)]
         held = state['live'] & (state['forgotten_ns'] == NEVER)
         return int(held.sum()), int((held & (state['written_ns'] != NEVER)).sum())
@@ -115,7 +115,7 @@ class LandmarkMap:
         return self._grid.near(points)
 
     def fused(self, row: int) -> LandmarkEstimate:
-        """Return what the observations of a landmark amount to."""
+        """Return the estimate of a landmark."""
         state = self.state[row]
         mean, covariance, extent = (tuple(state[name].tolist()) for name in ('mean', 'covariance', 'extent'))
         size = None if np.isnan(extent[0]) else extent
@@ -123,7 +123,7 @@ class LandmarkMap:
         return LandmarkEstimate(self.keys[row], self.labels[row], mean, covariance, size, score, turn)
 
     def add(self, key: str, label: str, *, has_instance: bool = False, source: str = '') -> int:
-        """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
+        """Begin a new landmark and return its row; `place` it once it has a mean."""
         row = self._free.pop() if self._free else self._new_row()
         self.keys[row], self.labels[row], self.scores[row] = key, label, {}
         self._row_of[key] = row
@@ -134,22 +134,22 @@ class LandmarkMap:
         return row
 
     def watch(self, rows: Rows) -> None:
-        """Count from now on the messages that might show these tentative landmarks."""
+        """Count messages that might show these tentative landmarks from now on."""
         self._watched.update(rows.tolist())
 
     def end_viewpoint(self) -> None:
-        """Count them no longer: the robot is elsewhere."""
+        """Stop counting such messages: the robot has moved on."""
         self._watched.clear()
 
     def count_chance(self, source: str) -> None:
-        """Take notice of a message of an input."""
+        """Count a message of an input as a chance of the watched landmarks."""
         rows = np.fromiter(self._watched, np.int64, len(self._watched))
         rows = rows[self.state['source'][rows] == digest32(source.encode())]
         self.state['chances'][rows] += 1
         self.state['dirty'][rows] = True
 
     def place(self, rows: Rows) -> None:
-        """Take notice that landmarks changed, and may be elsewhere."""
+        """Mark landmarks as changed and update their cells."""
         state = self.state
         state['dirty'][rows] = True
         rows = rows[~state['has_instance'][rows] & (state['merged_into'][rows] == 0)]
@@ -161,20 +161,20 @@ class LandmarkMap:
             state['cell'][row], state['placed'][row] = cell, True
 
     def remove(self, row: int) -> None:
-        """Let a landmark go without a trace."""
+        """Remove a landmark and its stored row."""
         state = self.state[row]
         self._unplace(row)
         self._deleted.add(int(state['number']))
         self._drop(row)
 
     def forget(self, row: int, at_ns: int) -> None:
-        """Keep a landmark only to swallow evidence up to a stamp."""
+        """Forget a landmark: it remains only to absorb evidence up to a stamp."""
         self.state['forgotten_ns'][row] = at_ns
         self.newest_forgotten_ns = max(self.newest_forgotten_ns, at_ns)
         self.state['dirty'][row] = True
 
     def merge(self, row: int, into: int, at_ns: int) -> None:
-        """Take a landmark for another one: its sightings are that one's from now on."""
+        """Merge a landmark into another one, which takes over its sightings."""
         state = self.state
         self._unplace(row)
         self.sightings.give(self.sightings.of(int(state['number'][row])), int(state['number'][into]))
@@ -183,13 +183,13 @@ class LandmarkMap:
         state['slot'][row] = -1
 
     def revived_key(self, number: int) -> str | None:
-        """Return the key of a landmark that proved to be another one, while it is still held here."""
+        """Return the key of a merged landmark that is still held here."""
         state = self.state[: len(self.keys)]
         rows = np.flatnonzero(state['live'] & (state['number'] == number))
         return self.keys[int(rows[0])] if len(rows) else None
 
     def begin_part(self, key: str, whole: int, number: int) -> int:
-        """Begin a landmark that was part of another one, under the number that it had, and return its row."""
+        """Begin a landmark split off another one, under its former number, and return its row."""
         row = self.row_of(key)
         if row is None:
             row = self.add(key, self.labels[whole])
@@ -206,33 +206,33 @@ class LandmarkMap:
         return row
 
     def hold(self, row: int, frame_id: str) -> None:
-        """Say that a landmark is held, and in which frame; empty: unknown."""
+        """Mark a landmark as held in a frame; empty: unknown."""
         self.state['held'][row] = self.state['dirty'][row] = True
         self.held_in.pop(row, None)
         if frame_id:
             self.held_in[row] = frame_id
 
     def let_go(self, row: int) -> None:
-        """Say that a landmark is held no longer."""
+        """Mark a landmark as no longer held."""
         self.state['held'][row], self.state['dirty'][row] = False, True
         self.held_in.pop(row, None)
 
     def restart(self, row: int) -> None:
-        """Begin a new estimate of a landmark that is elsewhere now."""
+        """Begin a new estimate of a landmark that has moved."""
         state = self.state
         self.sightings.remove(self.sightings.of(int(state['number'][row])))
         state['n'][row], state['slot'][row] = 0, -1
         state['prior_information'][row] = state['prior_vector'][row] = 0.0
 
     def unique_row(self, label: str) -> int | None:
-        """Return the row of the one thing of a label that is declared unique."""
+        """Return the row of the unique landmark of a label."""
         state = self.state[: len(self.keys)]
         rows = np.flatnonzero(state['live'] & state['has_instance'] & (state['merged_into'] == 0)).tolist()
         found = [row for row in rows if self.labels[row] == label]
         return min(found, key=lambda row: int(state['number'][row]), default=None)
 
     def revive(self, row: int) -> None:
-        """Begin again with a landmark that was forgotten, under the name that its input gives it."""
+        """Restart a forgotten landmark under the name that its input gives it."""
         state = new_state()
         for name in ('number', 'has_instance', 'source', 'placed', 'cell', 'saved'):
             state[name] = self.state[row][name]
@@ -241,7 +241,7 @@ class LandmarkMap:
         self.scores[row] = {}
 
     def trim_tentative(self, most: int) -> None:
-        """Let go the tentative landmarks beyond a number, those not seen for longest first."""
+        """Remove tentative landmarks beyond a number, those not seen for longest first."""
         state = self.state[: len(self.keys)]
         tentative = np.flatnonzero(
             state['live'] & (state['written_ns'] == NEVER) & (state['forgotten_ns'] == NEVER)
@@ -252,7 +252,7 @@ class LandmarkMap:
                 self.remove(row)
 
     def trim_forgotten(self, watermark_ns: int) -> None:
-        """Let go the forgotten landmarks whose evidence is all in.
+        """Drop forgotten landmarks whose evidence is complete.
 
         Their stored rows stay, because the ledger still names them.
         """
@@ -265,7 +265,7 @@ class LandmarkMap:
             self._drop(row)
 
     def take_changes(self) -> MapChanges:
-        """Return what changed since the last call, to be stored."""
+        """Return the changes since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
         saved = [self._stored_row(row) for row in dirty.tolist()]
@@ -280,7 +280,7 @@ class LandmarkMap:
         return {**stored, 'held_in': self.held_in.get(row)}
 
     def put_back(self, changes: MapChanges) -> None:
-        """Take back changes that could not be stored."""
+        """Restore changes that could not be stored."""
         for stored in changes.saved:
             row = self._row_of.get(stored['key'])
             if row is not None:
@@ -291,7 +291,7 @@ class LandmarkMap:
         self.sightings.put_back(changes.sightings)
 
     def keep_only(self, numbers: Collection[int]) -> set[str]:
-        """Let go the landmarks that were saved before and have no stored row any more; return their keys."""
+        """Drop saved landmarks whose stored rows are gone; return their keys."""
         state, gone = self.state, set()
         stored = np.isin(state['number'], np.fromiter(numbers, np.int64, len(numbers)))
         for row in np.flatnonzero(state['live'] & state['saved'] & ~stored).tolist():
@@ -347,7 +347,7 @@ def _as_json(scores: Mapping[str, float]) -> str:
 
 
 class NumberSequence:
-    """Numbers for new landmarks, over all maps; none is given twice.
+    """Sequence of numbers for new landmarks over all maps; no number is used twice.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ class NumberSequence:
 
     def __init__(self, following: int = 1) -> None:
         self.following = following
-        """The next one to give."""
+        """The next number."""
 
     def take(self) -> int:
         """Return a fresh number."""
@@ -366,18 +366,18 @@ class NumberSequence:
 
 
 class MapChanges(NamedTuple):
-    """What has to be stored of a landmarks."""
+    """Unsaved changes of a map."""
 
     saved: Sequence[Mapping[str, Any]]
     """Rows to insert or replace."""
     deleted: Collection[int]
-    """Numbers of landmarks that are gone."""
+    """Numbers of removed landmarks."""
     new: Collection[str]
     """Keys that are saved for the first time."""
     keyframes: Sequence[StoredKeyframe]
     """Keyframes to insert or replace."""
     sightings: SightingChanges
-    """What changed of the sightings."""
+    """Changes of the sightings."""
 
     def __bool__(self) -> bool:
         return bool(self.saved or self.deleted or self.keyframes or self.sightings)

@@ -1,4 +1,4 @@
-"""Messages read from their bytes, without ROS: the same way from a topic and from a bag."""
+"""Decoders of serialized messages without ROS, used for topics and bags alike."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 
 
 Decoder = Callable[[bytes, str], DecodedMessage]
-"""Reads the bytes of a message of the input that is named; raises `ValueError` where they are none."""
+"""Decodes the bytes of a message of a named input; raises `ValueError` for invalid bytes."""
 
 
 def _one(read: Callable[[bytes, str], Message]) -> Callable[[], Decoder]:
-    """Return what makes a reader of messages that are one observation each."""
+    """Return a factory of decoders for messages with one observation each."""
     return lambda: lambda message, source: DecodedMessage((read(message, source),), {})
 
 
@@ -50,4 +50,4 @@ DECODERS: Mapping[str, Callable[[], Decoder]] = {
     'visualization_msgs/msg/Marker': lambda: MarkerDecoder(array=False),
     'visualization_msgs/msg/MarkerArray': lambda: MarkerDecoder(array=True),
 }
-"""What makes a reader for one input, by type of its messages."""
+"""Decoder factories by message type."""

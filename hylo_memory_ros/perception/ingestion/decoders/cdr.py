@@ -1,4 +1,4 @@
-"""Where reading has come to in the bytes of one message (CDR, as rosidl writes it)."""
+"""Cursor over the bytes of a CDR message, as rosidl serializes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NS_PER_S = 1_000_000_000
 
 
 def cdr_order(message: bytes) -> str:
-    """Return the byte order of a message, as `struct` names it.
+    """Return the byte order of a message in the notation of `struct`.
 
     Raises
     ------
@@ -31,10 +31,10 @@ def cdr_order(message: bytes) -> str:
 
 
 class Cursor:
-    """Reads the parts of a message one after the other, in either byte order.
+    """Reads the fields of a message in their order, in either byte order.
 
-    What does not fit into the bytes raises `ValueError` or `struct.error`; `decode_whole` makes one
-    of both.
+    Fields beyond the end raise `ValueError` or `struct.error`; `decode_whole` converts both to
+    `ValueError`.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Cursor:
     Raises
     ------
     ValueError
-        If it is no plain CDR.
+        If the encapsulation is not plain CDR.
     """
 
     __slots__ = ('at', 'data', 'order')
@@ -55,14 +55,14 @@ class Cursor:
         self.at = 0
 
     def numbers(self, form: struct.Struct, align: int) -> tuple[float, ...]:
-        """Read numbers of a form that begins at a multiple of `align` bytes."""
+        """Read numbers of a format that is aligned to `align` bytes."""
         self.at += -self.at % align
         values = form.unpack_from(self.data, self.at)
         self.at += form.size
         return values
 
     def count(self, least: int) -> int:
-        """Read the length of a sequence whose elements take at least so many bytes each."""
+        """Read the length of a sequence whose elements take at least `least` bytes each."""
         self.at += -self.at % 4
         (count,) = struct.unpack_from(self.order + 'I', self.data, self.at)
         self.at += 4
@@ -72,7 +72,7 @@ class Cursor:
         return int(count)
 
     def text(self) -> str:
-        """Read a text.
+        """Read a string.
 
         Some writers give an empty one no closing zero, and so no byte at all.
         """
@@ -85,13 +85,13 @@ class Cursor:
         return text
 
     def skip(self, size: int, align: int = 1) -> None:
-        """Go beyond parts that are not needed."""
+        """Skip bytes."""
         self.at += -self.at % align + size
         if self.at > len(self.data):
             raise ValueError(f'the message ends {self.at - len(self.data)} bytes early')
 
     def skip_sequence(self, size: int, align: int) -> None:
-        """Go beyond a sequence of elements of one size."""
+        """Skip a sequence of elements of one size."""
         count = self.count(size)
         if count:
             self.skip(count * size, align)
@@ -110,7 +110,7 @@ class Cursor:
         return self.stamp(), self.text()
 
     def end(self) -> memoryview:
-        """Return the bytes that were read; what a transport adds behind them is not among them.
+        """Return the bytes of the message without padding.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Cursor:
 
 
 def decode_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
-    """Read a message to its end by a function that is given the cursor.
+    """Decode a message to its end with a function of the cursor.
 
     Raises
     ------

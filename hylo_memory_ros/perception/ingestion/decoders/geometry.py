@@ -1,4 +1,4 @@
-"""geometry_msgs/PoseStamped and PoseArray: things without a class, which the input's settings name."""
+"""Decoders of geometry_msgs, tf2_msgs/TFMessage and rosgraph_msgs/Clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import NS_PER_S, Cursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms.frame_tree import RawTransform
 
@@ -27,7 +27,7 @@ POSE = {order: struct.Struct(order + '7d') for order in '<>'}
 
 
 def decode_pose(message: bytes, source: str) -> Message:
-    """Read a geometry_msgs/PoseStamped: one thing.
+    """Decode a geometry_msgs/PoseStamped.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def decode_pose(message: bytes, source: str) -> Message:
 
 
 def decode_poses(message: bytes, source: str) -> Message:
-    """Read a geometry_msgs/PoseArray: several things of one kind; parameters as for `decode_pose`."""
+    """Decode a geometry_msgs/PoseArray; parameters as for `decode_pose`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -77,10 +77,10 @@ _COVARIANCE = {order: struct.Struct(order + '36d') for order in '<>'}
 
 
 class LocalisationReport(NamedTuple):
-    """What a report says, the pose itself aside."""
+    """Uncertainty of the robot pose at a stamp."""
 
     stamp_ns: int
-    """When it was so, nanoseconds."""
+    """Stamp of the pose, nanoseconds."""
     frame_id: str
     """Frame of the pose."""
     covariance: tuple[float, ...]
@@ -88,7 +88,7 @@ class LocalisationReport(NamedTuple):
 
 
 def decode_localisation(message: bytes) -> LocalisationReport:
-    """Read a report.
+    """Decode a geometry_msgs/PoseWithCovarianceStamped.
 
     Parameters
     ----------
@@ -109,14 +109,13 @@ def decode_localisation(message: bytes) -> LocalisationReport:
     return decode_whole(message, read)
 
 
-# CDR: the four bytes before the data, of which the second gives the byte order.
-_ENCAPSULATION = 4
-# No TransformStamped is shorter: two stamps' parts, two empty strings, seven float64.
-_SMALLEST = 4 + 4 + 5 + 5 + 56
+# Two stamps' parts, two empty strings and seven float64: no TransformStamped is shorter.
+_LEAST_TRANSFORM = 8 + 4 + 4 + 56
+_STAMP = {order: struct.Struct(order + 'iI') for order in '<>'}
 
 
 def decode_transforms(message: bytes) -> list[RawTransform]:
-    """Return the transforms in the bytes of a tf2_msgs/TFMessage, unchecked.
+    """Decode a tf2_msgs/TFMessage into unchecked transforms.
 
     Parameters
     ----------
@@ -126,51 +125,26 @@ def decode_transforms(message: bytes) -> list[RawTransform]:
     Raises
     ------
     ValueError
-        If the bytes are no such message, or a frame name in it is not UTF-8.
+        If the bytes are not such a message, or a frame name in it is not UTF-8.
     """
-    if len(message) < _ENCAPSULATION + 4 or message[0] or message[1] > 1:
-        raise ValueError(f'{len(message)} bytes that begin with {message[:4].hex()} are no CDR message')
-    order = '<' if message[1] else '>'
-    data = memoryview(message)[_ENCAPSULATION:]
-    (count,) = struct.unpack_from(order + 'I', data, 0)
-    if count * _SMALLEST > len(data):
-        raise ValueError(f'{count} transforms do not fit into {len(data)} bytes')
+    cursor = Cursor(message)
     try:
-        return _transforms(data, count, order)
+        return [_transform(cursor) for _ in range(cursor.count(_LEAST_TRANSFORM))]
     except struct.error as exc:
         raise ValueError(f'the message ends early: {exc}') from exc
 
 
-def _transforms(data: memoryview, count: int, order: str) -> list[RawTransform]:
-    head, length, pose = (struct.Struct(order + form) for form in ('iII', 'I', '7d'))
-    transforms: list[RawTransform] = []
-    at = 4
-    for _ in range(count):
-        at += -at % 4
-        sec, nanosec, size = head.unpack_from(data, at)
-        parent, at = _text(data, at + 12, size)
-        at += -at % 4
-        (size,) = length.unpack_from(data, at)
-        child, at = _text(data, at + 4, size)
-        at += -at % 8
-        x, y, z, *rotation = pose.unpack_from(data, at)
-        at += pose.size
-        # A second's nanoseconds are below 1e9; what is not is refused like a negative stamp.
-        stamp_ns = sec * 10**9 + nanosec if nanosec < 10**9 else -1
-        transforms.append(RawTransform(parent, child, stamp_ns, (x, y, z), rotation))
-    return transforms
-
-
-def _text(data: memoryview, start: int, size: int) -> tuple[str, int]:
-    """Return a string whose size in bytes, its closing zero included, is known, and where it ends."""
-    end = start + size
-    if end > len(data):
-        raise ValueError(f'a text of {size} bytes does not fit into the message')
-    return str(data[start : max(start, end - 1)], 'utf-8'), end
+def _transform(cursor: Cursor) -> RawTransform:
+    sec, nanosec = map(int, cursor.numbers(_STAMP[cursor.order], 4))
+    parent, child = cursor.text(), cursor.text()
+    x, y, z, *rotation = cursor.numbers(POSE[cursor.order], 8)
+    # A stamp with too many nanoseconds is rejected like a negative one, so that it is counted.
+    stamp_ns = sec * NS_PER_S + nanosec if nanosec < NS_PER_S else -1
+    return RawTransform(parent, child, stamp_ns, (x, y, z), rotation)
 
 
 def decode_clock(message: bytes) -> int:
-    """Return the time in a rosgraph_msgs/Clock, nanoseconds.
+    """Decode a rosgraph_msgs/Clock; return nanoseconds.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class _Marker:
 
 @dataclass(slots=True)
 class _Scene:
-    """What an array amounts to, its markers taken in their order."""
+    """Result of the markers of an array, applied in their order."""
 
     added: dict[str, _Marker] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
@@ -102,7 +102,7 @@ class _Scene:
 
 
 class MarkerDecoder:
-    """Reads the markers of one input; it remembers the stamp of the array before.
+    """Decodes the markers of one input; it keeps the stamp of the previous array.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class MarkerDecoder:
         self._last_ns = 0
 
     def __call__(self, message: bytes, source: str) -> DecodedMessage:
-        """Read a message: one for each stamp and frame in it, and one for what is deleted.
+        """Decode a message: one observation for each stamp and frame, and one for the deletions.
 
         Parameters
         ----------

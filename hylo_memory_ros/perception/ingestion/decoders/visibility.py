@@ -1,14 +1,16 @@
-"""sensor_msgs/Image and CameraInfo, nav_msgs/OccupancyGrid: what tells whether a place could be seen."""
+"""Decoders of visibility data: sensor_msgs/Image, sensor_msgs/CameraInfo and nav_msgs/OccupancyGrid."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid, View
 from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
@@ -23,11 +25,10 @@ _NOTHING = Detections(labels=(), positions=np.zeros((0, 3)))
 _SIZE = {order: struct.Struct(order + '2I') for order in '<>'}
 _MATRIX = {order: struct.Struct(order + '9d') for order in '<>'}
 _GRID = {order: struct.Struct(order + 'f2I') for order in '<>'}
-_POSE = {order: struct.Struct(order + '7d') for order in '<>'}
 
 
 def decode_depth_image(message: bytes, source: str) -> Message:
-    """Read a sensor_msgs/Image of distances: 16UC1 in millimetres, or 32FC1 in metres.
+    """Decode a sensor_msgs/Image of distances: 16UC1 in millimetres, or 32FC1 in metres.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def decode_depth_image(message: bytes, source: str) -> Message:
 
 
 def decode_camera_info(message: bytes, source: str) -> Message:
-    """Read a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`."""
+    """Decode a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -82,17 +83,17 @@ def decode_camera_info(message: bytes, source: str) -> Message:
         camera = CameraModel((k[0], k[4], k[2], k[5]), width)
         return _message(cursor, source, stamp_ns, frame_id, camera)
 
-    return _read(message, read)
+    return _decode(message, read)
 
 
 def decode_occupancy_grid(message: bytes, source: str) -> Message:
-    """Read a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`."""
+    """Decode a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         cursor.stamp()
         resolution, width, height = cursor.numbers(_GRID[cursor.order], 4)
-        x, y, z, *turn = cursor.numbers(_POSE[cursor.order], 8)
+        x, y, z, *turn = cursor.numbers(POSE[cursor.order], 8)
         size = cursor.count(1)
         start = cursor.at
         cursor.skip(size)
@@ -104,12 +105,12 @@ def decode_occupancy_grid(message: bytes, source: str) -> Message:
         origin = Transform((x, y, z), unit_quaternion(turn if any(turn) else IDENTITY_ROTATION))
         return _message(cursor, source, stamp_ns, frame_id, OccupancyGrid(cells, resolution, origin))
 
-    return _read(message, read)
+    return _decode(message, read)
 
 
-def _read(message: bytes, read: object) -> Message:
+def _decode(message: bytes, read: Callable[[Cursor], Message]) -> Message:
     try:
-        return decode_whole(message, read)  # type: ignore[arg-type]
+        return decode_whole(message, read)
     except HyloMemoryError as exc:
         raise ValueError(exc.message) from exc
 

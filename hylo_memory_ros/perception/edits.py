@@ -94,11 +94,11 @@ def edit(request: Edit, landmarks: LandmarkMap, settings: LandmarkSettings) -> E
         If the request is inconsistent.
     """
     if request.op not in _OPS:
-        raise InvalidRequestError(f'op: {request.op!r} is none of {sorted(_OPS)}', field='op')
+        raise InvalidRequestError(f'op: expected one of {sorted(_OPS)}, got {request.op!r}', field='op')
     if not request.keys:
-        raise InvalidRequestError('keys: none are given', field='keys')
+        raise InvalidRequestError('keys: expected at least one key, got none', field='keys')
     if len(set(request.keys)) < len(request.keys):
-        raise InvalidRequestError(f'keys: one is given twice in {list(request.keys)}', field='keys')
+        raise InvalidRequestError(f'keys: expected different keys, got {list(request.keys)}', field='keys')
     rows = [_row_of(key, landmarks) for key in request.keys]
     edited = _OPS[request.op](request, rows, landmarks, settings)
     named = sorted({*request.keys, *edited.keys})
@@ -111,7 +111,7 @@ def edit(request: Edit, landmarks: LandmarkMap, settings: LandmarkSettings) -> E
 def _row_of(key: str, landmarks: LandmarkMap) -> int:
     row = landmarks.row_of(key)
     if row is None or landmarks.state['forgotten_ns'][row] != NEVER:
-        raise NotFoundError(f'key: there is no landmark {key!r} in the map {landmarks.map_id!r}', field='key')
+        raise NotFoundError(f'key: no landmark {key!r} in the map {landmarks.map_id!r}', field='key')
     return row
 
 
@@ -129,9 +129,7 @@ def _attach(request: Edit, rows: list[int], landmarks: LandmarkMap, _: LandmarkS
 
 def _detach(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if request.position is not None and len(rows) > 1:
-        raise InvalidRequestError(
-            f'detach: {len(rows)} keys are given with a place, it takes one', field='keys'
-        )
+        raise InvalidRequestError(f'detach: expected one key with a position, got {len(rows)}', field='keys')
     for row in rows:
         landmarks.let_go(row)
     if request.position is not None:
@@ -141,14 +139,14 @@ def _detach(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: La
 
 def _correct(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if request.position is None and not request.label:
-        raise InvalidRequestError('correct: neither a position nor a label is given', field='pose')
+        raise InvalidRequestError('correct: expected a position or a label, got neither', field='pose')
     if len(rows) > 1:
-        raise InvalidRequestError(f'correct: {len(rows)} keys are given, it takes one', field='keys')
+        raise InvalidRequestError(f'correct: expected one key, got {len(rows)}', field='keys')
     state, (row,) = landmarks.state, rows
     if request.label:
         label = normalize_label(request.label)
         if label is None:
-            raise InvalidRequestError(f'label: {request.label!r} is none', field='label')
+            raise InvalidRequestError(f'label: expected a valid label, got {request.label!r}', field='label')
         landmarks.labels[row], landmarks.scores[row] = label, {label: float(settings.confirm_n)}
     if request.position is not None:
         landmarks.restart(row)
@@ -157,7 +155,7 @@ def _correct(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: L
         state['prior_information'][row] = information
         state['prior_vector'][row] = times(information, position)
         state['mean'][row], state['covariance'][row] = position, inverse(information)
-        # What somebody says is confirmed, and holds from when it was said.
+        # A manual correction is confirmed at once and holds from its own time.
         state['n'][row], state['since_ns'][row] = settings.confirm_n, request.at_ns
         state['existence'][row], state['stale'][row] = 0.0, False
         landmarks.place(np.array(rows))
@@ -166,7 +164,7 @@ def _correct(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: L
 
 def _merge(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: LandmarkSettings) -> Edited:
     if len(rows) < 2:
-        raise InvalidRequestError('merge: it takes two keys or more', field='keys')
+        raise InvalidRequestError(f'merge: expected two keys or more, got {len(rows)}', field='keys')
     kept, *others = sorted(rows, key=lambda row: int(landmarks.state['number'][row]))
     endings = [merge_landmarks(gone, kept, request.at_ns, landmarks, settings) for gone in others]
     edited = Edited([landmarks.keys[kept]], endings=[ending for ending in endings if ending])
@@ -181,7 +179,7 @@ def _split(request: Edit, rows: list[int], landmarks: LandmarkMap, settings: Lan
         parts = _parts(row, landmarks, settings)
         if not parts:
             raise InvalidRequestError(
-                f'split: of {landmarks.keys[row]!r} nothing is kept that could be parted', field='keys'
+                f'split: {landmarks.keys[row]!r} has no sightings that could be separated', field='keys'
             )
         for slots, number in parts:
             edited.keys.append(_part(row, slots, number, request.at_ns, landmarks))
@@ -207,11 +205,11 @@ def _parts(row: int, landmarks: LandmarkMap, settings: LandmarkSettings) -> list
     positions, _ = locate_sightings(slots, landmarks, settings)
     if (positions == positions[0]).all():
         return []
-    # From the two that are furthest apart, so that the outcome follows from the sightings alone.
+    # Start from the two that are furthest apart, so that the result depends on the sightings alone.
     spread = ((positions[:, None] - positions[None]) ** 2).sum(axis=2)
     first, second = np.unravel_index(np.argmax(spread), spread.shape)
     _, side = kmeans2(positions, positions[[first, second]], minit='matrix')
-    # The newer part leaves: the key stays with what was there first.
+    # The newer part leaves, so that the key stays with the original landmark.
     leaving = side != side[0]
     return [(slots[leaving], 0)] if leaving.any() else []
 
@@ -228,7 +226,7 @@ def _part(row: int, slots: Rows, number: int, at_ns: int, landmarks: LandmarkMap
     state, seen = landmarks.state, landmarks.sightings.state
     landmarks.sightings.give(slots, int(state['number'][part]))
     state['first_ns'][part] = seen['first_ns'][slots].min()
-    # The item of what had been merged was ended: what holds again holds from now on.
+    # The item of a merged landmark was ended, so a restored one holds from now on.
     state['since_ns'][part] = at_ns if number else state['first_ns'][part]
     state['last_ns'][part] = seen['last_ns'][slots].max()
     state['observations'][part] = seen['n'][slots].sum()
@@ -281,7 +279,7 @@ def delete(message: Message, landmarks: LandmarkMap) -> AssociationResult:
     state = landmarks.state[: len(landmarks.keys)]
     own = state['live'] & state['has_instance'] & (state['forgotten_ns'] == NEVER)
     own &= (state['source'] == digest32(message.input.encode())) & ~state['pinned'] & ~state['held']
-    # What was seen later than it was said to be gone is there.
+    # A detection newer than the deletion outweighs it.
     own &= state['last_ns'] <= message.stamp_ns
     gone = sorted(
         (row for row in np.flatnonzero(own).tolist() if deletion.covers(landmarks.keys[row])),
@@ -303,7 +301,7 @@ MANUAL_SOURCE = digest32(b'')
 """`source` of a landmark that was written by hand."""
 
 
-# Places of landmarks are rounded to this, so nearer ones are the place that was written.
+# Written positions are rounded to 1e-6 m, so nearer ones equal the written position.
 _SAME_M = 2e-6
 
 

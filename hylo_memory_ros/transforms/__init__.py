@@ -1,7 +1,7 @@
-"""Frames: where a frame was, seen from another, at a time; without ROS.
+"""Transforms between frames over time, without ROS.
 
-`port` is the interface the product knows, `buffer` the stand-in that answers as tf2 does,
-`pending` the queue of questions whose transforms have not arrived yet.
+`source` holds the port `TransformSource`, `buffer` an implementation that behaves like tf2, and
+`pending_lookups` the queue of lookups whose transforms have not arrived yet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stand-in for tf2's buffer: the same answers and the same failures, in plain Python."""
+"""Transform buffer in plain Python with the results and failures of tf2."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from hylo_memory_ros.transforms.source import LATEST
 __all__ = ['DEFAULT_RETENTION_S', 'ChangeCallbacks', 'RigidTransform', 'TransformBuffer']
 
 DEFAULT_RETENTION_S = 30.0
-"""How long transforms are kept, seconds."""
+"""Default retention of transforms, seconds."""
 
 RigidTransform = tuple[Vector, Quaternion]
-"""A translation and a rotation: ``target_from_source`` without its names."""
+"""Translation and rotation, ``target_from_source`` without frame names."""
 
 _ORIGIN: Vector = (0.0, 0.0, 0.0)
 
 
 class ChangeCallbacks:
-    """Callbacks to be made when transforms have arrived."""
+    """Callbacks on the arrival of transforms."""
 
     def __init__(self) -> None:
         self._callbacks: tuple[Callable[[], object], ...] = ()
 
     def add(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Add a callback; return what removes it (once or more)."""
+        """Add a callback; return a function that removes it."""
         self._callbacks = (*self._callbacks, callback)
 
         def remove() -> None:
@@ -47,7 +47,7 @@ class ChangeCallbacks:
         return remove
 
     def notify(self) -> None:
-        """Make all callbacks."""
+        """Call all callbacks."""
         for callback in self._callbacks:
             callback()
 
@@ -86,7 +86,7 @@ class TransformBuffer:
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """RawTransform transforms that were not taken, counted by reason.
+        """Refused transforms, counted by reason.
 
         ``frame_id``, ``self_transform``, ``translation``, ``quaternion``, ``stamp``, ``loop``,
         ``old_data``, ``too_many_frames``.
@@ -103,7 +103,7 @@ class TransformBuffer:
         *,
         static: bool = False,
     ) -> bool:
-        """Take ``parent_from_child`` at a stamp; return False when it is refused (and counted).
+        """Add ``parent_from_child`` at a stamp; return False when it is refused (and counted).
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class TransformBuffer:
         return self.set_transforms([incoming], static=static) == 1
 
     def set_transforms(self, transforms: Iterable[RawTransform], *, static: bool = False) -> int:
-        """Take the transforms of one message, call back once; return how many were taken."""
+        """Add the transforms of one message and notify once; return how many were accepted."""
         taken = 0
         with self._lock:
             for item in transforms:
@@ -135,7 +135,9 @@ class TransformBuffer:
         return taken
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each message that brought transforms; return what undoes this."""
+        """Call back after each message with accepted transforms; return a function that removes the
+        callback.
+        """
         return self._observers.add(callback)
 
     def frames(self) -> tuple[str, ...]:
@@ -144,7 +146,7 @@ class TransformBuffer:
             return self._tree.names()
 
     def clear(self) -> None:
-        """Forget all transforms that change with time; static ones stay."""
+        """Forget all transforms except static ones."""
         with self._lock:
             self._tree.clear()
             self._cleared()
@@ -167,13 +169,13 @@ class TransformBuffer:
         return Transform(*found, target, source, at)
 
     def _taken(self, transform: RawTransform, static: bool) -> None:
-        """Be told of a transform that was taken, with names and quaternion put right."""
+        """Handle an accepted transform with normalised names and quaternion."""
 
     def _cleared(self) -> None:
-        """Be told that all but static transforms were forgotten."""
+        """Handle the removal of all transforms except static ones."""
 
     def _join(self, target: str, source: str, stamp_ns: int) -> RigidTransform | None:
-        """Return ``target_from_source`` by way of their first common ancestor at that time."""
+        """Return ``target_from_source`` through the lowest common ancestor at a stamp."""
         climbed = self._climb(source, target, stamp_ns)
         if target in climbed:
             return climbed[target]
@@ -195,7 +197,7 @@ class TransformBuffer:
         return rotate(back, difference), multiply(back, top_quaternion)
 
     def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, RigidTransform]:
-        """Return ``ancestor_from_source`` for all ancestors up to the target, or as far as there is data."""
+        """Return ``ancestor_from_source`` of all ancestors up to the target, as far as there is data."""
         frame, vector, quaternion = source, _ORIGIN, IDENTITY_ROTATION
         climbed = {frame: (vector, quaternion)}
         while frame != target:

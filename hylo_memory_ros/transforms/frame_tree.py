@@ -1,4 +1,4 @@
-"""Which frames hang below which, over what time, and why two of them cannot be joined."""
+"""Frame tree: transforms of each frame over time, and the reasons why two frames cannot be joined."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _name = lru_cache(maxsize=4096)(normal_frame)
 
 
 def validate_frame(name: str, field: str) -> str:
-    """Return a frame name as the tree knows it.
+    """Return a normalised frame name.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def validate_frame(name: str, field: str) -> str:
 
 
 class RawTransform(NamedTuple):
-    """A transform as it came in, not yet checked: ``parent_from_child``."""
+    """An unchecked transform as received: ``parent_from_child``."""
 
     parent: str
     child: str
@@ -70,20 +70,20 @@ class RawTransform(NamedTuple):
 
 
 class FrameTree:
-    """The transforms that arrived, checked, counted and ordered.
+    """Tree of the received transforms, validated and ordered.
 
-    It takes in what tf2 takes in and refuses what tf2 refuses, and also what would spoil a memory
-    later: infinite numbers, coordinates beyond 1e9 m, negative stamps, names that no question could
-    use, and a link that would close a loop. Nothing is thread-safe here; the owner holds a lock.
+    It accepts what tf2 accepts and refuses what tf2 refuses. It also refuses infinite numbers,
+    coordinates beyond 1e9 m, negative stamps, invalid frame names, and links that would close a loop. It
+    is not thread-safe; the owner holds a lock.
 
     Parameters
     ----------
     keep_ns : int
-        How long samples are kept, measured from the newest stamp of each frame, nanoseconds.
+        Retention of samples, measured from the newest stamp of each frame, nanoseconds.
     max_frames : int
-        Names beyond this many are refused: a publisher that invents names must not fill the memory.
+        Largest number of frames: a publisher that invents names must not exhaust memory.
     keep_poses : bool
-        False when something else (tf2) keeps the numbers, and the tree only knows the times.
+        False when something else (tf2) keeps the poses, and the tree only knows the times.
     """
 
     def __init__(self, keep_ns: int, *, max_frames: int = 4096, keep_poses: bool = True) -> None:
@@ -100,14 +100,14 @@ class FrameTree:
         return tuple(sorted(self._names))
 
     def clear(self) -> None:
-        """Forget everything but static transforms."""
+        """Forget everything except static transforms."""
         self._caches = {
             child: cache for child, cache in self._caches.items() if isinstance(cache, StaticCache)
         }
         self._names = {name for child, cache in self._caches.items() for name in (child, cache.parent)}
 
     def cache(self, frame: str) -> TransformCache | None:
-        """Return what is known of a frame in its parent; None for the root of a tree."""
+        """Return the transforms of a frame in its parent; None for the root of a tree."""
         return self._caches.get(frame)
 
     def insert(
@@ -120,7 +120,7 @@ class FrameTree:
         *,
         static: bool = False,
     ) -> RawTransform | None:
-        """Take a transform, or count it under the reason for which it is refused.
+        """Insert a transform, or count it under the reason for which it is refused.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class FrameTree:
         return min(stamps, default=0)
 
     def refusal(self, target: str, source: str, stamp_ns: int) -> FrameError:
-        """Return the error that says why a lookup failed, by the newest links.
+        """Return the error of a failed lookup, by the newest links.
 
         It names both frames, the stamp, the interval that could be asked for, and the rule.
         """
@@ -188,7 +188,7 @@ class FrameTree:
     def _checked(
         self, parent: str, child: str, stamp_ns: int, translation: Sequence[float], rotation: Sequence[float]
     ) -> tuple[str, Link] | str:
-        """Return the child's name and its link, or the reason why there is none."""
+        """Return the child's name and its link, or the reason for a refusal."""
         try:
             parent, child = _name(parent), _name(child)
         except ValueError:
@@ -207,7 +207,7 @@ class FrameTree:
         return self._misplaced(parent, child) or (child, Link(parent, (float(x), float(y), float(z)), unit))
 
     def _misplaced(self, parent: str, child: str) -> str:
-        """Return why a link may not be hung into the tree; empty when it may."""
+        """Return the reason why a link does not fit into the tree; empty if it does."""
         cache = self._caches.get(child)
         if cache is not None and cache.parent == parent:
             return ''
@@ -263,7 +263,7 @@ class FrameTree:
         return True
 
     def _path(self, target: str, source: str) -> list[TransformCache] | None:
-        """Return the links that join two frames, up to their first common ancestor."""
+        """Return the links that join two frames, up to their lowest common ancestor."""
         above = list(self._ancestors(source))
         place = {name: index for index, name in enumerate(above)}
         below: list[str] = []
@@ -296,7 +296,7 @@ def _out_of_time(path: list[TransformCache], stamp_ns: int, what: str, details: 
 
 
 def _seconds(stamp_ns: int) -> str:
-    """Return a stamp for a person to read, exactly."""
+    """Format a stamp exactly, in seconds."""
     if stamp_ns == LATEST:
         return 'the latest common time'
     return f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d} s'
@@ -311,7 +311,7 @@ class Link(NamedTuple):
 
 
 class StaticCache:
-    """A transform that holds at all times; a newer one replaces it."""
+    """A static transform; a newer one replaces it."""
 
     __slots__ = ('link',)
 
@@ -323,19 +323,19 @@ class StaticCache:
 
     @property
     def parent(self) -> str:
-        """The parent."""
+        """Parent frame."""
         return self.link.parent
 
     def at(self, _stamp_ns: int, /) -> Link | None:
-        """Return the transform, whatever the time."""
+        """Return the transform at any stamp."""
         return self.link
 
 
 class SampledCache:
-    """Samples of one transform, in the order of their stamps.
+    """Samples of one transform, ordered by stamp.
 
-    Kept is what is not older than `keep_ns` before the newest stamp. As in tf2 that is decided
-    when a sample arrives, by the newest stamp before it.
+    Samples older than `keep_ns` before the newest stamp are dropped. As in tf2 this is decided when a
+    sample arrives, by the newest stamp before it.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ class SampledCache:
 
     @property
     def parent(self) -> str:
-        """The parent in the newest sample."""
+        """Parent frame of the newest sample."""
         return self._links[-1].parent
 
     @property
@@ -369,7 +369,7 @@ class SampledCache:
         return len(self._stamps)
 
     def insert(self, stamp_ns: int, link: Link) -> bool:
-        """Take a sample, in any order of stamps; return False when it is too old to be kept.
+        """Insert a sample, in any order of stamps; return False when it is too old.
 
         An exact repetition changes nothing. A different sample of the same stamp goes after the
         first one, and is the one that is found.

@@ -359,7 +359,7 @@ def _moved(one: Placed, position: Vector, rotation: Quaternion) -> Pose:
     if not max(map(abs, position)) <= MAX_COORDINATE_M:
         raise InvalidRequestError(
             f'new_from_old: moves {one.key or one.kind!r} from {pose.position} to {position}, '
-            'which is no coordinate',
+            f'beyond {MAX_COORDINATE_M:g} m',
             field='new_from_old',
         )
     values: dict[str, Any] = {'frame_id': pose.frame_id, 'position': position, 'stamp_ns': pose.stamp_ns}

@@ -90,12 +90,12 @@ class BrownianBridge:
         return CorrectionUncertainty(before, share, self.widest_m[before])
 
 
-# How far |q|^2 of a quaternion that somebody sends may be from 1; the same line as for poses.
+# Tolerance of |q|^2 of quaternions from outside; the same as for poses.
 _UNIT_TOLERANCE = 1e-2
 # Below this angle (radians) the series is exact to the last bit, and the quotients are not.
 _SMALL_ANGLE = 1e-4
-# Half-way between two poses of a path the trajectory is wrong by this share of what was corrected
-# between them; measured on recorded odometry it is 0.25 to 0.5.
+# Error half-way between two poses of a path, as a share of the correction between them; 0.25 to 0.5
+# was measured on recorded odometry.
 _DOUBT = 0.5
 
 
@@ -179,19 +179,19 @@ class Trajectory:
         points = np.asarray(positions, dtype=np.float64).reshape(-1, 3)
         quaternions = np.asarray(rotations, dtype=np.float64).reshape(-1, 4)
         if not len(stamps) or not len(stamps) == len(points) == len(quaternions):
-            raise InvalidRequestError(f'{name}.poses: there is none', field=f'{name}.poses')
+            raise InvalidRequestError(f'{name}.poses: expected at least one pose', field=f'{name}.poses')
         beyond = ~(np.abs(points) <= MAX_COORDINATE_M).all(axis=1)
-        _refuse_first(beyond, name, 'position', points, f'is not finite, or beyond {MAX_COORDINATE_M:g} m')
+        _refuse_first(beyond, name, 'position', points, f'finite coordinates within {MAX_COORDINATE_M:g} m')
         norms = np.einsum('ij,ij->i', quaternions, quaternions)
         _refuse_first(
             ~(np.abs(norms - 1.0) <= _UNIT_TOLERANCE),
             name,
             'orientation',
             quaternions,
-            'is no unit quaternion x y z w',
+            'a unit quaternion x y z w',
         )
         backwards = np.concatenate([[False], np.diff(stamps) <= 0])
-        _refuse_first(backwards, name, 'stamp', stamps, 'ns is not after the one before')
+        _refuse_first(backwards, name, 'stamp', stamps, 'a stamp after the previous one, ns')
         return cls(stamps, Motions(Rotation.from_quat(quaternions), points))
 
     def __len__(self) -> int:
@@ -324,7 +324,7 @@ def _refuse_first(wrong: ArrayLike, path: str, part: str, values: NDArray[Any], 
         value = values[row]
         shown = tuple(value.tolist()) if np.ndim(value) else int(value)
         field = f'{path}.poses[{row}].{part}'
-        raise InvalidRequestError(f'{field}: {shown} {rule}', field=field)
+        raise InvalidRequestError(f'{field}: expected {rule}, got {shown}', field=field)
 
 
 def _log(motions: Motions) -> Array:

@@ -84,18 +84,18 @@ def validate_report(report: AbsenceReport) -> None:
         With the name of the field.
     """
     if not 0.0 <= report.confidence <= 1.0:
-        raise _refusal('confidence', f'{report.confidence} is not in [0, 1]')
+        raise _refusal('confidence', f'expected a number in [0, 1], got {report.confidence}')
     if not 0.0 <= report.radius_m < math.inf:
-        raise _refusal('radius_m', f'{report.radius_m} is no distance')
+        raise _refusal('radius_m', f'expected a finite distance, got {report.radius_m}')
     if report.where is not None and not all(map(math.isfinite, report.where)):
-        raise _refusal('where', f'{report.where} is not finite')
+        raise _refusal('where', f'expected finite coordinates, got {report.where}')
     if report.id and report.key:
-        raise _refusal('key', f'{report.key!r} is given beside the id {report.id!r}: give one of them')
+        raise _refusal('key', f'expected either a key or an id, got {report.key!r} and {report.id!r}')
     if not (report.id or report.key):
         if not report.label:
-            raise _refusal('id', 'nothing says what is absent: give id, key, or label and where')
+            raise _refusal('id', 'expected an id, a key, or a label with where')
         if report.where is None:
-            raise _refusal('where', f'where is the {report.label!r} that is absent?')
+            raise _refusal('where', f'expected the place of the absent {report.label!r}')
 
 
 def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str) -> Sequence[Hit]:
@@ -120,7 +120,7 @@ def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id:
     hits = list(memory.query(MemoryQuery(**query.model_dump(exclude_defaults=True))))
     if not hits:
         field = 'id' if report.id else 'key' if report.key else 'label'
-        raise NotFoundError(f'{field}: no {getattr(report, field)!r} is remembered there now', field=field)
+        raise NotFoundError(f'{field}: no current item {getattr(report, field)!r}', field=field)
     for hit in hits:
         if hit.item.key is None:
             raise _refusal('id', f'{hit.item.id!r} has no key: forget or retract it by its id')
@@ -139,7 +139,11 @@ def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id:
 
 
 def resolve_keys(
-    memory: MemoryPort, names: Sequence[str], landmarks: LandmarkMap, absence: ExistenceFilter, frame_id: str
+    memory: MemoryPort,
+    names: Sequence[str],
+    landmarks: LandmarkMap,
+    existence_filter: ExistenceFilter,
+    frame_id: str,
 ) -> list[str]:
     """Return the keys of landmarks named by key or id; an item written by hand becomes a landmark.
 
@@ -157,7 +161,7 @@ def resolve_keys(
             by_key = current_item(memory, name, landmarks.map_id) is not None
             report = AbsenceReport(key=name, at_ns=0) if by_key else AbsenceReport(id=name, at_ns=0)
             hit = find_items(memory, report, frame_id, landmarks.map_id)[0]
-            adopt_item(hit, landmarks, absence)
+            adopt_item(hit, landmarks, existence_filter)
             name = str(hit.item.key)
         keys.append(name)
     return keys
@@ -167,31 +171,31 @@ def apply_report(
     report: AbsenceReport,
     hits: Sequence[Hit],
     landmarks: LandmarkMap,
-    absence: ExistenceFilter,
+    existence_filter: ExistenceFilter,
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
     """Apply a report to the matching landmarks; return the answer, the endings and the receipt."""
-    stood = _stood(report, landmarks)
-    viewpoint = _viewpoint(stood, settings)
-    judged: list[ReportDecision] = []
+    observer = _observer_pose(report, landmarks)
+    viewpoint = _viewpoint(observer, settings)
+    decisions: list[ReportDecision] = []
     endings: list[Ending] = []
     existence, statuses = [], []
     for hit in hits:
-        row = adopt_item(hit, landmarks, absence)
+        row = adopt_item(hit, landmarks, existence_filter)
         state = landmarks.state
         exempt = bool(state['pinned'][row] or state['held'][row])
-        # What was seen later is there, whoever did not see it before.
+        # A detection newer than the report outweighs it.
         outdated = report.at_ns < int(state['last_ns'][row])
         over, key = False, landmarks.keys[row]
-        before, doubted = float(state['existence'][row]), bool(state['stale'][row])
+        before, was_stale = float(state['existence'][row]), bool(state['stale'][row])
         if not (exempt or outdated):
-            over = absence.report(row, report.confidence, viewpoint, landmarks)
+            over = existence_filter.report(row, report.confidence, viewpoint, landmarks)
         after, stale = float(state['existence'][row]), bool(state['stale'][row])
         existence.append(probability(after))
-        changed = (before, doubted) != (after, stale)
+        changed = (before, was_stale) != (after, stale)
         outcome = 'gone' if over else 'stale' if changed else 'unchanged'
         outcome = 'exempt' if exempt else 'seen later' if outdated else outcome
-        judged.append(ReportDecision(key, before, after, outcome))
+        decisions.append(ReportDecision(key, before, after, outcome))
         if over and (
             ending := end_landmark(row, report.at_ns, f'reported absent by {report.actor}'.strip(), landmarks)
         ):
@@ -199,13 +203,13 @@ def apply_report(
         statuses.append('forgotten' if over else 'stale' if stale else 'current')
     ids = tuple(str(hit.item.id) for hit in hits)
     receipt = report_receipt(
-        report.at_ns, judged, landmarks.map_id, settings, actor=report.actor, confidence=report.confidence,
-        observed_from=stood.translation, viewpoint=viewpoint,
+        report.at_ns, decisions, landmarks.map_id, settings, actor=report.actor, confidence=report.confidence,
+        observed_from=observer.translation, viewpoint=viewpoint,
     )  # fmt: skip
     return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 
 
-def adopt_item(hit: Hit, landmarks: LandmarkMap, absence: ExistenceFilter) -> int:
+def adopt_item(hit: Hit, landmarks: LandmarkMap, existence_filter: ExistenceFilter) -> int:
     """Return the row of an item; an item written by hand becomes a landmark."""
     item = hit.item
     assert item.key is not None
@@ -229,16 +233,16 @@ def adopt_item(hit: Hit, landmarks: LandmarkMap, absence: ExistenceFilter) -> in
         state[name] = item.valid_from_ns
     if item.extent is not None:
         state['extent'] = item.extent
-    state['score'], state['existence'] = item.confidence, absence.initial_log_odds(item.confidence)
+    state['score'], state['existence'] = item.confidence, existence_filter.initial_log_odds(item.confidence)
     landmarks.place(np.array([row]))
     return row
 
 
-def _stood(report: AbsenceReport, landmarks: LandmarkMap) -> Transform:
+def _observer_pose(report: AbsenceReport, landmarks: LandmarkMap) -> Transform:
     if report.observed_from is not None:
         return report.observed_from
     if not len(landmarks.keyframes):
-        raise _refusal('observed_from', 'nobody knows where the robot stood: give it')
+        raise _refusal('observed_from', 'expected a pose: no keyframe of the robot is known')
     return landmarks.keyframes.pose(len(landmarks.keyframes) - 1)
 
 

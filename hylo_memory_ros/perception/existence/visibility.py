@@ -35,9 +35,9 @@ Visibilities = NDArray[np.int64]
 
 _OCCUPIED = 65
 _UNKNOWN = -1
-# Half the width of the patch of pixels that is looked at, as a share of the image's width.
+# Half the width of the evaluated patch of pixels, as a share of the image width.
 _PATCH = 0.004
-# Images that nobody asked for any more.
+# Images are kept until an observation needs them, up to this many.
 _IMAGES_KEPT = 256
 
 
@@ -98,7 +98,8 @@ class CameraModel:
         fx, fy, cx, cy = self.intrinsics
         if not (fx > 0.0 and fy > 0.0 and np.isfinite(fx + fy + cx + cy) and self.width > 0):
             raise InvalidRequestError(
-                f'intrinsics: {self.intrinsics} are not of a calibrated camera', field='intrinsics'
+                f'intrinsics: expected those of a calibrated camera, got {self.intrinsics}',
+                field='intrinsics',
             )
 
 
@@ -121,7 +122,9 @@ class DepthImage:
 
     def __post_init__(self) -> None:
         if self.depth_m.ndim != 2 or 0 in self.depth_m.shape:
-            raise InvalidRequestError(f'depth_m: shape {self.depth_m.shape} is no image', field='depth_m')
+            raise InvalidRequestError(
+                f'depth_m: expected an image, got shape {self.depth_m.shape}', field='depth_m'
+            )
 
     def placed(self, camera: CameraModel, global_from_camera: Transform) -> VisibilityModel:
         """Return the image as a visibility model at a pose; z forward, x right, y down (REP-103)."""
@@ -188,10 +191,10 @@ class OccupancyGrid:
 
     def __post_init__(self) -> None:
         if self.cells.ndim != 2 or 0 in self.cells.shape:
-            raise InvalidRequestError(f'cells: shape {self.cells.shape} is no grid', field='cells')
+            raise InvalidRequestError(f'cells: expected a grid, got shape {self.cells.shape}', field='cells')
         if not (self.resolution_m > 0.0 and np.isfinite(self.resolution_m)):
             raise InvalidRequestError(
-                f'resolution_m: {self.resolution_m} is no size of a cell', field='resolution_m'
+                f'resolution_m: expected a positive number, got {self.resolution_m}', field='resolution_m'
             )
 
     def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:

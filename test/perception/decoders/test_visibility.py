@@ -93,10 +93,10 @@ def test_a_large_image_is_thinned_and_says_so() -> None:
     ('fields', 'named'),
     [
         ({'encoding': 'rgb8'}, 'encoding'),
-        ({'width': 5}, 'no image'),
-        ({'height': 4}, 'no image'),
-        ({'height': 0, 'width': 0}, 'no image'),
-        ({'step': 7}, 'no image'),
+        ({'width': 5}, 'expected an image'),
+        ({'height': 4}, 'expected an image'),
+        ({'height': 0, 'width': 0}, 'expected an image'),
+        ({'step': 7}, 'expected an image'),
     ],
 )
 def test_what_is_no_depth_image_is_refused(fields: dict[str, Any], named: str) -> None:
@@ -137,7 +137,7 @@ def test_what_is_cut_anywhere_or_longer_is_refused(kind: str) -> None:
         for end in range(len(data)):
             with pytest.raises(ValueError, match=r'.'):
                 read(kind, data[:end])
-    with pytest.raises(ValueError, match='4 bytes are left'):
+    with pytest.raises(ValueError, match='4 bytes follow'):
         read(kind, data + bytes(4))
 
 

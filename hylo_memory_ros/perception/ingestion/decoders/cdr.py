@@ -11,7 +11,7 @@ __all__ = ['Cursor', 'cdr_order', 'decode_whole']
 T = TypeVar('T')
 
 ENCAPSULATION = 4
-# A transport may fill the last word of four bytes; more than that is no part of this message.
+# A transport may pad the last word of four bytes; more belongs to another type of message.
 PADDING = 3
 
 NS_PER_S = 1_000_000_000
@@ -26,7 +26,9 @@ def cdr_order(message: bytes) -> str:
         If the bytes do not begin with the encapsulation of plain CDR.
     """
     if len(message) < ENCAPSULATION + 1 or message[0] or message[1] > 1:
-        raise ValueError(f'{len(message)} bytes that begin with {message[:4].hex()} are no CDR message')
+        raise ValueError(
+            f'expected a CDR message, got {len(message)} bytes that begin with {message[:4].hex()}'
+        )
     return '<' if message[1] else '>'
 
 
@@ -66,7 +68,7 @@ class Cursor:
         self.at += -self.at % 4
         (count,) = struct.unpack_from(self.order + 'I', self.data, self.at)
         self.at += 4
-        # So that a false count cannot ask for memory.
+        # Checked before allocation, so that a corrupt count cannot exhaust memory.
         if count * least > len(self.data) - self.at:
             raise ValueError(f'{count} elements do not fit into {len(self.data) - self.at} bytes')
         return int(count)
@@ -80,7 +82,7 @@ class Cursor:
         end = self.at + size
         text = str(self.data[self.at : max(end - 1, self.at)], 'utf-8')
         if size and self.data[end - 1]:
-            raise ValueError(f'a text of {size} bytes does not end with zero')
+            raise ValueError(f'a string of {size} bytes does not end with zero')
         self.at = end
         return text
 
@@ -102,7 +104,7 @@ class Cursor:
         sec, nanosec = struct.unpack_from(self.order + 'iI', self.data, self.at)
         self.at += 8
         if sec < 0 or nanosec >= NS_PER_S:
-            raise ValueError(f'stamp: {sec} s {nanosec} ns is no time')
+            raise ValueError(f'stamp: expected a time, got {sec} s {nanosec} ns')
         return int(sec) * NS_PER_S + int(nanosec)
 
     def header(self) -> tuple[int, str]:
@@ -119,7 +121,7 @@ class Cursor:
         """
         left = len(self.data) - self.at
         if left > PADDING:
-            raise ValueError(f'{left} bytes are left behind the last field')
+            raise ValueError(f'{left} bytes follow the last field')
         return self.data[: self.at]
 
 

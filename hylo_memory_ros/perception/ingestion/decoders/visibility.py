@@ -17,9 +17,9 @@ from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaterni
 
 __all__ = ['decode_camera_info', 'decode_depth_image', 'decode_occupancy_grid']
 
-# Type of a pixel, and what makes metres of it (REP-118).
+# Pixel type, and its scale to metres (REP-118).
 _ENCODINGS = {'16UC1': ('u2', 0.001), 'mono16': ('u2', 0.001), '32FC1': ('f4', 1.0)}
-# Whether a place can be seen needs no more columns.
+# Visibility needs no finer image than this many columns.
 _COLUMNS = 160
 _NOTHING = Detections(labels=(), positions=np.zeros((0, 3)))
 _SIZE = {order: struct.Struct(order + '2I') for order in '<>'}
@@ -54,11 +54,13 @@ def decode_depth_image(message: bytes, source: str) -> Message:
         start = cursor.at
         cursor.skip(size)
         if encoding not in _ENCODINGS:
-            raise ValueError(f'encoding: {encoding!r} is none of {", ".join(sorted(_ENCODINGS))}')
+            raise ValueError(f'encoding: expected one of {", ".join(sorted(_ENCODINGS))}, got {encoding!r}')
         kind, metres = _ENCODINGS[encoding]
         dtype = np.dtype(('>' if big else '<') + kind)
         if not width or not height or step < width * dtype.itemsize or size != step * height:
-            raise ValueError(f'{size} bytes in rows of {step} are no image of {width} x {height} {encoding}')
+            raise ValueError(
+                f'expected an image of {width} x {height} {encoding}, got {size} bytes in rows of {step}'
+            )
         rows = np.frombuffer(cursor.data[start : start + size], dtype=np.uint8).reshape(height, step)
         pixels = rows[:, : width * dtype.itemsize].copy().view(dtype)
         stride = -(-width // _COLUMNS)
@@ -98,10 +100,10 @@ def decode_occupancy_grid(message: bytes, source: str) -> Message:
         start = cursor.at
         cursor.skip(size)
         if size != width * height:
-            raise ValueError(f'{size} cells are no grid of {width} x {height}')
+            raise ValueError(f'expected a grid of {width} x {height}, got {size} cells')
         cells = np.frombuffer(cursor.data[start : start + size], dtype=np.int8)
         cells = cells.reshape(int(height), int(width)).copy()
-        # Exactly zero: not given.
+        # An all-zero quaternion means that none was given.
         origin = Transform((x, y, z), unit_quaternion(turn if any(turn) else IDENTITY_ROTATION))
         return _message(cursor, source, stamp_ns, frame_id, OccupancyGrid(cells, resolution, origin))
 

@@ -7,10 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model._text import FrameId, Key, Label, Name, Text
 
-__all__ = ['InputSettings', 'LandmarkSettings', 'Reliability']
+__all__ = ['MOVED_WITHIN_S', 'InputSettings', 'LandmarkSettings', 'Reliability']
+
+MOVED_WITHIN_S = 60.0
+"""Largest time between the end of a landmark and the appearance of a like one, seconds of stamps."""
 
 Reliability = Literal['reliable', 'best_effort']
 Seconds = Annotated[float, Field(ge=0.0)]
@@ -57,7 +60,7 @@ class InputSettings(Contract):
     """Least score of a detection that is used."""
     sigma_m: Metres = 0.05
     """Standard deviation of a position whose message gives no covariance, metres, on each axis."""
-    sigma_floor_m: Annotated[float, Field(ge=0.0, le=1e6)] = 0.01
+    sigma_floor_m: Annotated[float, Field(ge=0.0, le=1e6), NOT_A_PARAMETER] = 0.01
     """Least standard deviation of a single position, metres, whatever its message claims."""
     gate_m: Metres = 0.5
     """Largest distance between an observation and its landmark, metres."""
@@ -78,10 +81,6 @@ class InputSettings(Contract):
     """Horizontal field of view, radians; 0: not configured, so that nothing counts as missing."""
     fov_vertical_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.0
     """Vertical field of view, radians; 0: not configured."""
-    fov_margin_rad: Annotated[float, Field(ge=0.0, le=1.6)] = 0.05
-    """Margin at the edge of the field of view in which things are not expected to be seen, radians."""
-    range_margin_m: Annotated[float, Field(ge=0.0)] = 0.1
-    """Margin at the range limits in which things are not expected to be seen, metres."""
     view_axis: Literal['x', 'z'] = 'z'
     """Forward axis of the message's frame: z of an optical frame, x of a body (REP-103)."""
     visibility: Text = ''
@@ -98,7 +97,7 @@ class InputSettings(Contract):
     durability: Literal['volatile', 'transient_local'] = 'volatile'
     """Requested durability; transient_local also delivers earlier messages of latched topics."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Queue depth of the subscription, messages."""
+    """Queue depth of the subscription and of the messages to be decoded; beyond it the oldest is dropped."""
 
     @model_validator(mode='after')
     def _consistent(self) -> InputSettings:
@@ -151,42 +150,30 @@ class LandmarkSettings(Contract):
     """Frame of the robot's body, which sightings are relative to; ignored while tf does not know it."""
     keyframe_distance_m: Metres = 0.5
     """Distance of the base after which a new keyframe begins, metres."""
-    keyframe_turn_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
-    """Turn of the base after which a new keyframe begins, degrees."""
     keyframe_rest_s: PositiveSeconds = 60.0
     """Time after which a new keyframe begins at rest, seconds of stamps."""
     inputs: tuple[InputSettings, ...] = ()
     """The declared inputs."""
     reorder_window_s: Seconds = 0.5
     """Distance of the watermark behind the newest stamp of an input, seconds of stamps."""
-    silence_s: PositiveSeconds = 5.0
-    """An input this far behind the newest stamp does not hold the watermark until its next message,
-    seconds of stamps."""
     pending_max_age_s: PositiveSeconds = 10.0
     """Largest age of a message that waits for its transform, relative to the newest stamp, seconds of
     stamps."""
-    pending_max: Count = 2000
+    pending_max: Annotated[Count, NOT_A_PARAMETER] = 2000
     """Largest number of pending messages; the oldest is dropped for a newer one."""
-    uncommitted_max: Count = 50_000
+    uncommitted_max: Annotated[Count, NOT_A_PARAMETER] = 50_000
     """Largest number of consumed messages before a commit; beyond it new messages are dropped."""
     min_valid_stamp_s: Seconds = 0.0
     """Observations stamped before this are refused, seconds: a robot without battery clock boots in 1970."""
-    max_ahead_s: PositiveSeconds = 3600.0
-    """Observations stamped further ahead of the clock are refused, seconds: one of them would make all
-    others late."""
     confirm_n: Count = 3
     """Number of messages with a landmark after which it is confirmed and written."""
     move_min_m: Metres = 0.05
     """Least displacement after which a confirmed landmark is written again, metres."""
-    move_sigmas: Annotated[float, Field(ge=0.0)] = 2.0
+    move_sigmas: Annotated[float, Field(ge=0.0), NOT_A_PARAMETER] = 2.0
     """Least displacement after which a confirmed landmark is written again, standard deviations of its
     position."""
-    turn_min_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
-    """Least turn after which a confirmed landmark is written again, degrees."""
     localisation_sigma_m: Metres = 0.035
-    """Standard deviation of the position of the robot, metres, on the axes x and y."""
-    localisation_sigma_z_m: Metres = 0.035
-    """Standard deviation of the position of the robot, metres, on the axis z."""
+    """Standard deviation of the position of the robot, metres, on each axis."""
     localisation_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
     """Standard deviation of the heading of the robot, radians; its effect grows with distance."""
     localisation_gate: bool = False
@@ -195,42 +182,23 @@ class LandmarkSettings(Contract):
     """Largest standard deviation of the robot's position for observations to be used, metres."""
     localised_within_rad: Annotated[float, Field(gt=0.0, le=3.15)] = 0.35
     """Largest standard deviation of the robot's heading for observations to be used, radians."""
-    gate_probability: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.9999
-    """Share of true pairs of observation and landmark that lie inside the gate."""
-    label_cost: Annotated[float, Field(ge=0.0)] = 8.0
-    """Cost of different labels in the assignment, as a squared Mahalanobis distance."""
-    duplicate_iou: Annotated[float, Field(gt=0.0, le=1.0)] = 0.7
-    """Intersection over union beyond which two boxes of one label in a message are one thing."""
-    merge_n: Count = 5
-    """Number of messages with only one of two near landmarks after which they are merged."""
     unique: tuple[Label, ...] = ()
     """Labels with at most one thing in a map: seen elsewhere, it has moved."""
-    sigma_floor_m: Metres = 0.002
+    sigma_floor_m: Annotated[Metres, NOT_A_PARAMETER] = 0.002
     """Least standard deviation of a landmark's position, metres, on each axis."""
-    false_detection_probability: Probability = 0.05
-    """Probability of a detection where nothing is."""
-    existence_max: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.99
-    """Largest probability of existence."""
     gone_below: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.05
     """Probability of existence below which a landmark ends."""
     stale_after: Count = 3
     """Number of viewpoints in a row without a detection, and without proof of visibility, after which a
     landmark is stale."""
-    moved_within_s: Seconds = 60.0
-    """Largest time between the end of a landmark and the appearance of a like one that makes it a
-    displacement, seconds of stamps."""
-    visibility_tolerance_s: Seconds = 0.1
-    """Largest age of a depth image relative to an observation, seconds."""
-    tentative_max: Count = 10_000
+    tentative_max: Annotated[Count, NOT_A_PARAMETER] = 10_000
     """Largest number of unconfirmed landmarks of a map; those not seen for longest leave first."""
-    statistics_interval_s: Seconds = 45.0
+    statistics_interval_s: Annotated[Seconds, NOT_A_PARAMETER] = 45.0
     """Interval of stamps after which a commit writes mere statistics, seconds of stamps."""
-    ledger_max_age_s: PositiveSeconds = 2_592_000.0
+    ledger_max_age_s: Annotated[PositiveSeconds, NOT_A_PARAMETER] = 2_592_000.0
     """Retention of the assignments of observations to landmarks in the ledger, seconds of stamps."""
-    ledger_max_bytes: Count = 2_097_152
+    ledger_max_bytes: Annotated[Count, NOT_A_PARAMETER] = 2_097_152
     """Largest size of these assignments, bytes; the oldest leave first."""
-    receipts_max: Count = 10_000
-    """Largest number of stored receipts of perception."""
 
     @model_validator(mode='after')
     def _distinct(self) -> LandmarkSettings:

@@ -135,9 +135,7 @@ class TransformBuffer:
         return taken
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each message with accepted transforms; return a function that removes the
-        callback.
-        """
+        """Call back after each message with accepted transforms; return a function that undoes it."""
         return self._observers.add(callback)
 
     def frames(self) -> tuple[str, ...]:

@@ -196,7 +196,7 @@ class TestEnds:
         world = World(capacity=2)
         first, second, third = (world.ask(at) for at in (120.0, 130.0, 140.0))
         assert isinstance(first.exception(timeout=0), NotNowError)
-        assert '2 questions already wait' in str(first.exception())
+        assert '2 lookups already wait' in str(first.exception())
         assert world.queue.dropped == 1
         assert not second.done()
         assert not third.done()

@@ -21,7 +21,16 @@ from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.domain.consolidation.candidate import Consolidable
 from hylo_memory_ros.domain.consolidation.summarizer import normal_words, numbers
 
-__all__ = ['NEAR_DUPLICATE', 'Alike', 'Chunk', 'Member', 'Need', 'Planner', 'Rule']
+__all__ = [
+    'NEAR_DUPLICATE',
+    'NEAR_DUPLICATE_DISTANCE_M',
+    'Alike',
+    'Chunk',
+    'Member',
+    'Need',
+    'Planner',
+    'Rule',
+]
 
 # Who came long before is no near duplicate of now; it also bounds what one comparison costs.
 _LOOKS_BACK = 256
@@ -86,6 +95,8 @@ class Alike:
 
 Rule = Literal['merge', 'summary']
 NEAR_DUPLICATE = 'near-duplicate@1'
+NEAR_DUPLICATE_DISTANCE_M = 1.0
+"""Side of the cells in which near duplicates lie together, metres."""
 """What makes one of near duplicates."""
 _DAY_NS = 86_400_000_000_000
 
@@ -237,8 +248,8 @@ class Planner:
     def _cell(self, row: Consolidable) -> str:
         if row.frame_id is None:
             return ''
-        distance_m = self._settings.near_duplicate_distance_m
-        return f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
+        cell = [math.floor(part / NEAR_DUPLICATE_DISTANCE_M) for part in (row.x, row.y, row.z)]
+        return f'{row.frame_id} {cell}'
 
     def heads(self) -> list[int]:
         """Return the assertion that speaks for each cluster, oldest first."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.domain.consolidation.lineage import (
     CONSOLIDATED,
     STANDS_FOR,
@@ -18,13 +17,16 @@ from hylo_memory_ros.domain.consolidation.lineage import (
     last_ns,
     stood,
 )
-from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, Rule
+from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, NEAR_DUPLICATE_DISTANCE_M, Rule
 from hylo_memory_ros.domain.consolidation.summarizer import Summariser
 from hylo_memory_ros.domain.identity import canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, TimeSpan, sound_text
 
 __all__ = ['Composer']
+
+# Bytes of the text of a summary in UTF-8, at most.
+_SUMMARY_BYTES = 1024
 
 
 class Composer:
@@ -34,8 +36,6 @@ class Composer:
     ----------
     summariser : Summariser
         Makes their texts.
-    settings : ConsolidationSettings
-        Limits.
     clock : str
         Name of the service clock, on which happenings without a time of their own are.
     turn : int
@@ -49,14 +49,12 @@ class Composer:
     def __init__(
         self,
         summariser: Summariser,
-        settings: ConsolidationSettings,
         clock: str,
         turn: int,
         embed: Callable[[MemoryItem], MemoryItem],
         spaces: Callable[[str], EmbeddingSpace | None],
     ) -> None:
         self._summariser = summariser
-        self._settings = settings
         self._clock = clock
         self._turn = turn
         self._embed = embed
@@ -97,7 +95,7 @@ class Composer:
             object_ids=_united(item.object_ids for item in items),
             links=(*_shared_links(items), *((STANDS_FOR, str(item.id)) for item in items)),
             scope=_shared_scope(items),
-            pose=self._pose(items, math.inf if merged else self._settings.near_duplicate_distance_m),
+            pose=self._pose(items, math.inf if merged else NEAR_DUPLICATE_DISTANCE_M),
             event_time=self._span(items),
             confidence=max(confidence) if merged else min(confidence),
             source=name,
@@ -113,7 +111,7 @@ class Composer:
         return NEAR_DUPLICATE if rule == 'merge' else self._summariser.name
 
     def _text(self, items: Sequence[MemoryItem]) -> str:
-        name, most = self._summariser.name, self._settings.summary_bytes
+        name, most = self._summariser.name, _SUMMARY_BYTES
         try:
             text = self._summariser.summarise(items, most)
             sound_text(text, 'summary')
@@ -121,8 +119,7 @@ class Composer:
             raise InvalidRequestError(f'summariser {name!r} failed: {exc}', summariser=name) from exc
         if not text.strip() or len(text.encode()) > most:
             raise InvalidRequestError(
-                f'summariser {name!r}: its text has {len(text.encode())} bytes; 1 to summary_bytes {most} '
-                'are needed',
+                f'summariser {name!r}: its text has {len(text.encode())} bytes, expected 1 to {most}',
                 summariser=name,
             )
         return text

@@ -15,6 +15,7 @@ from hylo_memory_ros.perception.edits import MANUAL_SOURCE, current_item
 from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilter, probability
 from hylo_memory_ros.perception.existence.existence_monitor import end_landmark
 from hylo_memory_ros.perception.ingestion.observation import digest32
+from hylo_memory_ros.perception.map.keyframes import TURN_DEG
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
@@ -250,7 +251,7 @@ def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:
     """Return one number for all reports from one place and heading, quantised like keyframes."""
     x, y, z, w = pose.rotation
     heading = math.degrees(math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))) % 360.0
-    step, turn = settings.keyframe_distance_m, settings.keyframe_turn_deg
+    step, turn = settings.keyframe_distance_m, TURN_DEG
     cell = (*(round(value / step) for value in pose.translation), round(heading / turn) % round(360.0 / turn))
     return digest32(repr(cell).encode()) + 1
 

@@ -39,6 +39,12 @@ Rows = NDArray[np.int64]
 
 # With a probability of 1 a single message would decide.
 _SURE = 0.999
+# Largest probability of existence.
+_EXISTENCE_MAX = 0.99
+# Probability that a detector reports a thing where there is none.
+_FALSE_DETECTION = 0.05
+# Margins of the field of view and of the range in which a thing is not expected to be seen.
+_FOV_MARGIN_RAD, _RANGE_MARGIN_M = 0.05, 0.1
 # A sensor moves further than its base within a keyframe, at most by this lever arm, metres.
 _LEVER_M = 1.0
 # The same bound for people and planners that report an absence.
@@ -110,7 +116,7 @@ class ExistenceFilter:
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
         self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
-        self._most = logit(settings.existence_max)
+        self._most = logit(_EXISTENCE_MAX)
         self._least = logit(settings.gone_below)
         self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
@@ -159,7 +165,7 @@ class ExistenceFilter:
         stale becomes stale, and ceases to exist only after a further report.
         """
         state = landmarks.state[row]
-        f = self._settings.false_detection_probability
+        f = _FALSE_DETECTION
         if viewpoint in state['reported'] or confidence <= f:
             return self._is_gone(row, landmarks)
         was_stale = bool(state['stale'])
@@ -183,7 +189,7 @@ class ExistenceFilter:
 
     def _gain(self, source: InputSettings, label: str) -> _LogOddsGain:
         p = min(source.detection_probability_of(label), _SURE)
-        f = min(max(self._settings.false_detection_probability, 1.0 - _SURE), _SURE)
+        f = _FALSE_DETECTION
         return _LogOddsGain(
             max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f)))
         )
@@ -288,14 +294,14 @@ def _in_view(points: Array, source: InputSettings) -> NDArray[np.bool_]:
     forward, left, up = points.T if source.view_axis == 'x' else points[:, [2, 0, 1]].T
     flat = np.hypot(forward, left)
     range_m = np.hypot(flat, up)
-    inside = (range_m >= source.min_range_m + source.range_margin_m) & (
-        range_m <= source.max_range_m - source.range_margin_m
+    inside = (range_m >= source.min_range_m + _RANGE_MARGIN_M) & (
+        range_m <= source.max_range_m - _RANGE_MARGIN_M
     )
     for angle, width in (
         (np.arctan2(left, forward), source.fov_horizontal_rad),
         (np.arctan2(up, flat), source.fov_vertical_rad),
     ):
         if width < 2.0 * math.pi - 0.01:
-            inside &= np.abs(angle) <= 0.5 * width - source.fov_margin_rad
+            inside &= np.abs(angle) <= 0.5 * width - _FOV_MARGIN_RAD
     found: NDArray[np.bool_] = inside
     return found

@@ -7,7 +7,7 @@ its input is silent. An occupancy grid is valid from its stamp on and is taken a
 Place and label alone do not prove that two landmarks are one thing that moved. A displacement is
 accepted when the old place was observed empty and there is a single candidate on both sides: one
 landmark of a label was found gone and one of that label began elsewhere, after the other was last seen,
-both within ``moved_within_s``. The landmark then keeps its key and has two places in its history. In all
+both within a minute. The landmark then keeps its key and has two places in its history. In all
 other cases the new landmark stays a landmark of its own. Instances and labels declared unique are found
 by name instead.
 """
@@ -33,7 +33,7 @@ from hylo_memory_ros.perception.ingestion.observation import Message, Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, absence_receipt, displacement_receipt
-from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import AssociationResult, Ending
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 from hylo_memory_ros.transforms import Transform
@@ -42,6 +42,8 @@ __all__ = ['Displacement', 'ExistenceMonitor', 'ExistenceUpdate', 'apply_displac
 
 # Stamps and digests by which a map that is sent again is known.
 _GRIDS_KEPT = 1024
+# Largest age of a depth image relative to an observation, seconds.
+_VISIBILITY_TOLERANCE_S = 0.1
 
 
 class ExistenceUpdate(NamedTuple):
@@ -73,7 +75,7 @@ class ExistenceMonitor:
         self._views = VisibilityHistory()
         self._grids: dict[str, deque[tuple[int, int]]] = {}
         self._judged_ns: dict[str, int] = {}
-        self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
+        self._tolerance_ns = round(_VISIBILITY_TOLERANCE_S * 1e9)
 
     def take_view(self, message: Message, global_from_sensor: Transform) -> None:
         """Take the camera or depth image of a message, in the order of stamps."""
@@ -179,7 +181,7 @@ def find_displacements(
     stamp_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> list[Displacement]:
     """Return the landmarks that have moved, as known at a stamp."""
-    window_ns = round(settings.moved_within_s * 1e9)
+    window_ns = round(MOVED_WITHIN_S * 1e9)
     gone = _gone(stamp_ns - window_ns, landmarks, settings)
     if not len(gone):
         return []

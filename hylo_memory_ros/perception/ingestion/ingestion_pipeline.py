@@ -52,6 +52,8 @@ Offer = Literal['pending', 'repeated', 'late', 'refused', 'dropped']
 
 # Publishers choose frame names freely, so the number of names that are kept must be bounded.
 _FRAMES_KEPT = 256
+# An input this far behind the newest stamp does not hold the watermark, seconds of stamps.
+_SILENCE_S = 5.0
 
 
 class IngestionPipeline:
@@ -109,7 +111,7 @@ class IngestionPipeline:
 
     def _restore_watermark(self) -> Watermark:
         window_ns = round(self._settings.reorder_window_s * 1e9)
-        silence_ns = round(self._settings.silence_s * 1e9)
+        silence_ns = round(_SILENCE_S * 1e9)
         inputs = {source.name for source in self._settings.inputs if source.advances_watermark}
         newest_ns = {name: stamp for name, stamp in self.persistence.newest_ns().items() if name in inputs}
         return Watermark(sorted(inputs), window_ns, silence_ns, newest_ns)

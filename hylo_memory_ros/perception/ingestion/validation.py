@@ -45,6 +45,8 @@ Reject = Callable[[str, int], None]
 # A detector may make up class names for ever; what is remembered of them must not grow with it.
 _NAMES_KEPT = 4096
 _VARIANCES = (0, 3, 5)
+# A message stamped further ahead of the clock is refused: it would make all others late.
+_MAX_AHEAD_S = 3600.0
 # Below this, a covariance is flat: relative to its variances, or to the default.
 _FLAT = 1e-3
 # What is there is seen more often than half as often as it is expected to be.
@@ -254,7 +256,7 @@ def find_violation(message: Message, settings: LandmarkSettings, now_ns: int) ->
         return 'bad_stamp'
     if stamp_ns < settings.min_valid_stamp_s * 1e9:
         return 'before_min_valid_stamp'
-    if now_ns and stamp_ns > now_ns + settings.max_ahead_s * 1e9:
+    if now_ns and stamp_ns > now_ns + _MAX_AHEAD_S * 1e9:
         return 'ahead_of_clock'
     if message.needs_frame:
         try:

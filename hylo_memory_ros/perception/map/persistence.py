@@ -27,7 +27,7 @@ from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges,
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
-from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
 from hylo_memory_ros.storage.landmarks.association_receipts import (
     AssociationReceipt,
@@ -194,6 +194,8 @@ def store_batch(connection: Connection, batch: Batch) -> int:
     return used
 
 
+# Number of stored receipts of decisions; the oldest leave first.
+_RECEIPTS_MAX = 10_000
 _log = logging.getLogger(__name__)
 
 # Pruning leaves this share of the limit free, so that it is not needed at every commit.
@@ -366,7 +368,7 @@ class LandmarkPersistence:
         if not (force or self._is_due(watermark_ns)):
             return None
         for landmarks in self._maps.values():
-            landmarks.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
+            landmarks.trim_forgotten(watermark_ns - round(MOVED_WITHIN_S * 1e9))
         counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
         return Batch(
             statements=tuple(self._statements),
@@ -380,7 +382,7 @@ class LandmarkPersistence:
             seen=self._seen,
             own=self._own,
             receipts=tuple(self._receipts),
-            receipts_max=self._settings.receipts_max,
+            receipts_max=_RECEIPTS_MAX,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:

@@ -86,7 +86,7 @@ class GatedAssociation:
         landmarks.count_chance(scan.input)
         if not len(scan):
             return AssociationResult(given, ())
-        things = merge_duplicates(scan, self._settings)
+        things = merge_duplicates(scan)
         whole, scan = scan, things.scan
         found = find_candidates(scan, landmarks, self._settings)
         rows, ignored = self._known_rows(scan, found, landmarks)

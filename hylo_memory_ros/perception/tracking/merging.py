@@ -27,6 +27,8 @@ Rows = NDArray[np.int64]
 
 # Of two estimates of one place, this share lies nearer than the gate.
 _PROBABILITY = 0.999
+# Messages with only one of two near landmarks after which they are merged.
+_MERGE_N = 5
 # How many messages with one of two it takes to outweigh one with both: a stray detection beside a
 # thing proves little, but two things that are found half the time are found together half of that.
 _BESIDE = 10
@@ -52,7 +54,7 @@ def find_merges(
     """Update the evidence for neighbouring landmarks being one, and return those to be merged.
 
     A message with detections of both is evidence for two things. A message with one of them, whose
-    detection was a candidate for the other too, is evidence for one; after ``merge_n`` such messages
+    detection was a candidate for the other too, is evidence for one; after five such messages
     they are merged, if they are near each other.
 
     Parameters
@@ -75,7 +77,7 @@ def find_merges(
     pairs: dict[tuple[int, int], bool] = {}
     for gone, kept, both in zip(younger.tolist(), older.tolist(), beside.tolist(), strict=True):
         pairs[gone, kept] = both or pairs.get((gone, kept), False)
-    suspects = [pair for pair, both in pairs.items() if _weigh(*pair, both, landmarks) >= settings.merge_n]
+    suspects = [pair for pair, both in pairs.items() if _weigh(*pair, both, landmarks) >= _MERGE_N]
     return _proved(scan, sorted(suspects), landmarks, settings)
 
 

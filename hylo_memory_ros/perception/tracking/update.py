@@ -21,6 +21,8 @@ __all__ = ['LandmarkUpdater', 'add_votes', 'apply_covariance_floor', 'select_lab
 # Lead that another label needs: detectors that flicker between two would otherwise have it
 # written again and again.
 _LEAD = 1.5
+# A confirmed landmark is written again when it has turned by more than this, degrees.
+_TURN_MIN_DEG = 15.0
 _LEAD_VOTES = 1.0
 # Detectors may make up labels for ever.
 _LABELS_KEPT = 16
@@ -150,7 +152,7 @@ class LandmarkUpdater:
         far = np.maximum(settings.move_min_m, settings.move_sigmas * np.sqrt(variance))
         # Unwritten ones are nowhere, NaN, and further away than anything.
         news = ~(_length(state['mean'][rows] - state['written'][rows]) <= far)
-        news |= exceeds_turn(state, rows, math.radians(settings.turn_min_deg))
+        news |= exceeds_turn(state, rows, math.radians(_TURN_MIN_DEG))
         if changed is not None:
             news |= changed
         n = state['n'][rows]

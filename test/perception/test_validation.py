@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 from perception.pieces import a_message, an_input
 
 from hylo_memory_ros.perception import Message
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.ingestion.observation import Scan
+from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
 from hylo_memory_ros.transforms import Transform
 
 NAN, INF = math.nan, math.inf
@@ -23,8 +23,8 @@ HERE = Transform((0.0, 0.0, 0.0))
 
 def screened(message: Message, where: Transform = HERE, **fields: Any) -> tuple[Scan, Counter[str]]:
     refused: Counter[str] = Counter()
-    screen = Screen(an_input(**fields), lambda reason, count: refused.update({reason: count}))
-    scan = screen.scan(message, where)
+    validator = DetectionValidator(an_input(**fields), lambda reason, count: refused.update({reason: count}))
+    scan = validator.validate(message, where)
     return scan, +refused
 
 
@@ -138,7 +138,7 @@ def test_scores_and_extents() -> None:
 
 
 def test_made_up_class_names_do_not_pile_up() -> None:
-    screen = Screen(an_input(), lambda reason, count: None)
+    validator = DetectionValidator(an_input(), lambda reason, count: None)
     for number in range(10_000):
-        screen.scan(a_message(1.0, [(1, 0, 0)], [f'class{number}']), HERE)
-    assert len(screen._labels) < 5000
+        validator.validate(a_message(1.0, [(1, 0, 0)], [f'class{number}']), HERE)
+    assert len(validator._labels) < 5000

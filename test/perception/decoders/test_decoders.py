@@ -11,7 +11,12 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 from support.bags import NS, Types
 
 from hylo_memory_ros.perception import Message
-from hylo_memory_ros.perception.ingestion.decoders import READERS, Reading, read_clock, read_transforms
+from hylo_memory_ros.perception.ingestion.decoders import (
+    DECODERS,
+    DecodedMessage,
+    decode_clock,
+    decode_transforms,
+)
 
 NOW = 1_700_000_000 * NS + 5
 TYPES = Types()
@@ -38,8 +43,8 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def read(kind: str, data: bytes) -> Reading:
-    return READERS[kind]()(data, 'front')
+def read(kind: str, data: bytes) -> DecodedMessage:
+    return DECODERS[kind]()(data, 'front')
 
 
 def told(message: Message) -> tuple[Any, ...]:
@@ -50,7 +55,7 @@ def told(message: Message) -> tuple[Any, ...]:
 
 
 def test_each_sample_is_of_a_type_that_is_read() -> None:
-    assert set(SAMPLES) <= set(READERS)
+    assert set(SAMPLES) <= set(DECODERS)
 
 
 @pytest.mark.parametrize('kind', SAMPLES)
@@ -78,7 +83,7 @@ def test_the_padding_of_a_word_is_taken_and_more_is_refused(kind: str) -> None:
     digests = {read(kind, data + bytes(size)).messages[0].digest for size in range(4)}
 
     assert len(digests) == 1
-    with pytest.raises(ValueError, match='4 bytes are left behind the last field'):
+    with pytest.raises(ValueError, match='4 bytes follow the last field'):
         read(kind, data + bytes(4))
 
 
@@ -111,7 +116,7 @@ def test_a_stamp_that_is_no_time_is_refused(kind: str) -> None:
     place = data.index((1_700_000_000).to_bytes(4, 'little'))
     for bad in ((-1).to_bytes(4, 'little', signed=True) + data[place + 4 : place + 8],
                 data[place : place + 4] + (10**9).to_bytes(4, 'little')):  # fmt: skip
-        with pytest.raises(ValueError, match='is no time'):
+        with pytest.raises(ValueError, match='expected a time'):
             read(kind, data[:place] + bad + data[place + 8 :])
 
 
@@ -147,10 +152,10 @@ def test_the_clock_and_transforms_are_read_in_both_orders() -> None:
     clock = TYPES.new('rosgraph_msgs/Clock', clock=TYPES.time(NOW))
     moved = TYPES.tf(TYPES.transform(NOW, 'map', 'base_link', 1.0, 2.0, 0.5))
     for little in (True, False):
-        assert read_clock(TYPES.cdr(clock, little=little)) == NOW
-        (one,) = read_transforms(TYPES.cdr(moved, little=little))
+        assert decode_clock(TYPES.cdr(clock, little=little)) == NOW
+        (one,) = decode_transforms(TYPES.cdr(moved, little=little))
         assert (one.parent, one.child, one.stamp_ns, one.translation) == ('map', 'base_link', NOW, (1, 2, 0))
     with pytest.raises(ValueError, match='CDR'):
-        read_clock(b'\0\1\0\0')
-    with pytest.raises(ValueError, match='left behind'):
-        read_clock(TYPES.cdr(clock) + bytes(8))
+        decode_clock(b'\0\1\0\0')
+    with pytest.raises(ValueError, match='follow the last field'):
+        decode_clock(TYPES.cdr(clock) + bytes(8))

@@ -105,7 +105,7 @@ def with_a_vase(memory: MemoryService) -> tuple[LandmarkPipeline, str]:
     seen(pipeline, [(1.0, 0.0, 0.5)])
     (hit,) = landmarks_of(memory)
     memory.write([WRITTEN])
-    assert pipeline.named(['vase']) == ['vase']
+    assert pipeline.resolve_keys(['vase']) == ['vase']
     return pipeline, str(hit.item.key)
 
 
@@ -252,7 +252,7 @@ def test_every_edit_leaves_a_receipt() -> None:
     with open_memory() as memory:
         pipeline, keys = two(memory)
         edited(pipeline, 'merge', *keys, actor='operator')
-        newest = list(pipeline._journal.recent._kept)[-1]
+        newest = list(pipeline._persistence.recent._kept)[-1]
         told = memory.receipt(newest)
         assert (told['kind'], told['actor'], told['keys']) == ('merge', 'operator', sorted(keys))
         assert told == pipeline.receipt(newest)
@@ -286,7 +286,7 @@ def test_what_has_no_meaning_is_refused(
 def test_a_decision_can_be_read_with_candidates_distances_and_outcome() -> None:
     with open_memory() as memory:
         pipeline, (key, _) = two(memory)
-        receipts = [pipeline.receipt(one) for one in pipeline._journal.recent._kept]
+        receipts = [pipeline.receipt(one) for one in pipeline._persistence.recent._kept]
         first, *_, last = [told for told in receipts if told]
         assert [decision['outcome'] for decision in first['decisions']] == ['new', 'new']
         given = next(decision for decision in last['decisions'] if decision['landmark'] == key)
@@ -304,7 +304,9 @@ def test_a_decision_can_be_read_with_candidates_distances_and_outcome() -> None:
 def test_a_purge_leaves_neither_sightings_nor_receipts_that_name_it() -> None:
     with open_memory() as memory:
         pipeline, (key, other) = two(memory)
-        receipts = [told['id'] for one in pipeline._journal.recent._kept if (told := pipeline.receipt(one))]
+        receipts = [
+            told['id'] for one in pipeline._persistence.recent._kept if (told := pipeline.receipt(one))
+        ]
         stored = [one for one in receipts if is_stored(memory, one)]
         assert stored
         memory.purge(MemoryQuery(key=key, scope={'map_id': 'hall'}))

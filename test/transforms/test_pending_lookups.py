@@ -15,7 +15,7 @@ from hylo_memory_ros.errors import (
     TransformTooOldError,
     UnknownFrameError,
 )
-from hylo_memory_ros.transforms import LATEST, PendingQueue, Transform, TransformBuffer
+from hylo_memory_ros.transforms import LATEST, PendingLookups, Transform, TransformBuffer
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)
 
@@ -51,7 +51,7 @@ class World:
     def __init__(self, **options: int) -> None:
         self.steady = Steady()
         self.tf = CountingBuffer()
-        self.queue = PendingQueue(self.tf, timeout_s=0.5, steady_ns=self.steady, **options)
+        self.queue = PendingLookups(self.tf, timeout_s=0.5, steady_ns=self.steady, **options)
         self.tf.on_change(self.queue.poll)
         for second in range(100, 111):
             self.put(second)
@@ -196,7 +196,7 @@ class TestEnds:
         world = World(capacity=2)
         first, second, third = (world.ask(at) for at in (120.0, 130.0, 140.0))
         assert isinstance(first.exception(timeout=0), NotNowError)
-        assert '2 questions already wait' in str(first.exception())
+        assert '2 lookups already wait' in str(first.exception())
         assert world.queue.dropped == 1
         assert not second.done()
         assert not third.done()

@@ -155,8 +155,8 @@ def test_an_item_written_by_hand_has_statistics_too(
 
 
 def test_pinned_things_are_exempt(memory: MemoryService, pipeline: LandmarkPipeline) -> None:
-    row = pipeline._book.row_of(landmarks_of(memory)[0].item.key or '')
-    pipeline._book.state['pinned'][row] = True
+    row = pipeline._ingestion.landmarks.row_of(landmarks_of(memory)[0].item.key or '')
+    pipeline._ingestion.landmarks.state['pinned'][row] = True
     for step in range(6):
         assert pipeline.report_absent(report(100.0 + step, step)).statuses == ('current',)
 

@@ -1,33 +1,34 @@
-"""sensor_msgs/Image and CameraInfo, nav_msgs/OccupancyGrid: what tells whether a place could be seen."""
+"""Decoders of visibility data: sensor_msgs/Image, sensor_msgs/CameraInfo and nav_msgs/OccupancyGrid."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
-from hylo_memory_ros.perception import Detections, Message, digest32
-from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, GridView, View
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid, View
+from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
 
-__all__ = ['read_camera_info', 'read_depth', 'read_grid']
+__all__ = ['decode_camera_info', 'decode_depth_image', 'decode_occupancy_grid']
 
-# Type of a pixel, and what makes metres of it (REP-118).
+# Pixel type, and its scale to metres (REP-118).
 _ENCODINGS = {'16UC1': ('u2', 0.001), 'mono16': ('u2', 0.001), '32FC1': ('f4', 1.0)}
-# Whether a place can be seen needs no more columns.
+# Visibility needs no finer image than this many columns.
 _COLUMNS = 160
 _NOTHING = Detections(labels=(), positions=np.zeros((0, 3)))
 _SIZE = {order: struct.Struct(order + '2I') for order in '<>'}
 _MATRIX = {order: struct.Struct(order + '9d') for order in '<>'}
 _GRID = {order: struct.Struct(order + 'f2I') for order in '<>'}
-_POSE = {order: struct.Struct(order + '7d') for order in '<>'}
 
 
-def read_depth(message: bytes, source: str) -> Message:
-    """Read a sensor_msgs/Image of distances: 16UC1 in millimetres, or 32FC1 in metres.
+def decode_depth_image(message: bytes, source: str) -> Message:
+    """Decode a sensor_msgs/Image of distances: 16UC1 in millimetres, or 32FC1 in metres.
 
     Parameters
     ----------
@@ -53,22 +54,24 @@ def read_depth(message: bytes, source: str) -> Message:
         start = cursor.at
         cursor.skip(size)
         if encoding not in _ENCODINGS:
-            raise ValueError(f'encoding: {encoding!r} is none of {", ".join(sorted(_ENCODINGS))}')
+            raise ValueError(f'encoding: expected one of {", ".join(sorted(_ENCODINGS))}, got {encoding!r}')
         kind, metres = _ENCODINGS[encoding]
         dtype = np.dtype(('>' if big else '<') + kind)
         if not width or not height or step < width * dtype.itemsize or size != step * height:
-            raise ValueError(f'{size} bytes in rows of {step} are no image of {width} x {height} {encoding}')
+            raise ValueError(
+                f'expected an image of {width} x {height} {encoding}, got {size} bytes in rows of {step}'
+            )
         rows = np.frombuffer(cursor.data[start : start + size], dtype=np.uint8).reshape(height, step)
         pixels = rows[:, : width * dtype.itemsize].copy().view(dtype)
         stride = -(-width // _COLUMNS)
         depth = (pixels[::stride, ::stride] * np.float32(metres)).astype(np.float32)
         return _message(cursor, source, stamp_ns, frame_id, DepthImage(depth, stride))
 
-    return read_whole(message, read)
+    return decode_whole(message, read)
 
 
-def read_camera_info(message: bytes, source: str) -> Message:
-    """Read a sensor_msgs/CameraInfo; parameters as for `read_depth`."""
+def decode_camera_info(message: bytes, source: str) -> Message:
+    """Decode a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -82,34 +85,34 @@ def read_camera_info(message: bytes, source: str) -> Message:
         camera = CameraModel((k[0], k[4], k[2], k[5]), width)
         return _message(cursor, source, stamp_ns, frame_id, camera)
 
-    return _read(message, read)
+    return _decode(message, read)
 
 
-def read_grid(message: bytes, source: str) -> Message:
-    """Read a nav_msgs/OccupancyGrid; parameters as for `read_depth`."""
+def decode_occupancy_grid(message: bytes, source: str) -> Message:
+    """Decode a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`."""
 
     def read(cursor: Cursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         cursor.stamp()
         resolution, width, height = cursor.numbers(_GRID[cursor.order], 4)
-        x, y, z, *turn = cursor.numbers(_POSE[cursor.order], 8)
+        x, y, z, *turn = cursor.numbers(POSE[cursor.order], 8)
         size = cursor.count(1)
         start = cursor.at
         cursor.skip(size)
         if size != width * height:
-            raise ValueError(f'{size} cells are no grid of {width} x {height}')
+            raise ValueError(f'expected a grid of {width} x {height}, got {size} cells')
         cells = np.frombuffer(cursor.data[start : start + size], dtype=np.int8)
         cells = cells.reshape(int(height), int(width)).copy()
-        # Exactly zero: not given.
+        # An all-zero quaternion means that none was given.
         origin = Transform((x, y, z), unit_quaternion(turn if any(turn) else IDENTITY_ROTATION))
-        return _message(cursor, source, stamp_ns, frame_id, GridView(cells, resolution, origin))
+        return _message(cursor, source, stamp_ns, frame_id, OccupancyGrid(cells, resolution, origin))
 
-    return _read(message, read)
+    return _decode(message, read)
 
 
-def _read(message: bytes, read: object) -> Message:
+def _decode(message: bytes, read: Callable[[Cursor], Message]) -> Message:
     try:
-        return read_whole(message, read)  # type: ignore[arg-type]
+        return decode_whole(message, read)
     except HyloMemoryError as exc:
         raise ValueError(exc.message) from exc
 

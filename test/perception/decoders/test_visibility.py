@@ -11,8 +11,8 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 from support.bags import NS, Types
 
 from hylo_memory_ros.perception import Message
-from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, GridView
-from hylo_memory_ros.perception.ingestion.decoders import READERS
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS
 
 NOW = 1_700_000_000 * NS + 5
 TYPES = Types()
@@ -62,7 +62,7 @@ SAMPLES = {
 
 
 def read(kind: str, data: bytes) -> Message:
-    (message,) = READERS[kind]()(data, 'front').messages
+    (message,) = DECODERS[kind]()(data, 'front').messages
     return message
 
 
@@ -93,10 +93,10 @@ def test_a_large_image_is_thinned_and_says_so() -> None:
     ('fields', 'named'),
     [
         ({'encoding': 'rgb8'}, 'encoding'),
-        ({'width': 5}, 'no image'),
-        ({'height': 4}, 'no image'),
-        ({'height': 0, 'width': 0}, 'no image'),
-        ({'step': 7}, 'no image'),
+        ({'width': 5}, 'expected an image'),
+        ({'height': 4}, 'expected an image'),
+        ({'height': 0, 'width': 0}, 'expected an image'),
+        ({'step': 7}, 'expected an image'),
     ],
 )
 def test_what_is_no_depth_image_is_refused(fields: dict[str, Any], named: str) -> None:
@@ -118,7 +118,7 @@ def test_a_camera_that_is_not_calibrated_is_refused() -> None:
 @pytest.mark.parametrize('little', [True, False])
 def test_a_map_has_its_cells_and_its_place(little: bool) -> None:
     message = read(GRID, TYPES.cdr(SAMPLES[GRID], little=little))
-    assert isinstance(message.view, GridView)
+    assert isinstance(message.view, OccupancyGrid)
     assert message.view.cells.tolist() == [[-1, 0, 100], [50, 0, 0]]
     assert message.view.resolution_m == pytest.approx(0.05)
     assert message.view.global_from_grid.translation == (-1.0, -2.0, 0.0)
@@ -137,7 +137,7 @@ def test_what_is_cut_anywhere_or_longer_is_refused(kind: str) -> None:
         for end in range(len(data)):
             with pytest.raises(ValueError, match=r'.'):
                 read(kind, data[:end])
-    with pytest.raises(ValueError, match='4 bytes are left'):
+    with pytest.raises(ValueError, match='4 bytes follow'):
         read(kind, data + bytes(4))
 
 

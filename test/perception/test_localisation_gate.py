@@ -18,7 +18,7 @@ from perception.pieces import (
     some_settings,
 )
 
-from hylo_memory_ros.perception.ingestion.ingest import Localisation
+from hylo_memory_ros.perception.ingestion.ingestion_pipeline import LocalisationGate
 
 
 def covariance(sigma_m: float, sigma_rad: float = 0.1) -> list[float]:
@@ -81,11 +81,11 @@ def test_without_the_gate_nothing_is_asked_for() -> None:
     ],
 )
 def test_sure_enough_is_the_widest_direction_and_the_heading(given: list[float], good: bool) -> None:
-    assert Localisation(some_settings()).report(START_NS, given) is good
+    assert LocalisationGate(some_settings()).report(START_NS, given) is good
 
 
 def test_reports_may_come_out_of_order() -> None:
-    known = Localisation(some_settings())
+    known = LocalisationGate(some_settings())
     known.report(20, covariance(0.1))
     known.report(10, covariance(5.0))
     assert [known.holds(stamp) for stamp in (9, 10, 19, 20)] == [False, False, False, True]

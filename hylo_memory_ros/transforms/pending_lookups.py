@@ -1,4 +1,4 @@
-"""Questions whose transforms have not arrived yet, each with a time by which it is answered."""
+"""Pending lookups of transforms that have not arrived yet, each with a deadline."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.transforms.geometry import Transform
 from hylo_memory_ros.transforms.source import LATEST, TransformSource
 
-__all__ = ['PendingQueue']
+__all__ = ['PendingLookups']
 
 # What the next tf message may put right. A frame is also unknown, or not yet joined, during the
-# first moments after a start, so these wait like a transform that is too new; all are answered,
+# first moments after a start, so these wait like a transform that is too new; all are completed,
 # under their own names, when the time is over.
 _MAY_STILL_COME = (TransformTooNewError, UnknownFrameError, DisconnectedFrameError)
 
@@ -30,46 +30,46 @@ _Answer = Transform | HyloMemoryError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Question:
+class _Lookup:
     target: str
     source: str
     stamp_ns: int
-    asked_ns: int
+    submitted_ns: int
     deadline_ns: float
     future: Future[Transform]
 
 
-_Answered = list[tuple[_Question, _Answer]]
+_Completed = list[tuple[_Lookup, _Answer]]
 
 
-class PendingQueue:
-    """Asks a `TransformSource`, and asks again whenever transforms arrive.
+class PendingLookups:
+    """Queue of lookups in a `TransformSource`, repeated whenever transforms arrive.
 
     ===================================  ==========================================
-    the source says                      the question is answered
+    result of the source                 completion of the lookup
     ===================================  ==========================================
     a transform                          at once
-    too old, or a name that is none      at once, refused: the past never arrives
-    too new, unknown, not connected      when a message puts it right, or refused
-                                         by that name when its time is over
+    too old, or an invalid name          at once, refused: the past never arrives
+    too new, unknown, not connected      when a message provides it, or refused
+                                         with that error at its deadline
     ===================================  ==========================================
 
     Connect `poll` to `TransformSource.on_change`, and call `expire` from a timer. A poll makes one
-    lookup for each pair of frames that is waited for and one for each question it answers, however
-    many are pending: questions of one pair are asked in the order of their stamps, and the first
-    that must wait lets all later ones wait.
+    call for each pair of pending frames and one for each lookup it completes, however many are
+    pending: lookups of one pair are tried in the order of their stamps, and the first one that must
+    wait holds up all later ones.
 
     Parameters
     ----------
     source : TransformSource
-        Who knows the transforms.
+        Source of the transforms.
     timeout_s : float
-        How long a question waits on the steady clock, seconds, unless it says otherwise.
+        Default timeout of a lookup on the steady clock, seconds.
     capacity : int
-        Questions beyond this many drop the oldest one: refused with `NotNowError` and counted.
+        Largest number of lookups; the oldest one beyond it is refused with `NotNowError` and counted.
     steady_ns : callable
         The steady clock, nanoseconds. Never wall time or the time of a replay: a paused or faster
-        replay must not change who is answered when.
+        replay must not change the order of completion.
 
     Notes
     -----
@@ -90,19 +90,19 @@ class PendingQueue:
         self._capacity = capacity
         self._steady_ns = steady_ns
         self._lock = threading.Lock()
-        self._questions: list[_Question] = []
+        self._lookups: list[_Lookup] = []
         self.dropped = 0
-        """Questions refused because the queue was full."""
+        """Lookups refused because the queue was full."""
         self.expired = 0
-        """Questions refused because their time was over."""
+        """Lookups refused after their deadline."""
 
     def __len__(self) -> int:
-        return len(self._questions)
+        return len(self._lookups)
 
     def submit(
         self, target_frame: str, source_frame: str, stamp_ns: int, *, timeout_s: float | None = None
     ) -> Future[Transform]:
-        """Ask for ``target_from_source`` at a stamp; one question per message, not per detection.
+        """Look up ``target_from_source`` at a stamp; one lookup per message, not per detection.
 
         Parameters
         ----------
@@ -121,40 +121,40 @@ class PendingQueue:
         wait_ns = (self._timeout_s if timeout_s is None else timeout_s) * 1e9
         now = self._steady_ns()
         future: Future[Transform] = Future()
-        question = _Question(target_frame, source_frame, stamp_ns, now, now + wait_ns, future)
+        lookup = _Lookup(target_frame, source_frame, stamp_ns, now, now + wait_ns, future)
         with self._lock:
-            answer = self._ask(question)
+            answer = self._ask(lookup)
             if wait_ns > 0 and isinstance(answer, _MAY_STILL_COME):
-                answered: _Answered = [(over, self._no_room(over)) for over in self._append(question)]
+                completed: _Completed = [(over, self._no_room(over)) for over in self._append(lookup)]
             else:
-                answered = [(question, answer)]
-        self._answer(answered)
+                completed = [(lookup, answer)]
+        self._answer(completed)
         return future
 
     def poll(self) -> int:
-        """Answer what can be answered now; return how many. For `TransformSource.on_change`."""
+        """Complete the lookups that succeed now; return how many. For `TransformSource.on_change`."""
         with self._lock:
-            answered = self._answerable()
-            self._forget(question for question, _ in answered)
-        return self._answer(answered)
+            completed = self._answerable()
+            self._forget(lookup for lookup, _ in completed)
+        return self._answer(completed)
 
     def expire(self) -> int:
-        """Answer what can be answered, and refuse what has waited its time; return how many.
+        """Complete the lookups that succeed, and refuse those past their deadline; return how many.
 
         Call it from a timer on the steady clock; half the shortest timeout is often enough.
         """
         now = self._steady_ns()
-        return self._end(lambda question: question.deadline_ns <= now)
+        return self._end(lambda lookup: lookup.deadline_ns <= now)
 
     def expire_before(self, stamp_ns: int) -> int:
-        """Refuse what asks for a time before a stamp and still cannot be answered; return how many.
+        """Refuse lookups for stamps before a stamp that still fail; return how many.
 
         For work that must not depend on how fast a replay runs: its end is a stamp, not a clock.
         """
-        return self._end(lambda question: question.stamp_ns < stamp_ns)
+        return self._end(lambda lookup: lookup.stamp_ns < stamp_ns)
 
     def finish(self, reason: str) -> int:
-        """Answer what can be answered and refuse all others; return how many.
+        """Complete the lookups that succeed and refuse all others; return how many.
 
         For a clock that jumps back, a switch of maps, a node that stops.
 
@@ -166,79 +166,79 @@ class PendingQueue:
         return self._end(lambda _: True, reason)
 
     def next_deadline_ns(self) -> float | None:
-        """Return when the next question is over on the steady clock; None without questions."""
+        """Return the earliest deadline on the steady clock; None without lookups."""
         with self._lock:
-            return min((question.deadline_ns for question in self._questions), default=None)
+            return min((lookup.deadline_ns for lookup in self._lookups), default=None)
 
-    def _ask(self, question: _Question) -> _Answer:
+    def _ask(self, lookup: _Lookup) -> _Answer:
         try:
-            return self._source.lookup(question.target, question.source, question.stamp_ns)
+            return self._source.lookup(lookup.target, lookup.source, lookup.stamp_ns)
         except HyloMemoryError as exc:
             return exc
 
-    def _append(self, question: _Question) -> list[_Question]:
-        """Take a question; return those that had to go for it."""
-        questions = [known for known in self._questions if not known.future.cancelled()]
-        questions.append(question)
-        over, self._questions = questions[: -self._capacity], questions[-self._capacity :]
+    def _append(self, lookup: _Lookup) -> list[_Lookup]:
+        """Append a lookup; return those that had to be dropped for it."""
+        lookups = [known for known in self._lookups if not known.future.cancelled()]
+        lookups.append(lookup)
+        over, self._lookups = lookups[: -self._capacity], lookups[-self._capacity :]
         self.dropped += len(over)
         return over
 
-    def _answerable(self) -> _Answered:
-        answered: _Answered = []
+    def _answerable(self) -> _Completed:
+        completed: _Completed = []
         waiting: set[tuple[str, str, bool]] = set()
-        for question in sorted(self._questions, key=lambda question: question.stamp_ns):
+        for lookup in sorted(self._lookups, key=lambda lookup: lookup.stamp_ns):
             # "Latest" may wait where a stamp need not, so it does not speak for the others.
-            pair = (question.target, question.source, question.stamp_ns == LATEST)
+            pair = (lookup.target, lookup.source, lookup.stamp_ns == LATEST)
             if pair in waiting:
                 continue
-            answer = self._ask(question)
+            answer = self._ask(lookup)
             if isinstance(answer, _MAY_STILL_COME):
                 waiting.add(pair)
             else:
-                answered.append((question, answer))
-        return answered
+                completed.append((lookup, answer))
+        return completed
 
-    def _end(self, is_over: Callable[[_Question], bool], reason: str = '') -> int:
-        """Answer what can be answered; refuse, by its own name, what is over and cannot."""
+    def _end(self, is_over: Callable[[_Lookup], bool], reason: str = '') -> int:
+        """Complete the lookups that succeed; refuse those that are over, each with its own error."""
         now = self._steady_ns()
         with self._lock:
-            answered = self._answerable() if self._questions else []
-            self._forget(question for question, _ in answered)
-            over = [question for question in self._questions if is_over(question)]
+            completed = self._answerable() if self._lookups else []
+            self._forget(lookup for lookup, _ in completed)
+            over = [lookup for lookup in self._lookups if is_over(lookup)]
             self._forget(over)
-            for question in over:
-                answer = self._ask(question)
+            for lookup in over:
+                answer = self._ask(lookup)
                 if isinstance(answer, HyloMemoryError):
-                    answer = _after_waiting(answer, (now - question.asked_ns) / 1e9, reason)
+                    answer = _after_waiting(answer, (now - lookup.submitted_ns) / 1e9, reason)
                     self.expired += not reason
-                answered.append((question, answer))
-        return self._answer(answered)
+                completed.append((lookup, answer))
+        return self._answer(completed)
 
-    def _forget(self, questions: Iterable[_Question]) -> None:
-        gone = {id(question) for question in questions}
+    def _forget(self, lookups: Iterable[_Lookup]) -> None:
+        gone = {id(lookup) for lookup in lookups}
         if gone:
-            self._questions = [known for known in self._questions if id(known) not in gone]
+            self._lookups = [known for known in self._lookups if id(known) not in gone]
 
-    def _no_room(self, question: _Question) -> NotNowError:
+    def _no_room(self, lookup: _Lookup) -> NotNowError:
         return NotNowError(
-            f'no transform from {question.source!r} to {question.target!r}: {self._capacity} questions '
+            f'no transform from {lookup.source!r} to {lookup.target!r}: {self._capacity} lookups '
             'already wait for transforms, and the oldest was dropped',
-            target_frame=question.target,
-            source_frame=question.source,
-            stamp_ns=question.stamp_ns,
+            target_frame=lookup.target,
+            source_frame=lookup.source,
+            stamp_ns=lookup.stamp_ns,
         )
 
     @staticmethod
-    def _answer(answered: _Answered) -> int:
-        for question, answer in answered:
-            if not question.future.set_running_or_notify_cancel():
+    def _answer(completed: _Completed) -> int:
+        for lookup, answer in completed:
+            if not lookup.future.set_running_or_notify_cancel():
                 continue
             if isinstance(answer, Transform):
-                question.future.set_result(answer)
+                lookup.future.set_result(answer)
             else:
-                question.future.set_exception(answer)
-        return len(answered)
+                lookup.future.set_exception(answer)
+        return len(completed)
 
 
 def _after_waiting(error: HyloMemoryError, waited_s: float, reason: str) -> HyloMemoryError:

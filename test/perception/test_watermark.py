@@ -17,69 +17,69 @@ def a_mark(**newest_ns: int) -> Watermark:
 
 def test_it_is_the_smallest_newest_stamp_less_the_window() -> None:
     mark = a_mark()
-    mark.hear('a', 100)
-    mark.hear('b', 104)
+    mark.observe('a', 100)
+    mark.observe('b', 104)
     assert mark.value_ns == 95
-    mark.hear('a', 120)
+    mark.observe('a', 120)
     assert mark.value_ns == 99
     assert (mark.of('a'), mark.of('b'), mark.furthest_ns) == (115, 99, 120)
 
 
 def test_it_never_goes_back() -> None:
     mark = a_mark()
-    mark.hear('a', 100)
-    mark.hear('b', 100)
-    mark.hear('a', 20)
+    mark.observe('a', 100)
+    mark.observe('b', 100)
+    mark.observe('a', 20)
     assert mark.value_ns == 95
 
 
 def test_one_that_was_never_heard_holds_it_for_the_silence() -> None:
     mark = a_mark()
-    mark.hear('a', 100)
-    mark.hear('a', 150)
+    mark.observe('a', 100)
+    mark.observe('a', 150)
     assert mark.value_ns == 0
-    mark.hear('a', 151)
+    mark.observe('a', 151)
     assert mark.value_ns == 146
 
 
 def test_a_silent_one_is_left_out_until_its_next_message() -> None:
     mark = a_mark()
-    mark.hear('a', 100)
-    mark.hear('b', 100)
-    mark.hear('a', 150)
+    mark.observe('a', 100)
+    mark.observe('b', 100)
+    mark.observe('a', 150)
     assert mark.value_ns == 95
-    mark.hear('a', 151)
+    mark.observe('a', 151)
     assert mark.value_ns == 146
-    mark.hear('b', 149)
-    mark.hear('a', 170)
+    mark.observe('b', 149)
+    mark.observe('a', 170)
     assert mark.value_ns == 146
-    mark.hear('b', 170)
+    mark.observe('b', 170)
     assert mark.value_ns == 165
 
 
 def test_a_lift_ends_at_the_newest_stamp() -> None:
     mark = a_mark()
-    mark.hear('a', 100)
-    mark.lift(98)
+    mark.observe('a', 100)
+    mark.advance_to(98)
     assert (mark.value_ns, mark.of('a'), mark.of('b')) == (98, 98, 0)
-    mark.lift(10**18)
+    mark.advance_to(10**18)
     assert (mark.value_ns, mark.of('a')) == (100, 100)
-    mark.lift(7)
+    mark.advance_to(7)
     assert mark.value_ns == 100
 
 
 def test_what_was_consumed_is_behind_it() -> None:
     mark = a_mark(a=100, b=90)
     assert mark.value_ns == 100
-    mark.hear('a', 107)
+    mark.observe('a', 107)
     assert mark.value_ns == 100
 
 
 def test_a_replay_after_a_restart_is_not_held_by_one_that_was_never_heard() -> None:
     mark = Watermark(['a', 'b', 'c'], 5, 50, {'a': 100, 'b': 100})
-    mark.hear('a', 1)
-    mark.hear('a', 120)
-    mark.hear('b', 120)
+    mark.observe('a', 1)
+    mark.observe('a', 120)
+    mark.observe('b', 120)
     assert mark.value_ns == 115
 
 

@@ -35,7 +35,6 @@ def replayed_without_ros(out: Path) -> str:
         return replay(bag, given.configuration()).snapshot
 
 
-@pytest.mark.timeout(240)
 def test_a_looped_replay_gives_the_same_memory_as_one(tmp_path: Path) -> None:
     once, report = demo(tmp_path)
     assert once['complete'] is True

@@ -14,7 +14,7 @@ from tf2_msgs.msg import TFMessage
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.ros.services.servers import TYPES
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 
 
 def tick(talker: Talker, publisher: Any, sec: float) -> None:

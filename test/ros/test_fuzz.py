@@ -13,7 +13,7 @@ from support.effort import examples
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.ros.services.servers import TYPES
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.ros
 
 # The kinds of text that break things, and the words that fields expect.
 WORDS = """
@@ -117,7 +117,7 @@ def test_a_service_answers_whatever_it_is_asked(shared: SimpleNamespace, name: s
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     def ask(request: Any) -> None:
-        answer = talker.call(kind, name, request, 15.0)
+        answer = talker.call(kind, name, request)
         assert answer.error_code != ErrorCode.INTERNAL, (answer.message, request)
         assert answer.success == (answer.error_code == ErrorCode.OK)
         if not answer.success:

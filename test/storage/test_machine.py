@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -253,7 +252,6 @@ class MemoryMachine(RuleBasedStateMachine):
         assert report.versions == len(self.plain.believed)
 
 
-@pytest.mark.timeout(110)
 def test_the_store_answers_as_the_plain_memory_does(tmp_path: Path) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from support.child import PRELUDE
 from support import effort
+from support.child import PRELUDE
 
 __all__ = ['Ended', 'Nursery']
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -285,7 +284,6 @@ def outcome(act: Callable[[], Any]) -> Any:
         return type(refused), str(refused)
 
 
-@pytest.mark.timeout(110)
 def test_moves_change_no_answer(tmp_path: Path) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from storage.plain_memory import NS, PlainMemory, Stretch, distance
 from support.clock import ManualClock
-from support.effort import examples
+from support.effort import scaled
 
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
@@ -191,7 +191,7 @@ def expected_score(hit: Hit, hits: list[Hit], query: MemoryQuery) -> float:
 
 
 @settings(
-    max_examples=examples(40),
+    max_examples=scaled(40),
     deadline=None,
     phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),

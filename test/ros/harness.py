@@ -119,19 +119,21 @@ class NodeProcess:
     def exit_code(self, within_s: float = 5.0) -> int:
         """Wait for the exit code, apart from the time in which its threads waited for a processor."""
         deadline = time.monotonic() + within_s
-        before_s = self._starved_s()
+        waited = self._waited_s()
         while (code := self.process.poll()) is None:
-            assert time.monotonic() < deadline + self._starved_s() - before_s, f'runs on after {within_s} s'
+            before, waited = waited, self._waited_s()
+            deadline += sum(waited[thread] - before.get(thread, waited[thread]) for thread in waited)
+            assert time.monotonic() < deadline, f'runs on after {within_s} s'
             time.sleep(0.02)
         return code
 
-    def _starved_s(self) -> float:
-        """Return the time that its threads, together, were ready to run and did not."""
-        total = 0.0
+    def _waited_s(self) -> dict[str, float]:
+        """Return how long each of its threads was ready to run and did not, seconds."""
+        waited = {}
         for thread in Path(f'/proc/{self.process.pid}/task').glob('*/schedstat'):
             with contextlib.suppress(OSError):  # it has ended since
-                total += int(thread.read_text().split()[1]) / 1e9
-        return total
+                waited[thread.parent.name] = int(thread.read_text().split()[1]) / 1e9
+        return waited
 
     def wait_for_log(self, text: str) -> None:
         wait_until(lambda: text in self.log or not self.alive, f'{text!r} in the log')

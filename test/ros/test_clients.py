@@ -11,6 +11,7 @@ import psutil
 import pytest
 from rclpy.qos import QoSProfile
 from ros.harness import NODE, OVER_UDP, Talker, spatial
+from support.effort import scaled
 
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter, MemoryItem
 from hylo_memory_ros.srv import Query, Write
@@ -92,11 +93,11 @@ def test_memory_stays_flat_over_many_calls(shared: SimpleNamespace) -> None:
     talker: Talker = shared.talker
     family = psutil.Process(shared.process.process.pid)
     chosen = MemoryFilter(kinds=['spatial'])
-    for _ in range(300):
+    for _ in range(scaled(300)):
         talker.query(k=3, filter=chosen)
     before, threads = family.memory_info().rss, family.num_threads()
 
-    for _ in range(1500):
+    for _ in range(scaled(1500)):
         talker.query(k=3, filter=chosen)
 
     assert family.memory_info().rss - before < 5_000_000

@@ -13,10 +13,10 @@ from lifecycle_msgs.msg import Transition
 from rclpy.qos import QoSProfile
 from ros.harness import NODE, OVER_UDP, NodeProcess, Talker, spatial
 from ros.test_inputs import pose
-from ros.test_topics import heard
+from ros.test_topics import LATCHED, heard
 from rosgraph_msgs.msg import Clock
 
-from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem
+from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem, MemoryStatus
 from hylo_memory_ros.srv import Changes, Episode, History, Purge, Receipt, Snapshot
 
 pytestmark = pytest.mark.ros
@@ -35,6 +35,7 @@ def parameters() -> dict[str, Any]:
         'landmarks.reorder_window_s': 0.0,
         'commit_interval_s': 60.0,
         'min_valid_stamp_s': 0.0,
+        'status_interval_s': 0.1,
     }
 
 
@@ -170,12 +171,15 @@ def test_an_option_that_names_no_episode_is_refused(talker: Talker) -> None:
 def test_what_perception_saw_counts_to_the_side_on_which_it_came(talker: Talker) -> None:
     """The node commits it by itself only every minute here."""
     dock = talker.node.create_publisher(PoseStamped, '/dock', QoSProfile(depth=20))
+    statuses = heard(talker, MemoryStatus, f'{NODE}/status', LATCHED)
     talker.spin_until(dock.get_subscription_count, 'subscription')
 
     def seen(x: float) -> None:
-        for second in range(4):
-            dock.publish(pose(1000 + 100 * x + second, x))
-        talker.spin_for(0.5)
+        first = round(1000 + 100 * x)
+        for second in range(first, first + 4):
+            dock.publish(pose(second, x))
+        last_ns = (first + 3) * 10**9
+        talker.spin_until(lambda: statuses and statuses[-1].watermark_ns[0] >= last_ns, 'watermark')
 
     def docks(**options: Any) -> list[float]:
         asked = MemoryFilter(labels=['dock'], options_json=json.dumps(options))
@@ -234,10 +238,9 @@ def test_by_parameter_it_was_interrupted_and_none_begins_before_the_clock(
             msg = Clock()
             msg.clock.sec = sec
             publisher.publish(msg)
-            talker.spin_for(0.2)
 
         tick(100)
-        assert begin(talker, 'run').success
+        talker.spin_until(lambda: begin(talker, 'run').success, 'clock')
         assert talker.change_state(Transition.TRANSITION_DEACTIVATE)
         assert talker.change_state(Transition.TRANSITION_CLEANUP)
         talker.activate()

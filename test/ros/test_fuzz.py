@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ros.harness import Talker, spatial
-from support.effort import examples
+from support.effort import scaled
 
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.ros.services.servers import TYPES
@@ -111,7 +111,7 @@ def test_a_service_answers_whatever_it_is_asked(shared: SimpleNamespace, name: s
 
     @given(messages(kind.Request))
     @settings(
-        max_examples=examples(60),
+        max_examples=scaled(60),
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

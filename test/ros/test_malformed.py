@@ -36,6 +36,7 @@ PARAMETERS: dict[str, Any] = {
     **{f'input.{name}.queue': 2000 for name in KINDS},
     'input.poses.label': 'chair',
     'landmarks.confirm_n': 1,
+    'diagnostics_interval_s': 0.2,
 }
 
 
@@ -75,7 +76,17 @@ def test_a_thousand_malformed_messages_are_counted_one_by_one(ros_domain: int, t
             return bool(statuses) and min(statuses[-1].refused) > 0
 
         talker.spin_until(hears_all, 'node that hears every topic')
-        talker.spin_for(1.0)  # what was sent meanwhile arrives
+        heard_all = len(diagnostics)
+
+        def settled() -> bool:
+            """Whether several reports in a row count alike: what was sent meanwhile has arrived."""
+            recent = [
+                [pair.value for pair in report.status[0].values if 'malformed' in pair.value]
+                for report in diagnostics[heard_all:]
+            ][-4:]
+            return len(recent) == 4 and all(one == recent[0] for one in recent)
+
+        talker.spin_until(settled)
         before = sum(statuses[-1].refused)
         for number in range(1000):
             name = list(KINDS)[number % len(KINDS)]

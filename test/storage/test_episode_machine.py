@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from storage.plain_memory import NS, PlainMemory, Stretch
 from support.clock import ManualClock
-from support.effort import examples
+from support.effort import scaled
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -91,7 +91,7 @@ queries = st.builds(
 
 
 @settings(
-    max_examples=examples(25),
+    max_examples=scaled(25),
     deadline=None,
     phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),

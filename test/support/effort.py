@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-__all__ = ['examples', 'kills']
+__all__ = ['kills', 'scaled']
 
 _GATE_KILLS = 3
 
 
-def examples(nightly: int) -> int:
-    """Return the number of examples for the loaded profile, given that of the profile `nightly`."""
+def scaled(nightly: int) -> int:
+    """Return the number of examples or repetitions for the loaded profile, given that of `nightly`."""
     return max(1, nightly * settings().max_examples // settings.get_profile('nightly').max_examples)
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.clock import ManualClock
-from support.effort import examples
+from support.effort import scaled
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.perception import RigidCorrection
@@ -293,7 +293,7 @@ def test_moves_change_no_answer(tmp_path: Path) -> None:
     run_state_machine_as_test(
         ColdMachine,
         settings=settings(
-            max_examples=examples(6),
+            max_examples=scaled(6),
             stateful_step_count=20,
             deadline=None,
             derandomize=True,

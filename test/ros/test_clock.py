@@ -81,7 +81,7 @@ def test_a_file_opens_before_the_clock_has_started(ros_domain: int, tmp_path: Pa
 
 def test_a_clock_that_starts_far_behind_the_file_is_told_of(ros_domain: int, tmp_path: Path) -> None:
     file_of_now(tmp_path / 'memory.db')
-    parameters = {'autostart': True, 'use_sim_time': True, 'diagnostics_interval_s': 0.2}
+    parameters = {'autostart': True, 'use_sim_time': True}
     with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
         talker.wait_active()
         told: list[DiagnosticArray] = []

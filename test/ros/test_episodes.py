@@ -35,7 +35,6 @@ def parameters() -> dict[str, Any]:
         'landmarks.reorder_window_s': 0.0,
         'commit_interval_s': 60.0,
         'min_valid_stamp_s': 0.0,
-        'status_interval_s': 0.1,
     }
 
 

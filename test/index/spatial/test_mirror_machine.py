@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from index.spatial.examples import settle
 from index.spatial.plain_mirror import PlainMirror
+from support.effort import scaled
 
 from hylo_memory_ros.index.spatial import OPEN, BelievedRow, RowBatch, SpatialMirror, partition
 
@@ -138,4 +139,4 @@ class MirrorMachine(RuleBasedStateMachine):
 
 
 TestMirrorMachine = MirrorMachine.TestCase
-TestMirrorMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMirrorMachine.settings = settings(max_examples=scaled(60), stateful_step_count=40, deadline=None)

@@ -40,6 +40,9 @@ class ArchivedRows(Protocol):
     def mark(self) -> RowNumbers | None:
         """Row numbers that may not be given again; None: nothing was ever archived."""
 
+    def __bool__(self) -> bool:
+        """Whether anything is archived now."""
+
     def reached(self, earliest_ns: Mapping[int, int]) -> None:
         """Bring back identities whose archived past a change from a world time on can touch."""
 

@@ -236,7 +236,7 @@ def identified(memory: MemoryService) -> str:
 def test_receipts_name_vectors_as_generations_do(tmp_path: Path, letters: Letters) -> None:
     with opened(tmp_path, dimension=26, embedder='letters') as memory:
         memory.write([note('abba')])
-        assertion, item_id, digest = memory._core.store.vector_records('letters@1')[0]
+        assertion, item_id, digest = memory._core.store.reader.vector_records('letters@1')[0]
         space = EmbeddingSpace(dimension=26, model='letters', provider_digest=letters.digest)
 
         told = identified(memory)

@@ -315,7 +315,7 @@ class EpisodeHandler:
             )
         seq = None if known_seq is None else min(known_seq, MAX_SEQUENCE)
         if known_at_ns is not None:
-            seq = self._core.store.sequence_at(known_at_ns)
+            seq = self._core.store.reader.sequence_at(known_at_ns)
         ended_so = None if outcome is None else validate_text(normal_key, outcome, 'outcome')
         where = validate_scope(scope or {})
         return self._core.store.side_read(

@@ -143,7 +143,7 @@ class FeedbackHandler:
         """
         subjects = self._core.store.side_read(lambda connection: subjects_of(connection, ids))
         for name in [name for name in ids if name not in subjects]:
-            past = self._core.store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
+            past = self._core.store.reader.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
             if not past:
                 raise self._unknown(name)
             subjects[name] = self._core.store.side_read(partial(subject_of, item=past[0].item))
@@ -153,7 +153,7 @@ class FeedbackHandler:
         """Return the refusal of an id that no statement has."""
         if name in self._core.working:
             return _unkept([name])
-        of_key = name and self._core.store.history(
+        of_key = name and self._core.store.reader.history(
             item_id=None, kind=None, key=name, map_id=None, limit=1, offset=0
         )
         hint = ', which is a key: ids are asked for, not keys' if of_key else ''

@@ -45,11 +45,20 @@ class ArchiveLifecycle:
         Limits and waiting times.
     announce : callable
         Notes, before a commit, that there may be one.
+    now_ns : callable
+        The service time, nanoseconds.
     """
 
-    def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        config: MemoryConfig,
+        announce: Callable[[], None],
+        now_ns: Callable[[], int],
+    ) -> None:
         self._db = database
         self._announce = announce
+        self._now_ns = now_ns
         self._config = config
         self.lost: StoreError | None = None
         """Why the cold file is not read, where the memory was opened without it."""

@@ -116,7 +116,7 @@ class TestPurge:
         before = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         store = memory._core.store
         clock.set(3000.0)
-        assert store.cool([one.identity_id for one in store.coolable()]).assertions > 3  # type: ignore[attr-defined]
+        assert store.archive.cool([one.identity_id for one in store.archive.coolable()]).assertions > 3  # type: ignore[attr-defined]
         after = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         assert (after, len(before[0])) == (before, 4)
         hits = memory.query(MemoryQuery(key='dock', include_invalidated=True))

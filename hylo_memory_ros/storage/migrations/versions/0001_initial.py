@@ -291,6 +291,11 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
             'detail', sa.Text(), nullable=True, comment='JSON of the fields that are seldom set; null: none'
         ),
         sa.Column('has_embedding', sa.Boolean(), server_default='0', nullable=False),
+        sa.Column(
+            'repeats', sa.Integer(), server_default='0', nullable=False, comment='repetitions without a row'
+        ),
+        sa.Column('last_seq', sa.Integer(), nullable=True, comment='transaction of the last of them'),
+        sa.Column('last_ns', sa.BigInteger(), nullable=True, comment='world time of the last of them'),
         sa.Column('spatial_id', sa.Integer(), nullable=True, comment='the pose as first asserted'),
         sa.ForeignKeyConstraint(
             ['identity_id'],
@@ -305,7 +310,7 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
             ['spatial.spatial_id'],
         ),
         sa.PrimaryKeyConstraint('assertion_id'),
-        comment='every accepted write, duplicates too: the evidence',
+        comment='accepted writes, the evidence; plain repetitions are counted',
     )
     op.create_index(
         'assertion_event',
@@ -355,13 +360,6 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
             sa.BigInteger(),
             nullable=False,
             comment='what speaks from before is in the cold file',
-        ),
-        sa.Column(
-            'repeats_ns',
-            sa.BigInteger(),
-            server_default='0',
-            nullable=False,
-            comment='the newest repetition there of what still holds; 0: none',
         ),
         sa.ForeignKeyConstraint(['identity_id'], ['identity.identity_id']),
         sa.PrimaryKeyConstraint('identity_id'),

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.identity.statement import computed_id, statement_of
 from hylo_memory_ros.model import MemoryItem, MemoryKind
-from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import FULL_TEXT, assertion, identity, spatial, tag, txn
 from hylo_memory_ros.storage.statements.mapper import (
     ASSERTION_COLUMNS,
@@ -25,7 +26,6 @@ from hylo_memory_ros.storage.statements.mapper import (
     item_of,
     tags_of,
 )
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['INSERT_TEXT', 'Carrier', 'StoredRepetition', 'carriers', 'is_plain', 'save_counts', 'store_last']
 
@@ -106,16 +106,16 @@ def save_counts(connection: sa.Connection, counted: Iterable[Carrier]) -> None:
         connection.execute(_count, values)
 
 
-def store_last(transaction: UnitOfWork, assertion_ids: Sequence[int]) -> list[StoredRepetition]:
+def store_last(changeset: Changeset, assertion_ids: Sequence[int]) -> list[StoredRepetition]:
     """Give the last repetitions of statements rows of their own, and count them no longer."""
     stored, assertions, tags, texts = [], [], [], []
     for part in chunks(assertion_ids):
-        for row in transaction.connection.execute(_repeated, {'ids': part}):
+        for row in changeset.connection.execute(_repeated, {'ids': part}):
             by_ns = row.last_ns - row.first_ns
             item = _later(item_of(row[:_WIDTH]), by_ns)
             statement = statement_of(item, ())
             new = StoredRepetition(
-                transaction.next_id('assertion'),
+                changeset.next_id('assertion'),
                 row.identity_id,
                 row.last_ns,
                 row.last_seq,
@@ -133,7 +133,7 @@ def store_last(transaction: UnitOfWork, assertion_ids: Sequence[int]) -> list[St
                 for field, value in tags_of(item)
             ]
             texts.append((new.assertion_id, *full_text_row(item)))
-    connection = transaction.connection
+    connection = changeset.connection
     insert_rows(connection, assertion, assertions)
     insert_rows(connection, tag, tags)
     if texts:

@@ -67,7 +67,7 @@ def test_plain_repetitions_are_counted_on_the_statement() -> None:
         assert {event.id for event in first.events} == {first.events[0].id}
         memory.write([door(200)])
         assert counts(memory) == [(1, 100, 2, 200)]
-        assert memory.write([door(50.5)]).events[0].event == 'SKIP_DUP'
+        assert memory.write([door(50)]).events[0].event == 'SKIP_DUP'
         assert counts(memory) == [(1, 100, 3, 50), (200, 0, None, None)]
         closed = memory.write([MemoryItem(kind='semantic', key='door', content='shut', valid_from=60.5)])
         assert closed.events[0].event == 'INVALIDATE'

@@ -20,7 +20,7 @@ from hylo_memory_ros.storage.copies import copies_beside, copies_since, note_cop
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.files import refuse_place
 from hylo_memory_ros.storage.engine.state import get_state, put_state
-from hylo_memory_ros.storage.erasure.episodes import PurgedEpisodes
+from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
 from hylo_memory_ros.storage.query.filters import QuerySpec
 from hylo_memory_ros.storage.statements.removal import Matched, keep_audit, matched_versions
@@ -34,15 +34,16 @@ logger = logging.getLogger(__name__)
 _REMAINS = 'purge_remains'
 
 
-class _Going(NamedTuple):
-    """What a purge takes away."""
+class _Scope(NamedTuple):
+    """What a purge deletes."""
 
     identity_ids: list[int]
-    """What matches, and the summaries that stand for it."""
-    episodes: PurgedEpisodes
-    """What the ends of episodes said of it."""
+    """Identities of what matches, of the summaries over it, and of what episodes keep of it."""
+    episodes: EpisodeErasure
     matched: list[Matched]
     """Their versions."""
+    first: int
+    """Transaction that brought the first of what matches; 0: nothing does."""
 
 
 class ErasingStore(TransactingStore):
@@ -62,13 +63,12 @@ class ErasingStore(TransactingStore):
         copies: list[str] = []
 
         def act(txn: Changeset) -> Removal:
-            going = _going(txn, matched_versions(txn.connection, txn.cold.matching(asked, among)))
-            copies.extend(copies_since(txn.connection, first_said(txn.connection, going.identity_ids)))
+            scope = _scope(txn, matched_versions(txn.connection, txn.cold.matching(asked, among)))
+            copies.extend(copies_since(txn.connection, scope.first))
             if not dry_run:
-                gone = [*going.identity_ids, *going.episodes.event_ids, *going.episodes.summary_ids]
-                purge_identities(txn, gone, unstored)
-                going.episodes.clean(txn, self._config.identity_scope)
-            ids = list(dict.fromkeys((*(one.id for one in going.matched), *unstored)))
+                purge_identities(txn, scope.identity_ids, unstored)
+                scope.episodes.apply()
+            ids = list(dict.fromkeys((*(one.id for one in scope.matched), *unstored)))
             keep_audit(txn, reason, None, None, len(ids))
             put_state(txn.connection, _REMAINS, b'1')
             return Removal(len(ids), ids, txn.sequence)
@@ -120,19 +120,21 @@ def any_remains(connection: sa.Connection) -> bool:
     return bool(get_state(connection, _REMAINS, b''))
 
 
-def _going(txn: Changeset, matched: list[Matched]) -> _Going:
+def _scope(txn: Changeset, matched: list[Matched]) -> _Scope:
     connection = txn.connection
     identity_ids = sorted({one.identity_id for one in matched})
     while True:
-        # Their past goes too, wherever the question found them.
+        # Their past goes too, wherever the query found them.
         txn.cold.bring(identity_ids)
-        episodes = PurgedEpisodes(txn, purged_of(connection, identity_ids))
-        # A summary tells of what it stands for in its words too, also one of events about that.
-        telling = summaries_over(connection, [*identity_ids, *episodes.event_ids])
-        if not telling:
-            txn.cold.bring([*episodes.event_ids, *episodes.summary_ids])
-            events = matched_versions(connection, episodes.event_rows())
-            return _Going(identity_ids, episodes, [*matched, *events])
-        txn.cold.bring(telling)
-        identity_ids += telling
-        matched += matched_versions(connection, versions_of_identities(connection, telling))
+        episodes = EpisodeErasure(txn, purged_of(connection, identity_ids))
+        # The words of a summary are those of what it replaces, also of events about that.
+        summaries = summaries_over(connection, [*identity_ids, *episodes.identity_ids])
+        if not summaries:
+            break
+        txn.cold.bring(summaries)
+        identity_ids += summaries
+        matched += matched_versions(connection, versions_of_identities(connection, summaries))
+    txn.cold.bring(episodes.identity_ids)
+    matched += matched_versions(connection, versions_of_identities(connection, episodes.identity_ids))
+    first = first_said(connection, identity_ids)
+    return _Scope([*identity_ids, *episodes.identity_ids], episodes, matched, first)

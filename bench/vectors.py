@@ -79,7 +79,11 @@ class Stored:
             seed=SEED,
         )
         index = VectorIndex({SPACE: space}, self.store, Artifacts(None), lambda: ('bench', 1))
-        index.load(self.store.reader.vector_batches(), self.store.reader.vector_version_batches(), self.store.sequence)
+        index.load(
+            self.store.reader.vector_batches(),
+            self.store.reader.vector_version_batches(),
+            self.store.sequence,
+        )
         index.wait_idle()
         return index
 

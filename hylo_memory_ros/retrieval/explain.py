@@ -92,7 +92,9 @@ class Explanation:
     nearest `LOOKED_BEYOND` outside.
     """
 
-    def __init__(self, store: QuerySource, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int) -> None:
+    def __init__(
+        self, store: QuerySource, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int
+    ) -> None:
         self._store = store
         self._mirror = mirror
         self._asked = asked

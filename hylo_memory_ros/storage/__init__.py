@@ -13,4 +13,14 @@ from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, QuerySpec
 from hylo_memory_ros.storage.store import SqliteStore
 from hylo_memory_ros.storage.working_memory import WorkingMemory
 
-__all__ = ['TOTAL_LIMIT', 'CommitResult', 'IndexSource', 'QuerySource', 'QuerySpec', 'SqliteStore', 'StatementSource', 'Store', 'WorkingMemory']
+__all__ = [
+    'TOTAL_LIMIT',
+    'CommitResult',
+    'IndexSource',
+    'QuerySource',
+    'QuerySpec',
+    'SqliteStore',
+    'StatementSource',
+    'Store',
+    'WorkingMemory',
+]

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
     from hylo_memory_ros.model import (
         Changes,
-        Episode,
         Helpfulness,
         MemoryItem,
         Removal,
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
     from hylo_memory_ros.storage.archive.mover import Cooled
     from hylo_memory_ros.storage.archive.selection import Coolable
     from hylo_memory_ros.storage.changeset import CommitResult
-    from hylo_memory_ros.storage.consolidation.records import Stood
-    from hylo_memory_ros.storage.consolidation.revert import Back
     from hylo_memory_ros.storage.consolidation.sizes import Held
-    from hylo_memory_ros.storage.consolidation.summaries import Group, Slice
     from hylo_memory_ros.storage.corrections.apply import Edit
     from hylo_memory_ros.storage.corrections.records import Moved
     from hylo_memory_ros.storage.corrections.revert import Reversal
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from hylo_memory_ros.storage.statements.mapper import ItemRow
     from hylo_memory_ros.storage.statements.removal import Ending
     from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
-    import sqlalchemy as sa
 
 __all__ = ['ArchivePort', 'IndexSource', 'QuerySource', 'SpatialTuple', 'StatementSource', 'Store', 'Within']
 

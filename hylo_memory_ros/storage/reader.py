@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.consolidation.candidate import Candidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
 from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
+from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
 from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
 from hylo_memory_ros.storage.consolidation.sizes import Held
+from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.episodes.repository import any_episode, said_in
 from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
-from hylo_memory_ros.storage.transaction_manager import TransactionManager
-from hylo_memory_ros.storage.archive.archive import ColdStorage
-from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
-from hylo_memory_ros.storage.engine.database import Database
-from hylo_memory_ros.storage.engine.files import copy_database
-from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.integrity import verify_database
 from hylo_memory_ros.storage.landmarks.ledger import losses
 from hylo_memory_ros.storage.migrations import HEAD
@@ -39,11 +32,12 @@ from hylo_memory_ros.storage.schema import audit, known_map, txn
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple, vectors_of_assertions
 from hylo_memory_ros.storage.statements.mapper import ItemRow
-from hylo_memory_ros.storage.unit_of_work import ReadView
+from hylo_memory_ros.storage.transaction_manager import TransactionManager
 
 __all__ = ['StatementReader']
 
 _VERSION_ROW, _ASSERTION_ID = 0, 20
+
 
 class StatementReader:
     """Statements of a memory, in the main file and in the archive; each method reads one consistent state.
@@ -217,9 +211,7 @@ class StatementReader:
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
         with self._cold.reading(everything, nothing) as halves:
-            report = verify_database(
-                halves.hot, self._transactions.config.identity_scope, *halves.all[1:]
-            )
+            report = verify_database(halves.hot, self._transactions.config.identity_scope, *halves.all[1:])
         if self._cold.lost is not None:
             return replace(report, problems=(*report.problems, str(self._cold.lost)))
         return report

@@ -6,7 +6,7 @@ Threads: every method may be called from any thread.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,14 @@ from hylo_memory_ros.storage.erasure.eraser import Eraser
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.query.select import QuerySpec
 from hylo_memory_ros.storage.reader import StatementReader
-from hylo_memory_ros.storage.statements.removal import Ending, Matched, forget_versions, keep_audit, matched_versions, retract_versions
+from hylo_memory_ros.storage.statements.removal import (
+    Ending,
+    Matched,
+    forget_versions,
+    keep_audit,
+    matched_versions,
+    retract_versions,
+)
 from hylo_memory_ros.storage.statements.writer import check_items
 from hylo_memory_ros.storage.transaction_manager import TransactionManager
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
@@ -78,9 +85,7 @@ class SqliteStore:
         read_only: bool = False,
         exclusive: bool = True,
     ) -> None:
-        self._transactions = TransactionManager(
-            url, config, clock, read_only=read_only, exclusive=exclusive
-        )
+        self._transactions = TransactionManager(url, config, clock, read_only=read_only, exclusive=exclusive)
         self._config = config
         self.path = self._transactions.path
         self.reader = StatementReader(self._transactions)

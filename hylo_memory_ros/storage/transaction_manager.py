@@ -23,7 +23,7 @@ from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
 from hylo_memory_ros.storage.engine.files import APPLICATION_ID, check_file, make_file, migrate, path_of
-from hylo_memory_ros.storage.engine.state import get_state, put_state
+from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.migrations import create
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork

@@ -170,7 +170,10 @@ class ConsolidationRun:
         if wish.dry_run:
             after, digest_after = (before.items - gained[0], before.bytes - gained[1]), digest_before
         else:
-            after, digest_after = self._store.reader.amount(wish.kinds, wish.scope), self._store.reader.digest()
+            after, digest_after = (
+                self._store.reader.amount(wish.kinds, wish.scope),
+                self._store.reader.digest(),
+            )
         wish.tell(1.0, 'done')
         return ConsolidationReport(
             consolidation_id='' if done.number is None else name_of(done.number),
@@ -205,7 +208,9 @@ class ConsolidationRun:
     def _age_what_ended(self) -> None:
         after, kinds = 0, self._wish.kinds
         while self._need and not self._ended(_AGING):
-            found = self._store.archive.coolable(kinds, self._wish.scope or None, limit=_IDENTITIES, after=after)
+            found = self._store.archive.coolable(
+                kinds, self._wish.scope or None, limit=_IDENTITIES, after=after
+            )
             chosen: list[int] = []
             for one in found:
                 if not self._need:
@@ -300,7 +305,8 @@ class ConsolidationRun:
         for first in range(0, len(assertions), _VECTORS):
             asked = assertions[first : first + _VECTORS]
             found |= {
-                number: vector_of(data) for number, data in self._store.reader.vectors_of(space, asked).items()
+                number: vector_of(data)
+                for number, data in self._store.reader.vectors_of(space, asked).items()
             }
             self._courtesy.give_way()
         supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}

@@ -143,7 +143,9 @@ class FeedbackHandler:
         """
         subjects = self._core.store.side_read(lambda connection: subjects_of(connection, ids))
         for name in [name for name in ids if name not in subjects]:
-            past = self._core.store.reader.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
+            past = self._core.store.reader.history(
+                item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0
+            )
             if not past:
                 raise self._unknown(name)
             subjects[name] = self._core.store.side_read(partial(subject_of, item=past[0].item))

@@ -254,7 +254,7 @@ class ArchiveLifecycle:
 _STRAYS = """
     SELECT count(*) FROM main.assertion AS said
     LEFT JOIN hot.cooled AS c ON c.identity_id = said.identity_id
-    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns AND said.valid_from_ns > c.repeats_ns)
+    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns)
     AND NOT EXISTS (
         SELECT 1 FROM hot.assertion AS h
         WHERE h.assertion_id = said.assertion_id AND h.content_digest = said.content_digest

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
-
-import sqlalchemy as sa
 
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.records import summaries_over, versions_of_identities
-from hylo_memory_ros.storage.copies import copies_beside, copies_since, note_copies, remove_unfinished
+from hylo_memory_ros.storage.copies import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.engine.connection import log_of
-from hylo_memory_ros.storage.engine.files import refuse_place
-from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
 from hylo_memory_ros.storage.query.filters import QuerySpec

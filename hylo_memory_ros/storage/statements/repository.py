@@ -15,7 +15,13 @@ from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.removal import Ending, end_versions, keep_audit
-from hylo_memory_ros.storage.statements.writer import answer_of_request, check_stamps, keep_answer, resolved, write_items
+from hylo_memory_ros.storage.statements.writer import (
+    answer_of_request,
+    check_stamps,
+    keep_answer,
+    resolved,
+    write_items,
+)
 
 __all__ = ['StatementRepository', 'StatementWriter']
 

@@ -180,7 +180,9 @@ def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: s
             getattr(memory, removed)(MemoryQuery(keys=('k0', 'old')))
             if cools:
                 store = memory._core.store
-                assert store.archive.cool([one.identity_id for one in store.archive.coolable()]).assertions == 2
+                assert (
+                    store.archive.cool([one.identity_id for one in store.archive.coolable()]).assertions == 2
+                )
             memory.end_episode(outcome='success')
             found = memory.query(MemoryQuery(episode='e', kinds=['episodic'], k=50))
             told.append(([hit.item.content for hit in found], memory.snapshot()))

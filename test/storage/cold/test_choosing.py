@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from storage.cold.pieces import NOW_S, PAST, cold_of, cool, fill, opened, rows_in, said
+from storage.cold.pieces import NOW_S, PAST, cool, fill, opened, said
 from support.clock import ManualClock
 
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
@@ -69,52 +69,6 @@ class TestWhatMayGo:
             sizes.append(moved.assertions)
         assert sizes == [2, 2, 2, 2, 2, 1]
         assert memory.query(PAST)[0].item.content == 'colour 2'
-
-    def test_of_what_is_repeated_the_first_and_the_newest_stay(self, memory: MemoryService) -> None:
-        door = [said('open', number, 'door') for number in range(1, 51)]
-        memory.write(door)
-        answers = memory.history(key='door'), memory.snapshot(), memory.query(PAST).hits
-        assert [(one.assertions, one.before_ns) for one in memory._core.store.archive.coolable()] == [(48, 10**9)]
-        assert [cool(memory, limit=20).assertions for _ in range(4)] == [20, 20, 8, 0]
-        assert rows_in(cold_of(memory.path)) == 48
-        assert (memory.history(key='door'), memory.snapshot(), memory.query(PAST).hits) == answers
-        assert [event.event for event in memory.write(door).events] == ['SKIP_DUP'] * 50
-
-    def test_what_comes_late_among_repetitions_splits_them(self, memory: MemoryService) -> None:
-        memory.write([said('open', number, 'door') for number in range(1, 51)])
-        cool(memory)
-        memory.write([said('shut', 60, 'door')])
-        assert rows_in(cold_of(memory.path)) == 48
-        memory.write([said('shut', 20.5, 'door')])
-        assert rows_in(cold_of(memory.path)) == 0
-        held = [one for one in memory.history(key='door').versions if one.to_seq is None]
-        assert sorted((one.valid_from_ns / 10**9, one.item.content) for one in held) == [
-            (1.0, 'open'), (20.5, 'shut'), (21.0, 'open'), (60.0, 'shut')
-        ]  # fmt: skip
-
-    def test_each_episode_keeps_what_was_said_in_it(self, memory: MemoryService) -> None:
-        for name, first in {'one': 1, 'two': 11}.items():
-            memory.begin_episode(name)
-            for number in range(10):
-                memory.write([said('open', first + number, 'door')])
-            memory.end_episode(name, 'success')
-        told = [memory.query(MemoryQuery(episode=name, key='door')) for name in ('one', 'two')]
-        assert cool(memory).assertions == 20 - 3
-        assert [memory.query(MemoryQuery(episode=name, key='door')) for name in ('one', 'two')] == told
-        assert [result.total for result in told] == [1, 1]
-
-    def test_what_spoke_once_or_outdoes_another_stays(self, memory: MemoryService) -> None:
-        memory.write([said('open', number, 'door') for number in range(1, 7)])
-        memory.write([said('shut', 3, 'door')])
-        memory.write([said('open', 3, 'door')])
-        memory.write([said('shut', 4.5, 'door')])
-        memory.retract(MemoryQuery(key='door', as_of=4.7))
-        (version,) = (one for one in memory.history(key='door').versions if one.to_seq is None)
-        assert version.valid_from_ns == 10**9
-        questions = [MemoryQuery(key='door', known_seq=seq, include_invalidated=True) for seq in range(6)]
-        past = [memory.query(question).hits for question in questions]
-        assert cool(memory).assertions == 1, 'that from 2: those from 4 and 5 spoke for it once'
-        assert [memory.query(question).hits for question in questions] == past
 
     def test_what_is_scheduled_stays(self, memory: MemoryService) -> None:
         memory.write([said('now', 1), said('later', 2000.0)])

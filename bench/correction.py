@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -57,7 +58,7 @@ class Driven:
 
     def score(self) -> Score:
         """Return how well detections are told apart."""
-        found = self.memory.side_read(lambda connection: list(observations(connection)))
+        found = self.read_tables(memory, lambda connection: list(observations(connection)))
         return pairwise_score([one.landmark for one in found], self.drive.trees.tolist())
 
     @property

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 import contextlib
 import os
 import sqlite3
@@ -123,7 +124,7 @@ def detections() -> Iterator[dict[str, Any]]:
             idle_s = _slowest_but_few(node)
             lost = status[-1].dropped[0] + status[-1].late[0]
         with MemoryService.open(f'sqlite:///{database}', read_only=True) as memory:
-            consumed = memory.side_read(lambda connection: sum(1 for _ in observations(connection))) / 100
+            consumed = read_tables(memory, lambda connection: sum(1 for _ in observations(connection))) / 100
     yield at_most(
         'node_detections_100_at_30_hz_share_of_a_core', share, 0.6, sender_share=round(robot_share, 3)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def outcome_of(drive: Drive, database: Path) -> Outcome:
         The ledger lacks detections that were replayed.
     """
     with opened(database) as memory:
-        given = memory.side_read(_given)
-        tentative = memory.side_read(_tentative)
+        given = read_tables(memory, _given)
+        tentative = read_tables(memory, _tentative)
         confirmed = list(places_in(memory, MemoryQuery(labels=('tree',), any_map=True, k=MAX_K), 'map'))
     names = drive.detection_names()
     if missing := len(names) - len(given.keys() & set(names)):

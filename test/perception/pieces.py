@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables, write_tables
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -138,7 +139,7 @@ def feed(pipeline: LandmarkPipeline, messages: Iterable[Message], commit_every: 
 def recorded(memory: MemoryService) -> list[ObservationRecord]:
     """Return the ledger."""
     found: list[ObservationRecord] = []
-    memory.side_write(lambda connection: found.extend(observations(connection)))
+    write_tables(memory, lambda connection: found.extend(observations(connection)))
     return found
 
 
@@ -149,7 +150,7 @@ def landmark_rows(memory: MemoryService) -> list[tuple[Any, ...]]:
     def read(connection: Connection) -> None:
         found.extend(tuple(row) for row in connection.execute(select(landmark).order_by(landmark.c.key)))
 
-    memory.side_write(read)
+    write_tables(memory, read)
     return found
 
 
@@ -161,7 +162,7 @@ def state_of(memory: MemoryService) -> tuple[Any, ...]:
 def stored_receipts(memory: MemoryService, kind: str) -> list[dict[str, Any]]:
     """Return the stored receipts of a kind, oldest first."""
     query = select(association_receipt.c.id).order_by(association_receipt.c.row)
-    ids = memory.side_read(lambda connection: list(connection.scalars(query)))
+    ids = read_tables(memory, lambda connection: list(connection.scalars(query)))
     return [told for one in ids if (told := memory.receipt(one))['kind'] == kind]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 from pathlib import Path
 
 import numpy as np
@@ -311,8 +312,8 @@ def test_a_purge_leaves_neither_sightings_nor_receipts_that_name_it() -> None:
         pipeline.commit(force=True)
         assert not any(is_stored(memory, one) for one in stored)
         assert not any(pipeline.receipt(one) for one in receipts)
-        left = memory.side_read(lambda connection: set(connection.scalars(select(sighting.c.landmark))))
-        numbers = memory.side_read(
+        left = read_tables(memory, lambda connection: set(connection.scalars(select(sighting.c.landmark))))
+        numbers = read_tables(memory, 
             lambda connection: dict(connection.execute(select(landmark.c.key, landmark.c.number)).all())  # type: ignore[arg-type]
         )
         assert numbers == {other: left.pop()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 import math
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def places_of(memory: MemoryService, **axes: object) -> list[tuple[float, ...]]:
 
 def all_state(memory: MemoryService) -> tuple[object, ...]:
     """Return whatever perception left, keyframes and sightings too."""
-    tables = memory.side_read(
+    tables = read_tables(memory, 
         lambda c: [
             [tuple(row) for row in c.execute(select(table).order_by(*table.primary_key.columns))]
             for table in (landmark, keyframe, sighting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import write_tables
 from collections.abc import Iterator
 
 import pytest
@@ -27,7 +28,7 @@ def count(memory: MemoryService, key: str, log_odds: float, *, stale: bool = Fal
     def put(connection: sa.Connection) -> None:
         connection.execute(landmark.insert(), row)
 
-    memory.side_write(put)
+    write_tables(memory, put)
 
 
 def keys(result: QueryResult) -> set[str | None]:

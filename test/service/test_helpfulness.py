@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def counted(memory: MemoryService, key: str) -> Helpfulness:
 
 
 def left(memory: MemoryService) -> list[Any]:
-    return memory.side_read(lambda connection: list(connection.execute(sa.select(episode_retrieval))))
+    return read_tables(memory, lambda connection: list(connection.execute(sa.select(episode_retrieval))))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_is_purged_within_an_episode_is_not_scored(memory: MemoryService) -
     look_up(memory, 'door')
     memory.purge(MemoryQuery(key='dock'))
     memory.end_episode(outcome='success')
-    rows = memory.side_read(lambda connection: list(connection.execute(sa.select(helpfulness))))
+    rows = read_tables(memory, lambda connection: list(connection.execute(sa.select(helpfulness))))
     assert [row.succeeded for row in rows] == [1]
     assert left(memory) == []
 

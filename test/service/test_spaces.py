@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import write_tables
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -219,7 +220,7 @@ def test_a_vector_that_was_altered_in_the_file_is_reported(tmp_path: Path) -> No
     with opened(tmp_path) as memory:
         memory.write([note('a', embeddings={'letters@1': [1.0, 2.0]})])
         assert memory.verify().ok
-        memory.side_write(
+        write_tables(memory, 
             lambda connection: connection.exec_driver_sql("UPDATE embedding SET vector = x'0000803f0000803f'")
         )
 

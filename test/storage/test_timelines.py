@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import read_tables
 from support.clock import ManualClock
 
 from hylo_memory_ros.model import MemoryItem
@@ -27,7 +28,7 @@ def test_a_fact_that_was_confirmed_often_is_loaded_by_its_first_word_and_what_co
                 timelines.load({1: at_s * 10**9})
                 loaded.append(len(timelines[1].points))
 
-        memory.side_read(load)
+        read_tables(memory, load)
         assert loaded == [1, 12, 100]
         assert memory.write([door(50.5)]).events[0].event == 'SKIP_DUP'
         closed = memory.write([MemoryItem(kind='semantic', key='door', content='shut', valid_from=60.5)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import write_tables
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,7 @@ class TestTakingAway:
             pipeline.close()
             ((_, _, key, *_),) = landmark_rows(memory)
             feed(pipeline, cups(3.1, 4))
-            memory.side_write(lambda connection: scrub_one(connection, key))
+            write_tables(memory, lambda connection: scrub_one(connection, key))
             memory.purge(MemoryQuery(key=key))
             pipeline.close()
             assert key not in {row[2] for row in landmark_rows(memory)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.tables import write_tables
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -147,7 +148,7 @@ class TestRefused:
     def test_what_was_tampered_with_is_found_out(self, clock: ManualClock) -> None:
         with MemoryService.open(clock=clock) as memory:
             an_episode(memory, 'run', 'success', fact('dock'))
-            memory.side_write(lambda c: c.exec_driver_sql("UPDATE txn SET episode = 'x' WHERE sequence = 2"))
+            write_tables(memory, lambda c: c.exec_driver_sql("UPDATE txn SET episode = 'x' WHERE sequence = 2"))
             problems = ' '.join(memory.verify().problems)
             assert "episode 'run': not all transactions" in problems
             assert 'an episode that there is not' in problems

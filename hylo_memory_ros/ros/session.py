@@ -36,7 +36,7 @@ from hylo_memory_ros.ros.services.query import Reading
 from hylo_memory_ros.ros.services.receipts import Proving
 from hylo_memory_ros.ros.services.write import Writing
 from hylo_memory_ros.ros.stamp_watch import StampWatch
-from hylo_memory_ros.transforms import PendingQueue
+from hylo_memory_ros.transforms import PendingLookups
 
 __all__ = ['Session']
 
@@ -101,7 +101,7 @@ class Session:
         self._readers = self._lane('readers', READERS)
         self._writer = self._lane('writer', 1)
         self._slow = self._lane('maintenance', 1)
-        self._pending = PendingQueue(self._transforms, timeout_s=config.tf_timeout_s)
+        self._pending = PendingLookups(self._transforms, timeout_s=config.tf_timeout_s)
         self._placement = Placement(self._pending, config.global_frame, config.untransformable)
         self.perception = Perception(
             self._node, config, self.memory, self._transforms, self._writer, self.now_ns, self._group

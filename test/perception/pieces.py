@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from support.tables import read_tables, write_tables
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, select
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.errors import TransformTooNewError
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
@@ -23,9 +23,8 @@ from hylo_memory_ros.perception import (
     digest32,
 )
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.association_receipts import association_receipt
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
 from hylo_memory_ros.storage.landmarks.ledger import ObservationRecord, observations
+from hylo_memory_ros.storage.schema import association_receipt, landmark
 from hylo_memory_ros.transforms import Transform
 
 NS = 1_000_000_000

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from support.tables import write_tables
 from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
 from support.clock import ManualClock
+from support.tables import write_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
+from hylo_memory_ros.storage.schema import landmark
 
 NEAR = (Pose(frame_id='map', position=(0.0, 0.0, 0.0)), 5.0)
 WAYS = [{'near': NEAR}, {'labels': ('mug',)}, {'near': NEAR, 'text': 'mug'}, {'text': 'mug'}]

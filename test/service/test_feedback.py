@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from support.tables import read_tables, write_tables
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from support.child import TIMEOUT_S, script
 from support.clock import ManualClock
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
@@ -26,13 +26,11 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
-from hylo_memory_ros.storage.feedback.scores import episode_retrieval, helpfulness
-from hylo_memory_ros.storage.feedback.verdicts import feedback
 from hylo_memory_ros.storage.landmarks.association_receipts import (
     AssociationReceipt,
     save_association_receipts,
 )
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
+from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 FACTS = MemoryQuery(kinds=frozenset({'semantic'}))
@@ -327,7 +325,9 @@ def test_a_purge_takes_counts_verdicts_and_notes(memory: MemoryService) -> None:
 def test_a_score_that_was_tampered_with_is_found_out(memory: MemoryService) -> None:
     memory.feedback('useful', receipt_id=asked(memory).receipt_id)
     assert memory.verify().ok
-    write_tables(memory, lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None)
+    write_tables(
+        memory, lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None
+    )
     assert [
         'its score of helpfulness is not that of its counts' in one for one in memory.verify().problems
     ] == [True] * 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from support.tables import read_tables
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 from scipy.stats import beta
+from support.tables import read_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import EPISODE_WEIGHT, NEVER_JUDGED
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.feedback.scores import episode_retrieval, helpfulness
+from hylo_memory_ros.storage.schema import episode_retrieval, helpfulness
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from support.tables import read_tables
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support.tables import read_tables
 from support.clock import ManualClock
+from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.service import MemoryService

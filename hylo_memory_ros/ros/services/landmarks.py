@@ -19,7 +19,7 @@ from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns, texts
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.runtime.dispatch import Settled
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
-from hylo_memory_ros.transforms import LATEST, PendingQueue, Transform
+from hylo_memory_ros.transforms import LATEST, PendingLookups, Transform
 from hylo_memory_ros.transforms.geometry import unit_quaternion
 
 __all__ = ['Editing']
@@ -47,7 +47,7 @@ class Editing:
     """The one thread that writes."""
     perception: Perception
     """The landmarks."""
-    pending: PendingQueue
+    pending: PendingLookups
     """Asks for transforms."""
     clock: Callable[[], int]
     """The node's clock, nanoseconds; 0 while it has not started."""

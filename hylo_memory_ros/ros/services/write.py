@@ -26,7 +26,7 @@ from hylo_memory_ros.ros.runtime.dispatch import Settled
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.stamp_watch import StampWatch
 from hylo_memory_ros.storage.engine.files import file_named
-from hylo_memory_ros.transforms import PendingQueue, Transform, TransformSource
+from hylo_memory_ros.transforms import PendingLookups, Transform, TransformSource
 
 __all__ = ['Writing']
 
@@ -48,7 +48,7 @@ class Writing:
     """Brings poses and centres into the global frame."""
     perception: Perception
     """What is flushed, and told of another map."""
-    pending: PendingQueue
+    pending: PendingLookups
     """Requests that wait for transforms."""
     transforms: TransformSource
     """Cleared when the map is switched."""

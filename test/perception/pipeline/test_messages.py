@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from support.tables import write_tables
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from perception.pieces import (
     some_settings,
 )
 from perception.pipeline.pieces import CUP, cups, the_input
+from support.tables import write_tables
 
 from hylo_memory_ros.errors import InvalidRequestError, UnknownFrameError
 from hylo_memory_ros.perception import LandmarkPipeline, Message

@@ -8,13 +8,13 @@ import pytest
 from service.episodes.pieces import EPISODIC, HERE, an_episode, events_of, fact, keys_of, summary_of
 from support.clock import NS, ManualClock
 
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
     StoreError,
 )
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, MemoryQuery, TimeSpan
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 
 class TestEnd:

@@ -61,7 +61,7 @@ class Cooling:
         self.holds_s: list[float] = []
         self.holds_cpu_s: list[float] = []
         self.moved = 0
-        database, writing = store._db, store._db.writing
+        database, writing = store._db, store._transactions.database.writing
 
         @contextmanager
         def timed(**options: Any) -> Iterator[Any]:

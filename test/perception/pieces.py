@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, select
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.errors import TransformTooNewError
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
@@ -137,7 +138,7 @@ def feed(pipeline: LandmarkPipeline, messages: Iterable[Message], commit_every: 
 def recorded(memory: MemoryService) -> list[ObservationRecord]:
     """Return the ledger."""
     found: list[ObservationRecord] = []
-    memory.side_write(lambda connection: found.extend(observations(connection)))
+    write_tables(memory, lambda connection: found.extend(observations(connection)))
     return found
 
 
@@ -148,7 +149,7 @@ def landmark_rows(memory: MemoryService) -> list[tuple[Any, ...]]:
     def read(connection: Connection) -> None:
         found.extend(tuple(row) for row in connection.execute(select(landmark).order_by(landmark.c.key)))
 
-    memory.side_write(read)
+    write_tables(memory, read)
     return found
 
 
@@ -160,7 +161,7 @@ def state_of(memory: MemoryService) -> tuple[Any, ...]:
 def stored_receipts(memory: MemoryService, kind: str) -> list[dict[str, Any]]:
     """Return the stored receipts of a kind, oldest first."""
     query = select(association_receipt.c.id).order_by(association_receipt.c.row)
-    ids = memory.side_read(lambda connection: list(connection.scalars(query)))
+    ids = read_tables(memory, lambda connection: list(connection.scalars(query)))
     return [told for one in ids if (told := memory.receipt(one))['kind'] == kind]
 
 

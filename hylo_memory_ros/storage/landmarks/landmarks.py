@@ -271,6 +271,12 @@ class LandmarkRepository:
         """Return all landmarks of a map, column by column, in the order of their numbers."""
         return load_landmarks(self._connection, map_id)
 
+    def tentative(self) -> list[tuple[float, float, str]]:
+        """Return x, y (metres, in the global frame) and label of landmarks that are not confirmed yet."""
+        columns = select(landmark.c.x, landmark.c.y, landmark.c.label)
+        rows = self._connection.execute(columns.where(landmark.c.written_ns.is_(None)))
+        return [(row.x, row.y, row.label) for row in rows]
+
     def save(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert or replace rows by their number."""
         save_landmarks(self._connection, rows)

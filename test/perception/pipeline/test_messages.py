@@ -21,6 +21,7 @@ from perception.pieces import (
     some_settings,
 )
 from perception.pipeline.pieces import CUP, cups, the_input
+from support.tables import write_tables
 
 from hylo_memory_ros.errors import InvalidRequestError, UnknownFrameError
 from hylo_memory_ros.perception import LandmarkPipeline, Message
@@ -38,7 +39,7 @@ def test_a_cup_becomes_one_item_with_statistics() -> None:
         assert (hit.item.pose.position, hit.item.pose.frame_id, hit.item.label) == (CUP, 'map', 'cup')
         assert hit.item.valid_from_ns == START_NS + NS
         found: list[Any] = []
-        memory.side_write(lambda connection: found.append(stats_for(connection, [('hall', hit.item.key)])))
+        write_tables(memory, lambda connection: found.append(stats_for(connection, [('hall', hit.item.key)])))
         (stats,) = found[0].values()
         assert (stats.observations, stats.last_observed_ns) == (41, START_NS + 5 * NS)
         assert (pipeline.status().landmarks, pipeline.status().confirmed) == (1, 1)

@@ -61,7 +61,8 @@ class Cooling:
         self.holds_s: list[float] = []
         self.holds_cpu_s: list[float] = []
         self.moved = 0
-        database, writing = store._db, store._transactions.database.writing
+        database = store._transactions.database
+        writing = database.writing
 
         @contextmanager
         def timed(**options: Any) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """The durable store: tables, timelines, files.
 
 Reading order: `schema`, `changeset` (one numbered transaction), `statements` (timelines in the tables),
-`query`, `unit_of_work` (repositories over one connection), `transaction_manager`, `reader`, `store` (the whole);
+`query`, `unit_of_work` (repositories), `transaction_manager`, `reader`, `store` (the whole);
 then `engine` (how a file is kept safe).
 """
 

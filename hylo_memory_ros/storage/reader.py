@@ -251,7 +251,7 @@ class StatementReader:
             yield from halves.vector_version_batches(size)
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
-        """Return the episode in which each of some item rows was stated, by version row; without one, none."""
+        """Return the episode of each item row that was stated in one, by version row."""
         # Where there never was an episode, only the first answer after a commit looks for one.
         state = self.epoch, self.sequence
         if not rows or self._without_episodes == state:

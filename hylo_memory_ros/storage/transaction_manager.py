@@ -1,4 +1,4 @@
-"""Transactions of one memory over SQLite: opening its file, one writer, many readers, a sequence a transaction.
+"""Transactions of one memory over SQLite: one writer, many readers, a sequence for each transaction.
 
 Threads: every method may be called from any thread. Writes serialise on the database's lock; `epoch` and
 `sequence` are replaced whole under it.

@@ -260,7 +260,7 @@ class Store(Protocol):
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
 
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
+    def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
         """Put a verified copy in the place of the whole memory, and begin a new epoch.
 
         Parameters

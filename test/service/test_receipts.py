@@ -27,10 +27,8 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.association_receipts import (
-    AssociationReceipt,
-    save_association_receipts,
-)
+from hylo_memory_ros.storage.landmarks.association_receipts import save_association_receipts
+from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 NEAR = MemoryQuery(near=(HERE, 50.0))

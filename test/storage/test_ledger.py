@@ -23,12 +23,12 @@ from hylo_memory_ros.storage.landmarks.landmarks import (
     scrub,
 )
 from hylo_memory_ros.storage.landmarks.ledger import (
-    Block,
     pack_assignments,
     pack_consumed,
     unpack_assignments,
     unpack_consumed,
 )
+from hylo_memory_ros.storage.landmarks.records import Block
 from hylo_memory_ros.storage.schema import metadata
 
 stamps_ns = st.integers(0, 2**61)

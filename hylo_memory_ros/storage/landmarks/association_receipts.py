@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -21,10 +21,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
 from hylo_memory_ros.storage.schema import metadata
 
 __all__ = [
-    'AssociationReceipt',
     'AssociationReceiptRepository',
     'association_receipt',
     'load_association_receipt',
@@ -43,21 +43,6 @@ association_receipt = Table(
     Column('body', LargeBinary, nullable=False, comment='JSON, deflated'),
     comment='what association decided, and on what grounds',
 )
-
-
-class AssociationReceipt(NamedTuple):
-    """A receipt that is to be stored."""
-
-    id: str
-    """Its id."""
-    map_id: str
-    """The map that it is about."""
-    stamp_ns: int
-    """Stamp of what was decided about, nanoseconds."""
-    keys: Sequence[str]
-    """Keys of all landmarks that it names."""
-    body: str
-    """JSON text."""
 
 
 def save_association_receipts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -37,12 +37,11 @@ from hylo_memory_ros.storage.landmarks.association_receipts import (
     association_receipt,
     scrub_association_receipts,
 )
+from hylo_memory_ros.storage.landmarks.records import Removals, Removed
 from hylo_memory_ros.storage.schema import assertion, change, forgetting, identity, metadata, txn, version
 
 __all__ = [
     'LandmarkRepository',
-    'Removals',
-    'Removed',
     'delete_landmarks',
     'keyframe',
     'landmark',
@@ -130,26 +129,6 @@ sighting = Table(
     comment='one landmark seen from one keyframe; at most 64 of each are kept',
     sqlite_with_rowid=False,
 )
-
-
-class Removals(NamedTuple):
-    """Whether anything was taken away, and which keys that may concern."""
-
-    happened: bool
-    """Whether there was any operation that is no write."""
-    keys: frozenset[str] | None
-    """Keys to look at; None: any."""
-    moved: bool = False
-    """Whether a map was corrected, so that what is held of its landmarks no longer is what is stored."""
-
-
-class Removed(NamedTuple):
-    """A landmark whose item was taken away."""
-
-    key: str
-    """Key of the landmark."""
-    at_ns: int | None
-    """When it was forgotten, service clock; None: purged, nothing may be left of it."""
 
 
 def load_landmarks(connection: Connection, map_id: str) -> dict[str, Sequence[Any]]:
@@ -362,6 +341,10 @@ class LandmarkRepository:
     def numbers(self, map_id: str) -> set[int]:
         """Return the numbers of all landmarks of a map."""
         return numbers_of(self._connection, map_id)
+
+    def latest_sequence(self) -> int:
+        """Return the number of the newest transaction in this view."""
+        return latest_sequence(self._connection)
 
     def removals_since(self, sequence: int, own: Collection[int] = ()) -> Removals:
         """Return what was taken away after a transaction, own transactions aside."""

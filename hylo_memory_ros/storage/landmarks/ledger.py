@@ -12,10 +12,8 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from typing import NamedTuple
 
 import numpy as np
-from numpy import int64
 from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
@@ -36,14 +34,11 @@ from sqlalchemy import (
 
 from hylo_memory_ros.storage.erasure.registry import tells_nothing
 from hylo_memory_ros.storage.landmarks.landmarks import landmark, sighting, stats_for
+from hylo_memory_ros.storage.landmarks.records import Block, ConsumedBlock, InputRow, ObservationRecord
 from hylo_memory_ros.storage.schema import metadata
 
 __all__ = [
-    'Block',
-    'ConsumedBlock',
-    'InputRow',
     'LedgerRepository',
-    'ObservationRecord',
     'Owners',
     'add_block',
     'assignment_span',
@@ -208,56 +203,6 @@ ledger_assignment = Table(
 tells_nothing(ledger_input, 'names of inputs, and counts')
 tells_nothing(ledger_block, 'stamps and 32-bit digests of messages')
 tells_nothing(ledger_assignment, 'numbers of landmarks; one that is gone is none')
-
-
-class InputRow(NamedTuple):
-    """What is kept of an input."""
-
-    input_id: int
-    """Its number in the blocks."""
-    newest_ns: int | None
-    """Stamp of the newest consumed message; None: there is none."""
-    dropped: int
-    """Messages that were lost, ever."""
-    late: int
-    """Messages that came too late, ever."""
-
-
-class Block(NamedTuple):
-    """Consumed messages of one input, to be stored."""
-
-    input_id: int
-    """The input."""
-    stamps_ns: Sequence[int]
-    """Nanoseconds, ascending, length n >= 1."""
-    digests: Sequence[int]
-    """32-bit digests, length n."""
-    landmarks: Sequence[NDArray[int64]]
-    """Number of the landmark of each detection of each message, 0 for none."""
-
-
-class ConsumedBlock(NamedTuple):
-    """Consumed messages of one input, as stored."""
-
-    first_ns: int
-    """Stamp of the first."""
-    last_ns: int
-    """Stamp of the last."""
-    messages: frozenset[tuple[int, int]]
-    """Stamp and digest of each."""
-
-
-class ObservationRecord(NamedTuple):
-    """One detection, and what became of it."""
-
-    input: str
-    """Name of the input."""
-    stamp_ns: int
-    """Stamp of the message."""
-    detection: int
-    """Its index in the message."""
-    landmark: str | None
-    """Key of the landmark it was given to, or None."""
 
 
 def load_inputs(connection: Connection) -> dict[str, InputRow]:

@@ -13,7 +13,7 @@ from hylo_memory_ros.cli.map_picture import Place
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.plot import places_in
 from hylo_memory_ros.model import MAX_K, MemoryQuery
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
+from hylo_memory_ros.storage.schema import landmark
 
 __all__ = ['Outcome', 'outcome_of']
 

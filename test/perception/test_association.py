@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from perception.pieces import NS, START_NS, a_message, an_input, some_settings
+from support.effort import scaled
 
 from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
@@ -112,7 +113,7 @@ coordinates = st.integers(-8, 8).map(lambda value: value / 4)
 points = st.lists(st.tuples(coordinates, coordinates, coordinates), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(points, points)
 def test_the_assignment_is_the_cheapest_one(
     landmarks: list[tuple[float, ...]], seen: list[tuple[float, ...]]
@@ -144,7 +145,7 @@ def test_the_assignment_is_the_cheapest_one(
     assert cost(found) == pytest.approx(best, abs=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.05, 0.5, 40.0]))
 def test_no_candidate_is_missed(seed: int, gate: float) -> None:
     rng = np.random.default_rng(seed)

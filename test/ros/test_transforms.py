@@ -74,7 +74,7 @@ class Ros:
             self.until(made.get_subscription_count)
         return made
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> None:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 90.0) -> None:
         end = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < end, 'what was waited for did not come'

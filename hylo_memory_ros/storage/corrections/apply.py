@@ -18,8 +18,7 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.corrections.plan import CorrectionPlan, PlacedStatement
 from hylo_memory_ros.storage.engine.database import insert_rows
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
-from hylo_memory_ros.storage.schema import assertion, corrected, identity, spatial, version
+from hylo_memory_ros.storage.schema import assertion, corrected, identity, landmark, spatial, version
 from hylo_memory_ros.storage.statements.corrected_statements import (
     CorrectedStatement,
     CorrectedVersions,

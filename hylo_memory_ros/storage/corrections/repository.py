@@ -21,8 +21,7 @@ from hylo_memory_ros.storage.corrections.plan import (
     StoredCorrection,
 )
 from hylo_memory_ros.storage.corrections.revert import revert_assertions
-from hylo_memory_ros.storage.landmarks.landmarks import keyframe, landmark, sighting
-from hylo_memory_ros.storage.schema import correction
+from hylo_memory_ros.storage.schema import correction, keyframe, landmark, sighting
 from hylo_memory_ros.storage.statements.writer import resolved, write_items
 
 __all__ = ['CorrectionRepository', 'CorrectionWriter']

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import scaled
 
 pytest.importorskip('rclpy', reason='ROS is not installed')
 
@@ -70,13 +71,13 @@ def check(array: Detection3DArray, message: Message) -> None:
 
 
 @given(arrays())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_detections_are_read_as_rclpy_reads_them(array: Detection3DArray) -> None:
     check(array, decode_detections(serialize_message(array), 'front'))
 
 
 @given(arrays(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_damaged_bytes_are_refused_or_read_but_nothing_else(
     array: Detection3DArray, data: st.DataObject
 ) -> None:

@@ -124,19 +124,21 @@ def test_a_map_has_its_cells_and_its_place(little: bool) -> None:
     assert message.view.global_from_grid.translation == (-1.0, -2.0, 0.0)
 
 
-def test_a_map_without_cells_is_refused() -> None:
-    for broken in (grid(np.zeros((0, 0))), grid(np.zeros((2, 2)), resolution=0.0)):
-        with pytest.raises(ValueError, match=r'cells|resolution'):
-            read(GRID, TYPES.cdr(broken))
+@pytest.mark.parametrize(
+    'broken', [grid(np.zeros((0, 0))), grid(np.zeros((2, 2)), resolution=0.0)], ids=['cells', 'resolution']
+)
+def test_a_map_without_cells_is_refused(broken: Any) -> None:
+    with pytest.raises(ValueError, match=r'cells|resolution'):
+        read(GRID, TYPES.cdr(broken))
 
 
+@pytest.mark.parametrize('little', [True, False])
 @pytest.mark.parametrize('kind', SAMPLES)
-def test_what_is_cut_anywhere_or_longer_is_refused(kind: str) -> None:
-    for little in (True, False):
-        data = TYPES.cdr(SAMPLES[kind], little=little)
-        for end in range(len(data)):
-            with pytest.raises(ValueError, match=r'.'):
-                read(kind, data[:end])
+def test_what_is_cut_anywhere_or_longer_is_refused(kind: str, little: bool) -> None:
+    data = TYPES.cdr(SAMPLES[kind], little=little)
+    for end in range(len(data)):
+        with pytest.raises(ValueError, match=r'.'):
+            read(kind, data[:end])
     with pytest.raises(ValueError, match='4 bytes follow'):
         read(kind, data + bytes(4))
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.clock import ManualClock
+from support.effort import scaled
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.perception import RigidCorrection
@@ -284,7 +284,6 @@ def outcome(act: Callable[[], Any]) -> Any:
         return type(refused), str(refused)
 
 
-@pytest.mark.timeout(110)
 def test_moves_change_no_answer(tmp_path: Path) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
@@ -294,7 +293,7 @@ def test_moves_change_no_answer(tmp_path: Path) -> None:
     run_state_machine_as_test(
         ColdMachine,
         settings=settings(
-            max_examples=6,
+            max_examples=scaled(6),
             stateful_step_count=20,
             deadline=None,
             derandomize=True,

@@ -16,7 +16,7 @@ from hylo_memory_ros.cli.options import AsJson, MemoryFile
 from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.ledger import InputRow, ObservationRecord
+from hylo_memory_ros.storage.landmarks.records import InputRow, ObservationRecord
 
 __all__ = ['info', 'observations', 'snapshot', 'verify']
 

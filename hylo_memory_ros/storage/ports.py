@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
     from hylo_memory_ros.model import (
         Changes,
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
     from hylo_memory_ros.storage.archive.selection import Coolable
     from hylo_memory_ros.storage.changeset import CommitResult
     from hylo_memory_ros.storage.consolidation.sizes import Held
-    from hylo_memory_ros.storage.corrections.apply import Edit
-    from hylo_memory_ros.storage.corrections.records import Moved
-    from hylo_memory_ros.storage.corrections.revert import Reversal
     from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
     from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
     from hylo_memory_ros.storage.statements.mapper import ItemRow
@@ -40,10 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ['ArchivePort', 'IndexSource', 'QuerySource', 'SpatialTuple', 'StatementSource', 'Store', 'Within']
 
-T = TypeVar('T')
-
-Within = Callable[[Any, int], None]
-"""Stores side tables inside a transaction: given its connection and sequence."""
+Within = Callable[['UnitOfWork'], None]
+"""Saves further state in the same transaction."""
 
 SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
 """version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
@@ -253,12 +246,6 @@ class Store(Protocol):
     def begin_unnumbered(self, *, durable: bool = False) -> AbstractContextManager[UnnumberedUnitOfWork]:
         """Begin a transaction that takes no sequence, for statistics, ledger and records."""
 
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-
-    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
-        """Read side tables from one consistent state."""
-
     def write(
         self,
         items: Sequence[MemoryItem],
@@ -292,11 +279,6 @@ class Store(Protocol):
         durable: bool = True,
     ) -> tuple[Removal, CommitResult | None]:
         """End what holds at the stated world times."""
-
-    def correct(
-        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, CommitResult | None]:
-        """Move what was asserted in a map, or take that back, in one recorded event."""
 
     def purge(
         self,

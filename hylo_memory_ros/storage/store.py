@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -19,9 +18,6 @@ from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.storage.archive.reader import everything, nothing
 from hylo_memory_ros.storage.backup import Backup
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
-from hylo_memory_ros.storage.corrections.apply import Edit
-from hylo_memory_ros.storage.corrections.records import Moved
-from hylo_memory_ros.storage.corrections.revert import Reversal
 from hylo_memory_ros.storage.episodes.facts import named_in
 from hylo_memory_ros.storage.erasure.eraser import Eraser
 from hylo_memory_ros.storage.ports import Within
@@ -40,8 +36,6 @@ from hylo_memory_ros.storage.transaction_manager import TransactionManager
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
 __all__ = ['SqliteStore']
-
-T = TypeVar('T')
 
 
 class SqliteStore:
@@ -131,16 +125,6 @@ class SqliteStore:
         """Begin a transaction that takes no sequence, for statistics, ledger and records."""
         return self._transactions.begin_unnumbered(durable=durable)
 
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-        with self._transactions.begin_unnumbered(durable=durable) as uow:
-            within(uow.state._connection)
-
-    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
-        """Read side tables from one consistent state."""
-        with self._transactions.read() as view:
-            return within(view.state._connection)
-
     def write(
         self,
         items: Sequence[MemoryItem],
@@ -168,7 +152,7 @@ class SqliteStore:
                 if request_id is not None:
                     uow.statements.keep_answer(request_id, result)
                 if within is not None:
-                    within(uow.changeset.connection, uow.sequence)
+                    within(uow)
         return result, uow.result
 
     def forget(
@@ -223,20 +207,6 @@ class SqliteStore:
             if not removal:
                 uow.discard()
         return removal or Removal(0, sequence=self.sequence), uow.result
-
-    def correct(
-        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, CommitResult | None]:
-        """Move what was asserted in a map, or take that back, in one recorded event."""
-        with self.begin('correct', actor=actor, dry_run=dry_run) as uow:
-            plan = prepare(uow.changeset.connection)
-            if isinstance(plan, Reversal):
-                moved = uow.corrections.revert(plan)
-            else:
-                moved = uow.corrections.apply(plan)
-            if plan.within is not None:
-                plan.within(uow.changeset.connection, uow.sequence)
-        return moved, uow.result
 
     def purge(
         self,

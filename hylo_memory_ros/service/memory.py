@@ -35,6 +35,7 @@ from hylo_memory_ros.storage.unit_of_work import ReadView, UnnumberedUnitOfWork
 __all__ = ['MemoryService']
 
 H = TypeVar('H')
+R = TypeVar('R')
 P = ParamSpec('P')
 
 

@@ -1,7 +1,7 @@
-"""Write type stubs of the generated interfaces, so that editors and mypy follow a message from client to storage.
+"""Write type stubs of the generated interfaces, so that editors and mypy follow messages into the code.
 
-`hylo_memory_ros/{msg,srv,action}.pyi` are made from the interface files; ``--check`` writes nothing and exits with 1
-if they differ from what is there.
+`hylo_memory_ros/{msg,srv,action}.pyi` are made from the interface files; ``--check`` writes nothing and
+exits with 1 if they differ.
 """
 
 import re
@@ -76,17 +76,19 @@ def stub(module: str) -> str:
     grouped: dict[str, list[str]] = {}
     for package, kind in sorted(imports):
         grouped.setdefault(package, []).append(kind)
-    return '\n'.join([
-        '# Made by tools/write_stubs.py from the interface files.',
-        'from collections.abc import Sequence',
-        'from typing import ClassVar',
-        '',
-        *(f'from {package} import {", ".join(kinds)}' for package, kinds in grouped.items()),
-        '',
-        f'__all__ = {names!r}',
-        '',
-        *body,
-    ])
+    return '\n'.join(
+        [
+            '# Made by tools/write_stubs.py from the interface files.',
+            'from collections.abc import Sequence',
+            'from typing import ClassVar',
+            '',
+            *(f'from {package} import {", ".join(kinds)}' for package, kinds in grouped.items()),
+            '',
+            f'__all__ = {names!r}',
+            '',
+            *body,
+        ]
+    )
 
 
 if __name__ == '__main__':

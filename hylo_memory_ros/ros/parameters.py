@@ -30,6 +30,7 @@ from hylo_memory_ros.parameters import (
     node_entries,
     space_entries,
 )
+from hylo_memory_ros.ros.rclpy_compat import given_parameters
 
 __all__ = ['Parameters', 'descriptor']
 
@@ -111,9 +112,12 @@ class Parameters:
 
     def unknown(self) -> tuple[str, ...]:
         """Return the names that a file or the command line gave and nothing declares: misspelt ones."""
-        given = getattr(self._node, '_parameter_overrides', {})
         return tuple(
-            sorted(name for name in given if name not in self._entries and not name.startswith(FOREIGN))
+            sorted(
+                name
+                for name in given_parameters(self._node)
+                if name not in self._entries and not name.startswith(FOREIGN)
+            )
         )
 
     def _given(self, entry: Entry) -> Any:

@@ -15,8 +15,7 @@ from hylo_memory_ros.msg import MemoryItem as ItemMsg
 from hylo_memory_ros.ros.convert.fields import stamp_msg, stamp_ns
 from hylo_memory_ros.ros.convert.filters import OPTIONS, query_from_msg
 from hylo_memory_ros.ros.convert.items import item_from_msg, item_to_msg
-from hylo_memory_ros.ros.convert.pagination import cursor_of, cursor_read
-from hylo_memory_ros.ros.convert.results import bytes_of_hit, fitting, hit_to_msg
+from hylo_memory_ros.ros.convert.results import bytes_of_hit, cursor_of, cursor_read, fitting, hit_to_msg
 
 pytestmark = pytest.mark.ros
 

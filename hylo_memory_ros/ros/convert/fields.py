@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from builtin_interfaces.msg import Time
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.ros.convert.blank import maker
 
 __all__ = [
     'MAX_SEQUENCE',
@@ -24,11 +22,10 @@ __all__ = [
 
 NS_PER_S = 1_000_000_000
 MAX_SEQUENCE = 2**63 - 1
-_make_time = maker(Time, 'sec', 'nanosec')
 REPLACEMENT = '\N{REPLACEMENT CHARACTER}'
 
 
-def stamp_ns(stamp: Any, field: str) -> int | None:
+def stamp_ns(stamp: Time, field: str) -> int | None:
     """Return a ``builtin_interfaces/Time`` in integer nanoseconds; zero is None.
 
     Raises
@@ -49,8 +46,7 @@ def stamp_ns(stamp: Any, field: str) -> int | None:
 def stamp_msg(ns: int | None) -> Time:
     """Return nanoseconds as a message; None is zero."""
     seconds, nanoseconds = divmod(ns or 0, NS_PER_S)
-    stamp: Time = _make_time(seconds, nanoseconds)
-    return stamp
+    return Time(sec=seconds, nanosec=nanoseconds)
 
 
 def checked_text(text: str, field: str) -> str:

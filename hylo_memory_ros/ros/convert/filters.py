@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery, parse_object
+from hylo_memory_ros.msg import MemoryFilter
 from hylo_memory_ros.ros.convert.errors import told
 from hylo_memory_ros.ros.convert.fields import (
     checked_sequence,
@@ -25,8 +26,8 @@ OPTIONS = ('state', 'skill_status', 'min_helpfulness', 'episode', 'outcome', 'de
 ALWAYS = frozenset({*OPTIONS, 'k', 'include_stale'})
 
 
-def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
-    """Return the question that a filter asks.
+def query_from_msg(msg: MemoryFilter, **asked: Any) -> MemoryQuery:
+    """Return the query that a filter describes.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
         raise InvalidRequestError(told(exc, place), field=place) from exc
 
 
-def _near(msg: Any) -> tuple[dict[str, Any], float] | None:
+def _near(msg: MemoryFilter) -> tuple[dict[str, Any], float] | None:
     header, point = msg.near.header, msg.near.point
     if not header.frame_id:
         if (point.x, point.y, point.z, msg.radius_m) != (0.0, 0.0, 0.0, 0.0):
@@ -98,7 +99,7 @@ def _near(msg: Any) -> tuple[dict[str, Any], float] | None:
     return centre, msg.radius_m
 
 
-def _vector(msg: Any) -> dict[str, Any]:
+def _vector(msg: MemoryFilter) -> dict[str, Any]:
     space = checked_text(msg.embedding_space, 'filter.embedding_space')
     if space and msg.text and not len(msg.embedding):
         return {'text_space': space}

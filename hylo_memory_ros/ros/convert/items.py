@@ -6,15 +6,12 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from geometry_msgs.msg import Point, Quaternion, Vector3
-from geometry_msgs.msg import Pose as PoseMsg
+from geometry_msgs.msg import Vector3
 from pydantic import ValidationError
-from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, parse_object
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
-from hylo_memory_ros.ros.convert.blank import maker
 from hylo_memory_ros.ros.convert.errors import told
 from hylo_memory_ros.ros.convert.fields import (
     checked_text,
@@ -33,12 +30,8 @@ PARTS = frozenset({'payload', 'embedding', 'evidence'})
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)
 
-_make_item = maker(ItemMsg, 'id', 'kind', 'key', 'label', 'content', 'confidence', 'source', 'valid_from')
-_make_header, _make_pose = maker(Header, 'frame_id'), maker(PoseMsg, 'position')
-_make_point = maker(Point, 'x', 'y', 'z')
 
-
-def item_from_msg(msg: Any, place: str) -> MemoryItem:
+def item_from_msg(msg: ItemMsg, place: str) -> MemoryItem:
     """Return the statement that a message makes.
 
     Parameters
@@ -85,7 +78,7 @@ def item_from_msg(msg: Any, place: str) -> MemoryItem:
         raise InvalidRequestError(told(exc, place), field=place) from exc
 
 
-def _pose(msg: Any, at: str) -> dict[str, Any] | None:
+def _pose(msg: ItemMsg, at: str) -> dict[str, Any] | None:
     position, turn = msg.pose.position, msg.pose.orientation
     frame = checked_text(msg.header.frame_id, at + 'header.frame_id')
     if not frame:
@@ -110,12 +103,12 @@ def _pose(msg: Any, at: str) -> dict[str, Any] | None:
     }
 
 
-def _extent(extent: Any) -> tuple[float, float, float] | None:
+def _extent(extent: Vector3) -> tuple[float, float, float] | None:
     size = (extent.x, extent.y, extent.z)
     return size if any(size) else None
 
 
-def _event_time(msg: Any, at: str) -> dict[str, Any] | None:
+def _event_time(msg: ItemMsg, at: str) -> dict[str, Any] | None:
     start = stamp_ns(msg.event_start, at + 'event_start')
     end = stamp_ns(msg.event_end, at + 'event_end')
     if start is None and end is None:
@@ -137,7 +130,7 @@ def _payload(text: str, field: str) -> dict[str, Any]:
         raise InvalidRequestError(str(exc), field=field) from exc
 
 
-def _embeddings(msg: Any, at: str) -> dict[str, Any]:
+def _embeddings(msg: ItemMsg, at: str) -> dict[str, Any]:
     space = checked_text(msg.embedding_space, at + 'embedding_space')
     if bool(space) != (len(msg.embedding) > 0):
         raise InvalidRequestError(
@@ -162,10 +155,16 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     include : collection of str
         Which of `PARTS` are filled.
     """
-    msg: ItemMsg = _make_item(
-        item.id or "", item.kind.value, item.key or "", item.label, item.content, item.confidence,
-        item.source, stamp_msg(item.valid_from_ns),
-    )  # fmt: skip
+    msg = ItemMsg(
+        id=item.id or '',
+        kind=item.kind.value,
+        key=item.key or '',
+        label=item.label,
+        content=item.content,
+        confidence=item.confidence,
+        source=item.source,
+        valid_from=stamp_msg(item.valid_from_ns),
+    )
     if item.entities:
         msg.entities = list(item.entities)
     if item.object_ids:
@@ -197,12 +196,14 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
 def _put_pose(msg: ItemMsg, item: MemoryItem) -> None:
     pose = item.pose
     assert pose is not None
-    msg.header, msg.pose = _make_header(pose.frame_id), _make_pose(_make_point(*pose.position))
+    msg.header.frame_id = pose.frame_id
+    msg.pose.position.x, msg.pose.position.y, msg.pose.position.z = pose.position
     if pose.stamp_ns is not None:
         msg.header.stamp = stamp_msg(pose.stamp_ns)
     if pose.orientation is not None:
         qx, qy, qz, qw = pose.orientation
-        msg.pose.orientation = Quaternion(x=qx, y=qy, z=qz, w=qw)
+        turn = msg.pose.orientation
+        turn.x, turn.y, turn.z, turn.w = qx, qy, qz, qw
         msg.has_orientation = True
     if pose.covariance is not None:
         msg.covariance = pose.covariance

@@ -20,7 +20,7 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline
 from hylo_memory_ros.perception.ingestion.decoders import READERS
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.stamp_watch import StampWatch
+from hylo_memory_ros.ros.clock import StampWatch
 
 __all__ = ['Input', 'message_type']
 

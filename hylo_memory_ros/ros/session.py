@@ -31,7 +31,7 @@ from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.services import HANDLERS
 from hylo_memory_ros.ros.services.service import Handlers, ServiceContext
-from hylo_memory_ros.transforms import PendingQueue
+from hylo_memory_ros.transforms import PendingLookups
 
 __all__ = ['Session']
 
@@ -100,7 +100,7 @@ class Session:
         self._readers = self._create_pool('readers', READERS)
         writer = self._create_pool('writer', 1)
         slow = self._create_pool('maintenance', 1)
-        self._pending = PendingQueue(self._transforms, timeout_s=config.tf_timeout_s)
+        self._pending = PendingLookups(self._transforms, timeout_s=config.tf_timeout_s)
         self._perception = Perception(
             self._node, config, self.memory, self._transforms, writer, self.now_ns, self._group
         )

@@ -18,7 +18,7 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline
-from hylo_memory_ros.perception.ingestion.decoders import READERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.clock import StampWatch
 
@@ -36,9 +36,9 @@ def message_type(source: InputSettings) -> Any:
         If nothing here reads this type, or its package is missing and not optional.
     """
     name, wanted = source.name, source.type
-    if wanted not in READERS:
+    if wanted not in DECODERS:
         raise ConfigurationError(
-            f'input.{name}.type: {wanted!r} is none of {", ".join(sorted(READERS))}',
+            f'input.{name}.type: {wanted!r} is none of {", ".join(sorted(DECODERS))}',
             parameter=f'input.{name}.type',
         )
     package, _, kind = wanted.split('/')
@@ -90,7 +90,7 @@ class Input:
         """The quality of service for which a publisher does not match; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
         self._watch = watch
-        self._read = READERS[source.type]()
+        self._read = DECODERS[source.type]()
         self._waiting: deque[bytes] = deque()
         # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
         self._dropped = 0

@@ -14,7 +14,7 @@ from hylo_memory_ros.ros.perception.placement import Placement
 from hylo_memory_ros.ros.runtime.dispatch import Settled
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.transforms import PendingQueue, Transform, TransformSource
+from hylo_memory_ros.transforms import PendingLookups, Transform, TransformSource
 
 __all__ = ['Handlers', 'ServiceContext', 'service', 'service_types']
 
@@ -40,7 +40,7 @@ class ServiceContext:
     """Inputs and landmarks."""
     placement: Placement
     """Brings poses and centres into the global frame."""
-    pending: PendingQueue
+    pending: PendingLookups
     """Requests that wait for transforms."""
     transforms: TransformSource
     """Transforms of the current map."""

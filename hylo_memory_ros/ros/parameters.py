@@ -25,7 +25,7 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.parameters import (
     Entry,
     NodeConfig,
-    configured,
+    build_configuration,
     input_entries,
     node_entries,
     space_entries,
@@ -108,7 +108,7 @@ class Parameters:
         """
         self._declare_named()
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
-        return configured(self._given, clock=clock)
+        return build_configuration(self._given, clock=clock)
 
     def unknown(self) -> tuple[str, ...]:
         """Return the names that a file or the command line gave and nothing declares: misspelt ones."""

@@ -124,7 +124,7 @@ def message(**fields: Any) -> Any:
         (message(payload_json='{"a": 1, "a": 2}'), '$.a: the key appears twice'),
         (message(payload_json='{'), 'items[0].payload_json'),
         (message(payload_json='{"a": "\\ud800"}'), '$.a: a lone surrogate'),
-        (message(scope=['robot']), "items[0].scope[0]: 'robot' does not read name=value"),
+        (message(scope=['robot']), "items[0].scope[0]: expected name=value, got 'robot'"),
         (message(scope=['map_id=a'], map_id='b'), "items[0].scope: 'map_id' is both"),
         (message(links=['on']), 'items[0].links[0]'),
         (message(embedding_space='clip@1'), 'items[0].embedding: 0 numbers'),

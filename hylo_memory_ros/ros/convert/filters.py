@@ -1,4 +1,4 @@
-"""`MemoryFilter.msg` to `MemoryQuery`."""
+"""Conversion of `MemoryFilter.msg` to `MemoryQuery`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery, parse_object
 from hylo_memory_ros.msg import MemoryFilter
-from hylo_memory_ros.ros.convert.errors import told
+from hylo_memory_ros.ros.convert.errors import format_problems
 from hylo_memory_ros.ros.convert.fields import (
     checked_sequence,
     checked_text,
@@ -71,14 +71,14 @@ def query_from_msg(msg: MemoryFilter, **asked: Any) -> MemoryQuery:
     start, end = stamp_ns(msg.time_start, 'filter.time_start'), stamp_ns(msg.time_end, 'filter.time_end')
     if start is not None or end is not None:
         fields['time_range_ns'] = (start, end)
-    # What is left out is not validated; these mean something, or are refused, when they are 0.
+    # Unset fields are left out; a zero is meaningful, or refused, in these.
     given = {name: value for name, value in fields.items() if value or name in ALWAYS}
     try:
         return MemoryQuery(**given)
     except ValidationError as exc:
         in_options = {str(error['loc'][0]) for error in exc.errors() if error['loc']} <= set(OPTIONS)
         place = 'filter.options_json' if in_options else 'filter'
-        raise InvalidRequestError(told(exc, place), field=place) from exc
+        raise InvalidRequestError(format_problems(exc, place), field=place) from exc
 
 
 def _near(msg: MemoryFilter) -> tuple[dict[str, Any], float] | None:
@@ -125,5 +125,7 @@ def _options(text: str) -> dict[str, Any]:
             known = ', '.join(OPTIONS)
             raise InvalidRequestError(f'{field}: unknown key {name!r}; known are {known}', field=field)
         if options[name] is None:
-            raise InvalidRequestError(f'{field}.{name}: null says nothing; leave it out', field=field)
+            raise InvalidRequestError(
+                f'{field}.{name}: expected a value, got null; leave the key out', field=field
+            )
     return options

@@ -1,4 +1,4 @@
-"""`MemoryItem` to and from its message."""
+"""Conversion of `MemoryItem` to and from its message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, parse_object
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
-from hylo_memory_ros.ros.convert.errors import told
+from hylo_memory_ros.ros.convert.errors import format_problems
 from hylo_memory_ros.ros.convert.fields import (
     checked_text,
     joined,
@@ -32,14 +32,14 @@ IDENTITY = (0.0, 0.0, 0.0, 1.0)
 
 
 def item_from_msg(msg: ItemMsg, place: str) -> MemoryItem:
-    """Return the statement that a message makes.
+    """Return the statement in a message.
 
     Parameters
     ----------
     msg : MemoryItem message
         Zero, an empty text and an empty array mean "not set".
     place : str
-        Where it stands in the request (``items[2]``), for refusals.
+        Position in the request, such as ``items[2]``, for errors.
 
     Raises
     ------
@@ -69,13 +69,13 @@ def item_from_msg(msg: ItemMsg, place: str) -> MemoryItem:
         if text := checked_text(getattr(msg, name), at + name):
             fields[name] = text
     if fields['pose'] is None and fields['valid_from_ns'] is None and fields['event_time'] is None:
-        # Without a pose this is the only thing that the stamp of the observation can say.
+        # Without a pose the stamp of the observation can only be this.
         fields['valid_from_ns'] = stamp_ns(msg.header.stamp, at + 'header.stamp')
-    _refuse_extra(msg.extra_json, at + 'extra_json')
+    _reject_extra(msg.extra_json, at + 'extra_json')
     try:
         return MemoryItem(**fields)
     except ValidationError as exc:
-        raise InvalidRequestError(told(exc, place), field=place) from exc
+        raise InvalidRequestError(format_problems(exc, place), field=place) from exc
 
 
 def _pose(msg: ItemMsg, at: str) -> dict[str, Any] | None:
@@ -91,7 +91,7 @@ def _pose(msg: ItemMsg, at: str) -> dict[str, Any] | None:
         return None
     if len(msg.covariance) not in (0, 36):
         raise InvalidRequestError(
-            f'{at}covariance: {len(msg.covariance)} numbers are no 6x6 covariance: none, or 36',
+            f'{at}covariance: {len(msg.covariance)} numbers, expected none or 36 (6x6)',
             field=at + 'covariance',
         )
     return {
@@ -140,7 +140,7 @@ def _embeddings(msg: ItemMsg, at: str) -> dict[str, Any]:
     return {space: msg.embedding} if space else {}
 
 
-def _refuse_extra(text: str, field: str) -> None:
+def _reject_extra(text: str, field: str) -> None:
     if unknown := _payload(text, field):
         raise InvalidRequestError(f'{field}: unknown key {next(iter(unknown))!r}', field=field)
 

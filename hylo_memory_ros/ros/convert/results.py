@@ -1,4 +1,4 @@
-"""Hits, versions and events as messages, and how many of them fit into one reply."""
+"""Conversion of hits, versions and events to messages, the size limit of replies, and cursors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 A = TypeVar('A')
 B = TypeVar('B')
 
-# What the fields of fixed size take in CDR, rounded up.
+# Size of the fixed fields in CDR, rounded up, bytes.
 FIXED_BYTES = 512
 # A client pages by sending the same filter again. "Around base_link" is elsewhere by then, so the cursor
 # carries the centre of the first page, after this mark.
@@ -44,7 +44,7 @@ MARK = 'at:'
 
 
 def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> MemoryHit:
-    """Return a hit as a message; what was not computed is NaN.
+    """Return a hit as a message; values that were not computed are NaN.
 
     Parameters
     ----------
@@ -156,9 +156,9 @@ def fitting(
     Returns
     -------
     list
-        What fits.
+        The converted things that fit.
     bool
-        Whether something was left out.
+        True if something was left out.
     """
     fits: list[B] = []
     room = limit
@@ -209,9 +209,9 @@ def cursor_of(core: str | None, centre: Pose | None) -> str:
     Parameters
     ----------
     core : str or None
-        The memory's cursor; None: there is nothing to go on with.
+        The memory's cursor; None: the end.
     centre : Pose or None
-        The centre that was used, where it is another than the one asked for.
+        The centre that was used, if it differs from the requested one.
     """
     if core is None:
         return ''
@@ -227,7 +227,7 @@ def cursor_read(text: str) -> tuple[str | None, Pose | None]:
     Raises
     ------
     InvalidRequestError
-        If it is none that was given out.
+        If it was not issued by this memory.
     """
     if not text.startswith(MARK):
         return text or None, None
@@ -236,5 +236,5 @@ def cursor_read(text: str) -> tuple[str | None, Pose | None]:
         return str(core), Pose(frame_id=frame_id, position=position, stamp_ns=stamp_ns)
     except (ValueError, TypeError, binascii.Error, ValidationError) as exc:
         raise InvalidRequestError(
-            f'cursor: {text[:40]!r} is no cursor of this memory', field='cursor'
+            f'cursor: {text[:40]!r} is not a cursor of this memory', field='cursor'
         ) from exc

@@ -157,9 +157,9 @@ class MemoryConfig(Contract):
     """Token counter of prompts, name@version: built in, or from an installed entry point."""
     wal_limit_bytes: Annotated[Count, NOT_A_PARAMETER] = 16_777_216
     """Size to which the write-ahead log is truncated, bytes."""
-    cold_path: Text = ''
+    archive_path: Text = ''
     """File of the archive, which holds ended statements; empty: the name of the database with .cold added."""
-    accept_lost_cold_file: bool = False
+    accept_lost_archive: bool = False
     """Open although the archive is missing or refused: queries of the past in it are refused, everything
     else works."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0), NOT_A_PARAMETER] = 5.0

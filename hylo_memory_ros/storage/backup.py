@@ -53,7 +53,7 @@ class RestoringStore(EpisodeStore):
             raise StoreError(f'restore from {source}: it is the memory itself', path=str(source))
         epoch, copies = new_epoch(), self.side_read(noted_copies)
         candidate = Database(source, self._config, read_only=True)
-        cold = ColdStorage(candidate, self._config.model_copy(update={'cold_path': ''}), self._announce)
+        cold = ColdStorage(candidate, self._config.model_copy(update={'archive_path': ''}), self._announce)
         try:
             cold.open()
             with cold.reading(everything) as halves:

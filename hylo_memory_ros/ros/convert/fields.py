@@ -12,6 +12,7 @@ __all__ = [
     'MAX_SEQUENCE',
     'checked_sequence',
     'checked_text',
+    'fill_stamp',
     'joined',
     'pairs_of',
     'scope_of',
@@ -47,6 +48,11 @@ def stamp_msg(ns: int | None) -> Time:
     """Return nanoseconds as a message; None is zero."""
     seconds, nanoseconds = divmod(ns or 0, NS_PER_S)
     return Time(sec=seconds, nanosec=nanoseconds)
+
+
+def fill_stamp(stamp: Time, ns: int | None) -> None:
+    """Write nanoseconds into a message; None is zero."""
+    stamp.sec, stamp.nanosec = divmod(ns or 0, NS_PER_S)
 
 
 def checked_text(text: str, field: str) -> str:

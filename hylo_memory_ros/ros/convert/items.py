@@ -10,20 +10,20 @@ from geometry_msgs.msg import Vector3
 from pydantic import ValidationError
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import MemoryItem, parse_object
+from hylo_memory_ros.model import MemoryItem, Pose, parse_object
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
 from hylo_memory_ros.ros.convert.errors import format_problems
 from hylo_memory_ros.ros.convert.fields import (
     checked_text,
+    fill_stamp,
     joined,
     pairs_of,
     scope_of,
-    stamp_msg,
     stamp_ns,
     texts,
 )
 
-__all__ = ['PARTS', 'item_from_msg', 'item_to_msg']
+__all__ = ['PARTS', 'fill_item', 'item_from_msg', 'item_to_msg']
 
 PARTS = frozenset({'payload', 'embedding', 'evidence'})
 """Parts of an item that are sent only on request."""
@@ -146,34 +146,38 @@ def _reject_extra(text: str, field: str) -> None:
 
 
 def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
-    """Return a statement as a message.
+    """Return a statement as a message; parameters as for `fill_item`."""
+    msg = ItemMsg()
+    fill_item(msg, item, include)
+    return msg
+
+
+def fill_item(msg: ItemMsg, item: MemoryItem, include: Collection[str] = PARTS) -> None:
+    """Write a statement into a new message.
+
+    A constructor with a nested message builds the default of that field too, which took most of the time of
+    an answer; so nested messages are written in place.
 
     Parameters
     ----------
+    msg : MemoryItem message
+        With defaults in all fields.
     item : MemoryItem
         The statement; where it has vectors in several spaces, the first by name is sent.
     include : collection of str
         Which of `PARTS` are filled.
     """
-    msg = ItemMsg(
-        id=item.id or '',
-        kind=item.kind.value,
-        key=item.key or '',
-        label=item.label,
-        content=item.content,
-        confidence=item.confidence,
-        source=item.source,
-        valid_from=stamp_msg(item.valid_from_ns),
-    )
+    msg.id, msg.kind, msg.key, msg.label = item.id or '', item.kind.value, item.key or '', item.label
+    msg.content, msg.confidence, msg.source = item.content, item.confidence, item.source
+    fill_stamp(msg.valid_from, item.valid_from_ns)
     if item.entities:
         msg.entities = list(item.entities)
     if item.object_ids:
         msg.object_ids = list(item.object_ids)
     if item.pose is not None:
-        _put_pose(msg, item)
+        _fill_pose(msg, item.pose)
     if item.extent is not None:
-        x, y, z = item.extent
-        msg.extent = Vector3(x=x, y=y, z=z)
+        msg.extent.x, msg.extent.y, msg.extent.z = item.extent
     if item.scope:
         msg.map_id = item.scope.get('map_id', '')
         if len(item.scope) > bool(msg.map_id):
@@ -181,8 +185,8 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     if item.links:
         msg.links = joined(item.links, ':')
     if item.event_time is not None:
-        msg.event_start = stamp_msg(item.event_time.start_ns)
-        msg.event_end = stamp_msg(item.event_time.end_ns)
+        fill_stamp(msg.event_start, item.event_time.start_ns)
+        fill_stamp(msg.event_end, item.event_time.end_ns)
     if 'payload' in include and item.payload:
         msg.payload_json = json.dumps(item.payload, ensure_ascii=False, allow_nan=False)
     if 'evidence' in include and item.evidence:
@@ -190,20 +194,15 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     if 'embedding' in include and item.embeddings:
         msg.embedding_space, vector = min(item.embeddings.items())
         msg.embedding = vector
-    return msg
 
 
-def _put_pose(msg: ItemMsg, item: MemoryItem) -> None:
-    pose = item.pose
-    assert pose is not None
+def _fill_pose(msg: ItemMsg, pose: Pose) -> None:
     msg.header.frame_id = pose.frame_id
-    msg.pose.position.x, msg.pose.position.y, msg.pose.position.z = pose.position
-    if pose.stamp_ns is not None:
-        msg.header.stamp = stamp_msg(pose.stamp_ns)
+    point, turn = msg.pose.position, msg.pose.orientation
+    point.x, point.y, point.z = pose.position
+    fill_stamp(msg.header.stamp, pose.stamp_ns)
     if pose.orientation is not None:
-        qx, qy, qz, qw = pose.orientation
-        turn = msg.pose.orientation
-        turn.x, turn.y, turn.z, turn.w = qx, qy, qz, qw
+        turn.x, turn.y, turn.z, turn.w = pose.orientation
         msg.has_orientation = True
     if pose.covariance is not None:
         msg.covariance = pose.covariance

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import Change, Hit, Pose, Version
+from hylo_memory_ros.model import Change, Hit, MemoryItem, Pose, Version
 from hylo_memory_ros.msg import MemoryEvent, MemoryHit, MemoryVersion
-from hylo_memory_ros.ros.convert.fields import stamp_msg
-from hylo_memory_ros.ros.convert.items import item_to_msg
+from hylo_memory_ros.ros.convert.fields import fill_stamp, stamp_msg
+from hylo_memory_ros.ros.convert.items import fill_item
 
 __all__ = [
     'bytes_of_event',
@@ -56,24 +56,31 @@ def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> 
         Whether ``details_json`` is filled.
     """
     details, stats = hit.details, hit.stats
-    msg = MemoryHit(
-        item=item_to_msg(hit.item, include),
-        status=hit.status,
-        valid_to=stamp_msg(hit.valid_to_ns),
-        sequence=hit.sequence,
-        score=hit.score,
-        distance_m=math.nan if hit.distance_m is None else hit.distance_m,
-        existence=math.nan,
-        p_within=details.get('p_within', math.nan),
-        text_score=details.get('text', math.nan),
-        vector_score=details.get('vector', math.nan),
-    )
+    msg = _new_hit(hit.item, include, hit.status, hit.valid_to_ns, hit.sequence)
+    msg.score = hit.score
+    if hit.distance_m is not None:
+        msg.distance_m = hit.distance_m
+    msg.p_within = details.get('p_within', math.nan)
+    msg.text_score, msg.vector_score = details.get('text', math.nan), details.get('vector', math.nan)
     if stats is not None:
-        msg.last_observed, msg.observations = stamp_msg(stats.last_observed_ns), stats.observations
+        fill_stamp(msg.last_observed, stats.last_observed_ns)
+        msg.observations = stats.observations
         if stats.existence is not None:
             msg.existence = stats.existence
     if explain:
         msg.details_json = _details_json(hit)
+    return msg
+
+
+def _new_hit(
+    item: MemoryItem, include: Collection[str], status: str, valid_to_ns: int | None, sequence: int
+) -> MemoryHit:
+    """Return a hit whose numbers are NaN."""
+    msg = MemoryHit()
+    fill_item(msg.item, item, include)
+    fill_stamp(msg.valid_to, valid_to_ns)
+    msg.status, msg.sequence = status, sequence
+    msg.score = msg.distance_m = msg.existence = msg.p_within = msg.text_score = msg.vector_score = math.nan
     return msg
 
 
@@ -95,21 +102,10 @@ def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> M
         status = 'invalidated'
     else:
         status = 'scheduled' if version.valid_from_ns > now_ns else 'current'
-    hit = MemoryHit(
-        item=item_to_msg(version.item, include),
-        status=status,
-        valid_to=stamp_msg(version.valid_to_ns),
-        sequence=version.from_seq,
-        score=math.nan,
-        distance_m=math.nan,
-        existence=math.nan,
-        p_within=math.nan,
-        text_score=math.nan,
-        vector_score=math.nan,
-    )
+    hit = _new_hit(version.item, include, status, version.valid_to_ns, version.from_seq)
     if version.episode:
         hit.details_json = json.dumps({'episode': version.episode})
-    hit.item.valid_from = stamp_msg(version.valid_from_ns)
+    fill_stamp(hit.item.valid_from, version.valid_from_ns)
     return MemoryVersion(
         hit=hit,
         recorded_at=stamp_msg(version.recorded_at_ns),

@@ -59,7 +59,7 @@ class LandmarkHandlers(Handlers):
         """Pin, correct, split, merge, attach or delete landmarks."""
         op = checked_text(request.op, 'op')
         if op not in _OPS:
-            raise InvalidRequestError(f'op: expected one of {", ".join(_OPS)}, got {op!r}', field='op')
+            raise InvalidRequestError(f'op: {op!r}: expected one of {", ".join(_OPS)}', field='op')
         frame_id = _frame(request.pose.header.frame_id, 'pose.header.frame_id')
         given = {
             'pose': frame_id,

@@ -106,7 +106,7 @@ class MaintenanceHandlers(Handlers):
             Maintain.Goal.REVERT_CONSOLIDATION: self._revert,
         }
         if op not in operations:
-            raise UnsupportedError(f'op: expected one of {", ".join(operations)}, got {op!r}', field='op')
+            raise UnsupportedError(f'op: {op!r}: expected one of {", ".join(operations)}', field='op')
         if op != Maintain.Goal.CONSOLIDATE:
             _reject_fields(goal, op, 'scope', 'budget_items', 'budget_bytes')
         return await operations[op](goal, tell, result)

@@ -73,7 +73,7 @@ class Backup:
             copies = noted_copies(view.state)
         candidate = Database(source, memory.config, read_only=True)
         archive = ColdStorage(
-            candidate, memory.config.model_copy(update={'cold_path': ''}), memory.announce, memory.now_ns
+            candidate, memory.config.model_copy(update={'archive_path': ''}), memory.announce, memory.now_ns
         )
         try:
             archive.open()

@@ -290,7 +290,7 @@ class ColdStorage(ArchiveLifecycle):
 
     def _begun(self, file: ColdFile, epoch: str) -> ArchiveState:
         """Make the cold file of a memory that never had one; one that was made and not used is taken."""
-        where = str(file.path) if self._config.cold_path else ''
+        where = str(file.path) if self._config.archive_path else ''
         if not file.path.exists():
             mark = ArchiveState(uuid.uuid4().hex, path=where)
             file.make(mark, epoch)

@@ -76,7 +76,7 @@ class TestWhole:
             assert memory.verify().ok
 
     def test_a_cold_file_elsewhere_is_kept_there_and_named_by_a_purge(self, tmp_path: Path) -> None:
-        config = MemoryConfig(cold_path=str(tmp_path / 'card' / 'past.db'))
+        config = MemoryConfig(archive_path=str(tmp_path / 'card' / 'past.db'))
         with opened(tmp_path / 'memory.db', config=config) as memory:
             fill(memory)
             cool(memory)
@@ -133,7 +133,7 @@ class TestWhole:
             assert memory.verify().ok
 
     def test_a_path_of_its_own(self, tmp_path: Path) -> None:
-        config = MemoryConfig(cold_path=str(tmp_path / 'card' / 'old.db'))
+        config = MemoryConfig(archive_path=str(tmp_path / 'card' / 'old.db'))
         with opened(tmp_path / 'memory.db', config=config) as memory:
             fill(memory)
             cool(memory)

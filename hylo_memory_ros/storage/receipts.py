@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, told_by
+from hylo_memory_ros.storage.erasure.identifying import told_by
 from hylo_memory_ros.storage.schema import receipt, registered
 
 __all__ = [
@@ -21,11 +21,13 @@ __all__ = [
     'ReceiptRow',
     'existing_ids',
     'expire_receipts',
+    'is_kept',
     'load_receipt',
     'load_registered',
     'save_receipts',
     'save_registered',
-    'scrub_body',
+    'scrub_hits',
+    'scrub_unknown',
     'size_of_receipts',
 ]
 
@@ -108,60 +110,38 @@ def existing_ids(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     return {row[0] for row in raw.execute(_EXISTING, (json.dumps(list(ids)),))}
 
 
-@on_purge(receipt, registered)
-def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
-    """Take what was purged out of receipts, in its transaction.
-
-    A retrieval keeps its other hits and counts those that are gone; its query leaves with them when
-    it could tell of them. A receipt of an association that names them leaves whole, as do the
-    caches and compressed bytes that were made of such an answer.
-    """
-    rows = sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body)
-    for row in list(connection.execute(rows)):
-        told = json.loads(row.body)
-        if row.kind == 'retrieval':
-            answered = any(_stays(hit, purged.ids) for hit in told['hits'])
-            telling = purged.touches_query(told['query'], is_answered=answered)
-            if not _scrub(told, purged.ids, telling=telling):
-                continue
-            body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
-            values = {'body': body, 'size': len(body.encode('utf-8'))}
-            connection.execute(receipt.update().where(receipt.c.receipt_id == row.receipt_id).values(values))
-        elif purged.named_in(told):
-            connection.execute(receipt.delete().where(receipt.c.receipt_id == row.receipt_id))
-        else:
-            continue
-        connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
-
-
-def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
-    """Take ids out of a receipt of a retrieval, and its query whatever it tells; tell whether there was any.
+def scrub_hits(body: dict[str, Any], ids: Collection[str], *, drop_query: bool) -> bool:
+    """Take ids out of a receipt of a retrieval, in place; return whether it changed.
 
     Parameters
     ----------
-    told : dict
-        The receipt, changed in place.
+    body : dict
+        The receipt.
     ids : collection of str
-        Ids that the store no longer knows.
+        Ids that leave; a query that may identify one of them leaves with its hit.
+    drop_query : bool
+        Whether the query leaves also without a hit.
     """
-    return _scrub(told, ids, telling=bool(told_by(told['query'], place=False)))
-
-
-def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
-    hits = [hit for hit in told['hits'] if _stays(hit, ids)]
-    gone = len(told['hits']) - len(hits)
-    telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
-    if not gone and not telling:
+    hits = [hit for hit in body['hits'] if is_kept(hit, ids)]
+    gone = len(body['hits']) - len(hits)
+    drop_query = drop_query or (bool(gone) and bool(told_by(body['query'], place=False)))
+    if not gone and not drop_query:
         return False
-    told['hits'], told['purged'] = hits, told.get('purged', 0) + gone
-    if telling:
-        told['query'], told['query_digest'] = None, None
+    body['hits'], body['purged'] = hits, body.get('purged', 0) + gone
+    if drop_query:
+        body['query'], body['query_digest'] = None, None
     if gone:
-        told['render'] = None
+        body['render'] = None
     return True
 
 
-def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+def scrub_unknown(body: dict[str, Any], ids: Collection[str]) -> bool:
+    """Take ids that the store no longer knows out of a receipt, with any query that may identify an item."""
+    return scrub_hits(body, ids, drop_query=bool(told_by(body['query'], place=False)))
+
+
+def is_kept(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+    """Return whether a hit stays in a receipt when ids leave it."""
     # What working memory held then cannot be found any more, by whatever it named.
     return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
 

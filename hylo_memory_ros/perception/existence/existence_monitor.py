@@ -128,7 +128,7 @@ class ExistenceMonitor:
 
     def _visibility(self, scan: Scan) -> StampedVisibility | None:
         source = self._inputs[scan.input]
-        if not (source.has_field_of_view and source.visibility):
+        if not (source.visibility and source.has_field_of_view):
             return None
         judged_ns = self._judged_ns.get(source.visibility, -1)
         self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)

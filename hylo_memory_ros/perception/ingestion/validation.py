@@ -68,6 +68,7 @@ class DetectionValidator:
     def __init__(self, settings: InputSettings, reject: Reject) -> None:
         self._settings = settings
         self._reject = reject
+        self._orientation_mode = settings.orientation_mode
         self._labels: dict[str, tuple[str, str]] = {}
 
     def validate(
@@ -104,7 +105,7 @@ class DetectionValidator:
             positions=positions[rows],
             covariances=self._covariances(given.covariances, rows, global_from_sensor),
             orientations=self._orientations(given.orientations, rows, global_from_sensor),
-            axis=AXES[self._settings.orientation_axis] if self._settings.orientation_mode == 'axis' else None,
+            axis=AXES[self._settings.orientation_axis] if self._orientation_mode == 'axis' else None,
             extents=np.where(np.reshape(sized, (-1, 1)), extents, np.nan)[rows],
             scores=np.clip(scores, 0.0, 1.0)[rows],
             dof=2 if (bounded[:, 2] == 0.0).all() else 3,
@@ -174,10 +175,11 @@ class DetectionValidator:
         return self._without(kept, twice, 'duplicate_instance'), [name or '' for name in instances]
 
     def _orientations(self, given: Array | None, rows: NDArray[np.int64], turn: Transform) -> Array:
-        if self._settings.orientation_mode == 'none':
+        if self._orientation_mode == 'none':
             given = None
         known, bad = normalize_orientations(None if given is None else given[rows], len(rows))
-        self._reject('bad_orientation', int(bad.sum()))
+        if bad.any():
+            self._reject('bad_orientation', int(bad.sum()))
         there = np.isfinite(known).all(axis=1)
         if there.any():
             known[there] = (Rotation.from_quat(turn.rotation) * Rotation.from_quat(known[there])).as_quat()
@@ -192,7 +194,8 @@ class DetectionValidator:
         matrices = given[rows]
         unknown = (matrices == 0.0).all(axis=(1, 2)) | (matrices[:, 0, 0] == -1.0)
         bad = ~unknown & ~_is_covariance(matrices)
-        self._reject('bad_covariance', int(bad.sum()))
+        if bad.any():
+            self._reject('bad_covariance', int(bad.sum()))
         known = ~unknown & ~bad
         covariances[known] = _turned(matrices[known], turn)
         covariances[:, _VARIANCES] = np.maximum(covariances[:, _VARIANCES], floor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -218,17 +219,23 @@ def new_state() -> State:
     return state
 
 
-def pack_state(state: np.void, map_id: str, key: str, label: str, labels: str) -> dict[str, Any]:
-    """Return the stored row of a landmark; `labels` are its label scores as JSON."""
+def pack_state(state: np.void, scores: Mapping[str, float], **columns: Any) -> dict[str, Any]:
+    """Return the stored row of a landmark.
+
+    Parameters
+    ----------
+    scores : mapping
+        Sum of scores by label.
+    columns
+        Further columns: ``map_id``, ``key``, ``label``, ``held_in``.
+    """
     written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
     x, y, z = state['mean'].tolist()
     return {
         **{name: int(state[name]) for name in _INTEGERS},
         **{name: bool(state[name]) for name in _FLAGS},
-        'map_id': map_id,
-        'key': key,
-        'label': label,
-        'labels': labels,
+        **columns,
+        'labels': json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':')),
         'existence': float(state['existence']),
         'reported': state['reported'].astype('<i8').tobytes() if state['reported'].any() else None,
         'x': x,

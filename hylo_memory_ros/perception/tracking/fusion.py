@@ -21,7 +21,7 @@ from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.gating import localisation_covariances
+from hylo_memory_ros.perception.tracking.gating import localisation_covariance
 from hylo_memory_ros.perception.tracking.sym3 import inverse, rotation_matrix, times, turned
 
 __all__ = [
@@ -53,7 +53,7 @@ def locate_sightings(slots: Rows, landmarks: LandmarkMap, settings: LandmarkSett
     matrices = rotation_matrix(frames['rotation'])
     mean = seen['mean'][slots]
     levers = np.stack([(matrices[:, axis] * mean).sum(axis=1) for axis in range(3)], axis=1)
-    covariances = turned(matrices, inverse(seen['information'][slots])) + localisation_covariances(
+    covariances = turned(matrices, inverse(seen['information'][slots])) + localisation_covariance(
         levers, settings
     )
     return levers + frames['position'], covariances

@@ -238,7 +238,7 @@ def apply_displacement(one: Displacement, stamp_ns: int, landmarks: LandmarkMap,
     Parameters
     ----------
     ended : bool
-        Whether its end was said: then it is elsewhere from there on, not before.
+        Whether its end was stored: then the new place holds from that time on.
     """
     state = landmarks.state
     before, after = one

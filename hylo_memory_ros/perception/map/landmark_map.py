@@ -26,7 +26,7 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 __all__ = ['CellGrid', 'LandmarkMap', 'MapChanges', 'NumberSequence']
 
 _FIRST_CAPACITY = 64
-# Leaving in batches pays for one sort in many departures.
+# Removal in batches spreads the cost of one sort.
 _BATCHES = 16
 
 Rows = NDArray[np.int64]
@@ -403,7 +403,7 @@ class CellGrid:
     Parameters
     ----------
     gate_m : float
-        Largest radius that will be asked for, metres.
+        Largest radius of a query, metres.
     """
 
     def __init__(self, gate_m: float) -> None:

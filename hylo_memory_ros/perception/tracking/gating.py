@@ -26,15 +26,15 @@ __all__ = [
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-# Boxes whose volumes differ by more are not of one thing, when their labels differ too.
+# Boxes with a larger ratio of volumes are different things, if their labels differ too.
 _VOLUMES = 8.0
 # Share of true pairs of observation and landmark that lie inside the gate.
 _GATE_PROBABILITY = 0.9999
 # Cost of a pair whose labels differ, as a squared Mahalanobis distance.
 _LABEL_COST = 8.0
-# An observation of another label is given to a landmark only well within its gate.
+# An observation with another label must lie well within the gate.
 _OTHER_LABEL = 0.99
-# How much less likely a thing is that was seen once, against one whose label is another.
+# Cost of a landmark that was seen once, relative to that of a different label.
 _DOUBT = 1.5
 
 
@@ -103,7 +103,7 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     inside = squared <= np.where(differs, min(gate, squared_gate(_OTHER_LABEL, scan.dof)), gate)
     inside &= ~differs | sizes_agree(scan.extents[point], state['extent'][row])
     spread, misfit = np.log(determinant(innovation)), np.where(differs, _LABEL_COST, 0.0)
-    # What was seen once may be nothing; it must not take what belongs to its neighbour.
+    # A landmark seen once may be a false detection; it must not take detections of its neighbour.
     misfit = misfit + _DOUBT * _LABEL_COST / np.maximum(state['n'][row], 1)
     # Going without a landmark costs no less than any pair inside the gate, and no more than the
     # worst one: a far pair does not push a near one apart just to have everything assigned.

@@ -117,9 +117,7 @@ class LandmarkUpdater:
         """Return the statements of landmarks that changed enough to be written."""
         news = self._is_news(scan, rows, landmarks, changed)
         due = rows[news].tolist()
-        return [
-            self.statement(row, landmarks, source=scan.input, stamp_ns=scan.stamp_ns) for row in changed_rows
-        ]
+        return [self.statement(row, landmarks, source=scan.input, stamp_ns=scan.stamp_ns) for row in due]
 
     @staticmethod
     def _restart_moved(scan: Scan, places: Rows, rows: Rows, landmarks: LandmarkMap) -> None:

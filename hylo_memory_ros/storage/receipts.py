@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.model import MemoryKind
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, told_by
+from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
+from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.schema import metadata
 
 __all__ = [
@@ -149,7 +150,7 @@ def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
     for row in list(connection.execute(rows)):
         told = json.loads(row.body)
         if row.kind == 'retrieval':
-            if not _scrub(told, purged.ids, telling=purged.told_in(told_by(told['query']))):
+            if not _scrub(told, purged.ids, telling=purged.told_in(identifying_values(told['query']))):
                 continue
             body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
             values = {'body': body, 'size': len(body.encode('utf-8'))}
@@ -171,14 +172,14 @@ def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
     ids : collection of str
         Ids that the store no longer knows.
     """
-    return _scrub(told, ids, telling=bool(told_by(told['query'], place=False)))
+    return _scrub(told, ids, telling=bool(identifying_values(told['query'], place=False)))
 
 
 def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
     # What working memory held then cannot be found any more, by whatever it named.
     hits = [hit for hit in told['hits'] if hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value]
     gone = len(told['hits']) - len(hits)
-    telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
+    telling = telling or (bool(gone) and bool(identifying_values(told['query'], place=False)))
     if not gone and not telling:
         return False
     told['hits'], told['purged'] = hits, told.get('purged', 0) + gone

@@ -14,9 +14,9 @@ from hylo_memory_ros.storage.erasure.registry import (
     on_purge,
     scrub_tables,
     tells_nothing,
-    told_by,
     words_of,
 )
+from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.schema import (
     assertion,
     audit,
@@ -207,7 +207,7 @@ def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
         values: dict[str, Any] = {}
         if named:
             values['ids'] = None
-        if row.query is not None and (named or purged.told_in(told_by(json.loads(row.query)))):
+        if row.query is not None and (named or purged.told_in(identifying_values(json.loads(row.query)))):
             values['query'] = None
         if row.reason and (named or purged.told_in(row.reason)):
             values['reason'] = ''

@@ -19,8 +19,8 @@ from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.feedback.scores import helpfulness
-from hylo_memory_ros.storage.query.skill_filter import STATUS
 from hylo_memory_ros.storage.schema import assertion, identity, metadata, tag, txn, version
+from hylo_memory_ros.storage.statements.mapper import STATUS
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = [

@@ -133,7 +133,7 @@ class EmbeddingSpace(Contract):
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """What is kept in the file: it makes vectors comparable, and may not change."""
+        """Fields kept in the file, which make vectors comparable and may not change."""
         return {
             'dimension': self.dimension,
             'metric': self.metric,

@@ -1,4 +1,4 @@
-"""How far an item has helped: what is counted of it, and the score that follows."""
+"""Helpfulness of items: verdict counts and the score computed from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEVER_JUDGED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Helpfulness:
-    """What is counted of an item, beside it; not versioned, so no time travel applies to it."""
+    """Counts beside an item; not versioned, so no time travel applies to them."""
 
     useful: int = 0
     """Verdicts that it helped."""
@@ -47,7 +47,7 @@ class Helpfulness:
 
     @property
     def evidence(self) -> tuple[float, float]:
-        """What speaks for it and what speaks against it, in verdicts."""
+        """Weight of the evidence for and against the item, in verdicts."""
         return (
             self.useful + EPISODE_WEIGHT * self.succeeded,
             self.misleading + self.wrong + EPISODE_WEIGHT * self.failed,
@@ -55,7 +55,7 @@ class Helpfulness:
 
     @property
     def score(self) -> float:
-        """How likely it is to help, 0 to 1: the mean of the posterior.
+        """Probability that the item helps, 0 to 1: the mean of the posterior.
 
         The probability that it helps has a Beta(1, 1) prior (uniform), so after evidence f for it and a
         against it a Beta(1 + f, 1 + a) posterior with the mean (1 + f) / (2 + f + a): Laplace's rule of

@@ -19,7 +19,7 @@ __all__ = ['Confidence', 'Link', 'MemoryItem', 'MemoryKind']
 
 
 class MemoryKind(str, Enum):
-    """What kind of memory a statement belongs to."""
+    """Kind of memory that a statement belongs to."""
 
     WORKING = 'working'
     """In-process, bounded, never on disk."""

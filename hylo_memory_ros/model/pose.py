@@ -1,4 +1,4 @@
-"""Where something is: position, orientation and their uncertainty in a named frame."""
+"""Pose: position, orientation and covariance in a named frame."""
 
 from __future__ import annotations
 

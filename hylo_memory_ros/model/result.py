@@ -1,4 +1,4 @@
-"""What is answered."""
+"""Results of the operations of a memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Exactness = Literal[
 
 @dataclass(frozen=True, slots=True)
 class CandidateEvidence:
-    """What one source of candidates did for one query."""
+    """Evidence of one source of candidates for one query."""
 
     backend: str
     """What found them: ``mirror``, ``fts5``, ``sql``, ``working``, ``exact``, ``usearch``, …"""
@@ -74,7 +74,7 @@ Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'stale']
 
 @dataclass(frozen=True, slots=True)
 class WriteEvent:
-    """What one written item did to the timeline of its identity."""
+    """Effect of one written item on the timeline of its identity."""
 
     event: Outcome
     """``ADD``, ``INVALIDATE`` (the open version was shortened), ``SKIP_DUP``, ``MERGE``."""
@@ -106,7 +106,7 @@ class WriteResult:
 
 
 class Removal(int):
-    """How many versions a forget, retract or purge took away, and which."""
+    """Count and ids of the versions that a forget, retract or purge removed."""
 
     ids: tuple[str, ...]
     """Their ids."""
@@ -136,7 +136,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What a verification found."""
+    """Findings of a verification."""
 
     problems: tuple[str, ...]
     """Each in one sentence; empty: all is as it should be."""
@@ -149,13 +149,13 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What is counted beside an item; not versioned, so no time travel applies to it."""
+    """Statistics beside an item; not versioned, so no time travel applies to them."""
 
     observations: int = 0
     """How often it was confirmed."""
@@ -282,7 +282,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One committed transaction, as the feed tells it."""
+    """One committed transaction in the feed."""
 
     sequence: int
     """Its number; in the feed there is no gap."""
@@ -307,7 +307,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionResult:
-    """What a correction of a map did, or its reversal."""
+    """Result of a map correction, or of its reversal."""
 
     correction_id: str
     """Its name, by which it can be taken back."""

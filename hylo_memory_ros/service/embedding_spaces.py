@@ -17,13 +17,13 @@ from hylo_memory_ros.model.embedding import sound_vector
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.statements.embeddings import declared_spaces, dimensions, keep_spaces
 
-__all__ = ['SpacesInUse']
+__all__ = ['EmbeddingSpaces']
 
 _REMEMBERED = 1024
 
 
-class SpacesInUse:
-    """What vectors mean in this memory, and where they come from.
+class EmbeddingSpaces:
+    """Embedding spaces of one memory, with their embedders.
 
     A space that was ever declared for the file stays as it was: who has another model takes another
     ``name@version``. Where none is declared now, those that the file keeps hold; where it keeps none
@@ -62,7 +62,7 @@ class SpacesInUse:
         )
 
     @property
-    def embedding(self) -> tuple[str, ...]:
+    def embedders(self) -> tuple[str, ...]:
         """Names of the spaces that have an embedder."""
         return tuple(self._embedders)
 

@@ -1,4 +1,4 @@
-"""Who is told of each commit, in the writer's thread."""
+"""Publication of commits to listeners, in the thread of the writer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ logger = logging.getLogger(__name__)
 
 
 class EventBus:
-    """Callables that follow the feed; one that fails is logged, and does not stop the others."""
+    """Listeners to the feed; the failure of one is logged, and does not stop the others."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[[Change], None], ...] = ()
 
-    def add(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Tell a listener of every change from now on; the result ends that."""
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call a listener on every change from now on; the returned callable ends that."""
         self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
@@ -28,16 +28,16 @@ class EventBus:
         return remove
 
     def __bool__(self) -> bool:
-        """Whether anybody listens."""
+        """Return True if there is a listener."""
         return bool(self._listeners)
 
-    def tell(self, change: Change) -> None:
-        """Tell every listener of one change."""
+    def publish(self, change: Change) -> None:
+        """Call every listener with one change."""
         for listener in self._listeners:
-            self._tell(listener, change)
+            self._call(listener, change)
 
     @staticmethod
-    def _tell(listener: Callable[[Change], None], change: Change) -> None:
+    def _call(listener: Callable[[Change], None], change: Change) -> None:
         try:
             listener(change)
         except Exception:

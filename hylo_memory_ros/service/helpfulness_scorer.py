@@ -16,10 +16,10 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode
 from hylo_memory_ros.storage.feedback.scores import score_ended
 
-__all__ = ['MemoryHelpfulness']
+__all__ = ['HelpfulnessScorer']
 
 
-class MemoryHelpfulness:
+class HelpfulnessScorer:
     """A listener to the ends of episodes.
 
     Parameters

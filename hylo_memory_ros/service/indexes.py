@@ -14,12 +14,12 @@ from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.storage import CommitResult, Store
 
-__all__ = ['Mirroring']
+__all__ = ['Indexes']
 
 logger = logging.getLogger(__name__)
 
 
-class Mirroring:
+class Indexes:
     """Feeds a mirror from a store.
 
     Parameters
@@ -104,7 +104,7 @@ class Mirroring:
             self.vectors.remove(committed.unsaid, sequence)
 
     def check(self, sequence: int) -> tuple[str, ...]:
-        """Hold the mirror against the store, and load it anew when they differ.
+        """Compare the mirror with the store, and reload it when they differ.
 
         Parameters
         ----------

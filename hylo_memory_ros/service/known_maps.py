@@ -11,10 +11,10 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, normal_key
 from hylo_memory_ros.storage import Store
 
-__all__ = ['Maps']
+__all__ = ['KnownMaps']
 
 
-class Maps:
+class KnownMaps:
     """The known maps of a store.
 
     Parameters

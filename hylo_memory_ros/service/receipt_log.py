@@ -1,4 +1,4 @@
-"""Receipts of retrievals: kept off the way of a question, readable as soon as it is answered.
+"""ReceiptLog of retrievals: kept off the way of a question, readable as soon as it is answered.
 
 Threads: any may keep and read. One thread of its own turns what was answered into receipts and
 stores them in batches; a purge waits for it, and nothing that it purged is stored afterwards.
@@ -11,7 +11,8 @@ import logging
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +22,7 @@ from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedEr
 from hylo_memory_ros.evidence.receipts import RecordedQuery, query_facts, receipt_body
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.service.event_bus import EventBus
+from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.feedback.scores import Retrieval, note_retrievals
 from hylo_memory_ros.storage.landmarks.association_receipts import load_association_receipt
 from hylo_memory_ros.storage.receipts import (
@@ -33,7 +35,7 @@ from hylo_memory_ros.storage.receipts import (
     size_of_receipts,
 )
 
-__all__ = ['Receipts', 'new_receipt_id']
+__all__ = ['ReceiptLog', 'new_receipt_id']
 
 logger = logging.getLogger(__name__)
 _to_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(',', ':')).encode
@@ -49,32 +51,30 @@ def new_receipt_id() -> str:
     return f'retrieval/{os.urandom(12).hex()}'
 
 
-class Receipts:
+class ReceiptLog:
     """The receipts of one memory.
 
     Parameters
     ----------
+    store : Store
+        Where receipts are stored.
     config : MemoryConfig
         What is kept, and how much.
-    side_write, side_read : callable
-        Give a connection; the first under the lock that a purge holds.
-    cold_ids : callable
-        Which of some ids are in cold storage.
+    changing : callable
+        Returns the lock of writes, which a purge holds too.
     read_only : bool
         Nothing is stored; receipts last as long as the memory is open.
     """
 
     def __init__(
         self,
+        store: Store,
         config: MemoryConfig,
-        side_write: Callable[[Callable[[sa.Connection], None]], None],
-        side_read: Callable[[Callable[[sa.Connection], Any]], Any],
-        cold_ids: Callable[[Collection[str]], set[str]],
+        changing: Callable[[], AbstractContextManager[None]],
         *,
         read_only: bool,
     ) -> None:
-        self._cold_ids = cold_ids
-        self._config, self._write, self._read, self._read_only = config, side_write, side_read, read_only
+        self._store, self._config, self._changing, self._read_only = store, config, changing, read_only
         self._pending: OrderedDict[str, RecordedQuery] = OrderedDict()
         # A listener that is too slow misses the oldest.
         self._untold: deque[RecordedQuery] = deque(maxlen=8 * _MOST_PENDING)
@@ -88,7 +88,7 @@ class Receipts:
         """Told of every retrieval as of a change, in the thread of the receipts."""
 
     def wanted(self, requested: bool) -> bool:
-        """Whether a receipt of a retrieval is to be kept.
+        """Return True if a receipt of a retrieval is to be kept.
 
         Raises
         ------
@@ -102,14 +102,14 @@ class Receipts:
         return requested or self._config.receipts == 'all'
 
     @property
-    def told(self) -> bool:
-        """Whether anybody is told of retrievals."""
+    def has_listeners(self) -> bool:
+        """True if somebody listens to retrievals."""
         return bool(self.listeners)
 
     def keep(self, asked: RecordedQuery) -> None:
         """Take what was answered; it has a receipt from now on when it has an id of one."""
         with self._changed:
-            if self.told:
+            if self.has_listeners:
                 self._untold.append(asked)
             if asked.receipt_id:
                 self._pending[asked.receipt_id] = asked
@@ -139,12 +139,12 @@ class Receipts:
             asked = self._pending.get(receipt_id)
         if asked is not None:
             return receipt_body(asked)
-        decided: dict[str, Any] | None = self._read(
+        decided: dict[str, Any] | None = self._store.side_read(
             lambda connection: load_association_receipt(connection, receipt_id)
         )
         if decided is not None:
             return decided
-        row = self._read(lambda connection: load_receipt(connection, receipt_id))
+        row = self._store.side_read(lambda connection: load_receipt(connection, receipt_id))
         if row is None:
             raise NotFoundError(f'receipt: there is none of the id {receipt_id!r}, or no longer', field='id')
         body: dict[str, Any] = json.loads(row.body)
@@ -171,7 +171,8 @@ class Receipts:
         if not self._pending:
             return
         try:
-            self._write(store)
+            with self._changing():
+                self._store.side_write(store)
         except HyloMemoryError as exc:
             logger.warning('receipts are not stored yet: %s', exc)
             with self._changed:
@@ -197,7 +198,7 @@ class Receipts:
             self._kept = size_of_receipts(connection)
 
     def recount(self) -> None:
-        """Count anew what is kept: another file is in the place of the one before."""
+        """Recount the receipts after another file took the place of the one before."""
         self._kept = None
 
     def _row(self, connection: sa.Connection, asked: RecordedQuery) -> ReceiptRow:
@@ -205,7 +206,7 @@ class Receipts:
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             gone = ids - existing_ids(connection, ids)
-            scrub_body(body, gone - self._cold_ids(gone))
+            scrub_body(body, gone - self._store.cold_ids(gone))
         return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode)
 
     def _run(self) -> None:
@@ -220,7 +221,7 @@ class Receipts:
                 closed = self._closed.is_set()
             try:
                 for asked in untold:
-                    self.listeners.tell(_change(asked))
+                    self.listeners.publish(_change(asked))
                 self.flush()
             except Exception:
                 logger.exception('receipts could not be stored; later ones are tried again')

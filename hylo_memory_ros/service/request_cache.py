@@ -11,10 +11,10 @@ from collections.abc import Collection
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import WriteResult
 
-__all__ = ['Answered']
+__all__ = ['RequestCache']
 
 
-class Answered:
+class RequestCache:
     """The latest answers, by the request that each was given to.
 
     Parameters

@@ -8,39 +8,39 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MAX_STAMP_NS, normal_key, sound_text
 
 __all__ = [
-    'refuse_long',
-    'refuse_unsound',
-    'sound',
-    'sound_id',
-    'sound_name',
-    'sound_note',
-    'sound_reason',
-    'sound_scope',
-    'sound_stamp',
+    'validate_episode_id',
+    'validate_name',
+    'validate_note',
+    'validate_note_and_actor',
+    'validate_reason',
+    'validate_scope',
+    'validate_stamp',
+    'validate_text',
+    'validate_texts',
 ]
 
 MAX_NAME_BYTES = 512
 MAX_REASON_BYTES = 4096
 
 
-def refuse_unsound(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
+def validate_texts(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
-    return [text if text is None else sound(normal, text, field) for field, text in texts.items()]
+    return [text if text is None else validate_text(normal, text, field) for field, text in texts.items()]
 
 
-def sound_name(text: str, field: str) -> str:
+def validate_name(text: str, field: str) -> str:
     """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`, or say what is wrong with it."""
     return _short(text, field, MAX_NAME_BYTES)
 
 
-def sound_reason(text: str, field: str) -> str:
+def validate_reason(text: str, field: str) -> str:
     """Return why something is done, in at most `MAX_REASON_BYTES`, or say what is wrong with it."""
     return _short(text, field, MAX_REASON_BYTES)
 
 
-def sound_note(note: str, most: int) -> str:
-    """Return what is said in words, or refuse it: it is no text, or has more than ``most`` bytes in UTF-8."""
-    size = len(sound(sound_text, note, 'note').encode())
+def validate_note(note: str, most: int) -> str:
+    """Return a note, or raise if it is not a text or has more than ``most`` bytes in UTF-8."""
+    size = len(validate_text(sound_text, note, 'note').encode())
     if size > most:
         raise InvalidRequestError(f'note: {size} bytes, at most {most}', field='note', limit=most)
     return note
@@ -53,14 +53,14 @@ def _short(text: str, field: str, most: int) -> str:
     return text
 
 
-def sound_stamp(at_ns: int) -> int:
+def validate_stamp(at_ns: int) -> int:
     """Return a time, nanoseconds, that can be one."""
     if not 0 <= at_ns <= MAX_STAMP_NS:
         raise InvalidRequestError(f'at_ns: {at_ns} is not a time from 0 to {MAX_STAMP_NS} ns', field='at_ns')
     return int(at_ns)
 
 
-def sound(normal: Callable[[str, str], str], text: str, field: str) -> str:
+def validate_text(normal: Callable[[str, str], str], text: str, field: str) -> str:
     """Return a text in its stored form."""
     if not isinstance(text, str):
         raise InvalidRequestError(f'{field}: {text!r} is no text', field=field)
@@ -76,9 +76,9 @@ _MOST_NOTE_BYTES = 16_384
 _MOST_SCOPE = 64
 
 
-def sound_id(id: str) -> str:
+def validate_episode_id(id: str) -> str:
     """Return a name in its stored form."""
-    name = sound(normal_key, id, 'id')
+    name = validate_text(normal_key, id, 'id')
     if (size := len(name.encode())) > _MOST_ID_BYTES:
         raise InvalidRequestError(
             f'id: {name[:32]!r}… has {size} bytes, at most {_MOST_ID_BYTES}', field='id'
@@ -86,24 +86,24 @@ def sound_id(id: str) -> str:
     return name
 
 
-def sound_scope(scope: Mapping[str, str]) -> dict[str, str]:
+def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
     """Return a scope in its stored form."""
     if len(scope) > _MOST_SCOPE:
         raise InvalidRequestError(
             f'scope: {len(scope)} pairs, at most {_MOST_SCOPE}', field='scope', limit=_MOST_SCOPE
         )
     where = {
-        sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name!r}]')
+        validate_text(normal_key, name, 'scope'): validate_text(normal_key, value, f'scope[{name!r}]')
         for name, value in scope.items()
     }
     if len(where) < len(scope):
         raise InvalidRequestError(f'scope: a name is given twice in {sorted(scope)}', field='scope')
     if 'episode_id' in where:
-        where['episode_id'] = sound_id(where['episode_id'])
+        where['episode_id'] = validate_episode_id(where['episode_id'])
     return where
 
 
-def refuse_long(note: str, actor: str) -> None:
+def validate_note_and_actor(note: str, actor: str) -> None:
     """Refuse a note or an actor that is no text, or too long."""
-    sound_note(note, _MOST_NOTE_BYTES)
-    refuse_unsound(sound_name, actor=actor)
+    validate_note(note, _MOST_NOTE_BYTES)
+    validate_texts(validate_name, actor=actor)

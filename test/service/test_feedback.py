@@ -107,7 +107,7 @@ def test_what_is_in_cold_storage_may_be_judged(tmp_path: Path, clock: ManualCloc
         for since in (2, 3, 4):
             memory.write([MemoryItem(kind='semantic', key='dock', content=f'at {since}', valid_from=since)])
         old = memory.query(then)[0].item.id
-        assert memory._store.cool([one.identity_id for one in memory._store.coolable()]).versions
+        assert memory._core.store.cool([one.identity_id for one in memory._core.store.coolable()]).versions
         memory.feedback('wrong', ids=[old])
         memory.feedback('wrong', receipt_id=asked(memory, then).receipt_id)
         assert memory.query(then)[0].stats.helpfulness.wrong == 2

@@ -64,7 +64,7 @@ def person(lived: tuple[Path, Person]) -> Person:
 @pytest.fixture
 def memory(folder: Path) -> Iterator[MemoryService]:
     with open_lived(folder / 'memory.db', 'turbo_quant') as opened:
-        opened._mirroring.vectors.wait_idle()
+        opened._core.indexes.vectors.wait_idle()
         yield opened
 
 
@@ -151,12 +151,12 @@ def test_vectors_leave_with_whatever_was_made_of_them(tmp_path: Path, backend: s
     person = Person()
     with open_lived(tmp_path / 'memory.db', backend) as memory:
         memory.write([*neighbours(), person.item()])
-        memory._mirroring.vectors.wait_idle()
+        memory._core.indexes.vectors.wait_idle()
         assert bool(list(tmp_path.glob('*.generation'))) == (backend != 'exact')
         assert {'vector', 'id'} <= set(person.marks.found(tmp_path))
         assert memory.purge(MemoryQuery(key=person.key)) == 1
         assert person.marks.found(tmp_path) == {}
-        memory._mirroring.vectors.wait_idle()
+        memory._core.indexes.vectors.wait_idle()
         assert bool(list(tmp_path.glob('*.generation'))) == (backend != 'exact')
         assert person.marks.found(tmp_path) == {}
 

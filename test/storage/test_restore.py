@@ -71,7 +71,7 @@ def test_whoever_reads_meanwhile_reads_the_one_or_the_other(path: Path, tmp_path
 
     with MemoryService.open(url(path), clock=ManualClock(2e9)) as memory, ThreadPoolExecutor(4) as pool:
         memory.forget(MemoryQuery(key='k2'))
-        store = memory._store
+        store = memory._core.store
         store.cool([one.identity_id for one in store.coolable()])
         memory.snapshot(copy)
         for _ in range(4):

@@ -119,7 +119,7 @@ def living(memory: MemoryService, person: Person) -> None:
     memory.write(neighbours())
     for area in AREAS:
         area(memory, person)
-    memory._mirroring.vectors.wait_idle()
+    memory._core.indexes.vectors.wait_idle()
 
 
 def _items(memory: MemoryService, person: Person) -> None:

@@ -25,7 +25,7 @@ def _source(value: Any) -> TokenKvDigest | GenerationDigest:
 
 
 class Codec(Contract):
-    """How bytes were compressed."""
+    """Compression method and its parameters."""
 
     family: Named
     """Codec, such as ``turbo_quant`` or ``fib_quant``."""
@@ -46,7 +46,7 @@ class Codec(Contract):
 
 
 class CompressionArtifactIdentity(Identity):
-    """Which compressed bytes these are, and of what."""
+    """Identity of compressed bytes and of their source."""
 
     source: Annotated[
         TokenKvDigest | GenerationDigest, PlainValidator(_source), PlainSerializer(str, return_type=str)

@@ -1,4 +1,4 @@
-"""Digests that know which identity they are of, so that none can stand for another.
+"""Digests typed by the identity they belong to, so that none is accepted in place of another.
 
 The text form names the layer (``embedding:sha256:…``), each layer hashes under its own name and
 version, and each has its own class: a type checker, a run-time check and the bytes themselves all

@@ -67,7 +67,7 @@ def require_ordering(
 
 @dataclass(frozen=True, slots=True)
 class CompressionFigure:
-    """How small a candidate index is: always counted on its own bytes, never given or copied."""
+    """Measured size of a candidate index, always counted on its own bytes."""
 
     generation: GenerationDigest
     """The generation over our own vectors."""

@@ -24,7 +24,7 @@ Number = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
 class Identity(Contract):
-    """What makes one thing that very thing: two are the same when their digests are.
+    """Base of the identities: two things are the same when their digests are equal.
 
     Each of the six layers is a subclass with a digest of its own class, made of exactly the inputs
     that decide; an unknown or missing input is refused by name.

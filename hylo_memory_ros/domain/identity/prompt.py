@@ -25,7 +25,7 @@ SegmentType = Literal['system', 'tool_schema', 'memory_prelude', 'retrieved_doc'
 
 
 class RenderedSegmentIdentity(Identity):
-    """Which bytes go to a tokenizer: the same meaning in other bytes is another segment."""
+    """Identity of the bytes given to a tokenizer: other bytes of the same meaning are another segment."""
 
     renderer: Named
     """Renderer and its version, ``name@version``."""
@@ -45,7 +45,7 @@ class RenderedSegmentIdentity(Identity):
 
 
 class Tokenizer(Contract):
-    """What made tokens of the bytes."""
+    """Tokenizer and its configuration."""
 
     name: Named
     """Its name."""
@@ -56,7 +56,7 @@ class Tokenizer(Contract):
 
 
 class ModelRevision(Contract):
-    """Whose cache it is."""
+    """Model whose cache it is."""
 
     id: Named
     """Name of the model."""
@@ -67,7 +67,7 @@ class ModelRevision(Contract):
 
 
 class PositionLayout(Contract):
-    """Where in the prompt the tokens stand, and how positions are encoded."""
+    """Position of the tokens in the prompt, and the encoding of positions."""
 
     policy_digest: Sha256
     """Digest of the position policy, such as RoPE with its base and scaling."""
@@ -97,7 +97,7 @@ class AttentionLayout(Contract):
 
 
 class CacheLayout(Contract):
-    """How the cache lies in memory."""
+    """Memory layout of the cache."""
 
     dtype: Named
     """Type of its numbers, such as ``bf16``."""
@@ -106,14 +106,14 @@ class CacheLayout(Contract):
 
 
 class TokenKvIdentity(Identity):
-    """Which tokens at which positions of which model: all that exact reuse of a cache needs."""
+    """Identity of cached tokens: tokens, positions and model, as exact reuse needs."""
 
     segment: SegmentDigest
     """The rendered segment that was tokenised."""
     tokenizer: Tokenizer
     """What tokenised it."""
     model: ModelRevision
-    """Whose cache it is."""
+    """Model whose cache it is."""
     position: PositionLayout
     """Where its tokens stand."""
     attention: AttentionLayout
@@ -121,7 +121,7 @@ class TokenKvIdentity(Identity):
     token_ids: Annotated[tuple[Number, ...], Field(min_length=1, max_length=2**20)]
     """The tokens."""
     cache: CacheLayout
-    """How the cache lies in memory."""
+    """Memory layout of the cache."""
 
     @model_validator(mode='after')
     def _ranged(self) -> TokenKvIdentity:

@@ -1,4 +1,4 @@
-"""Whether a kept prompt cache may be used: exactly when everything that made it is the same.
+"""Reuse of a prompt cache: allowed exactly when everything that made it is the same.
 
 Meaning is no evidence. Each difference is told by its path, the renderer's bytes, the tokenizer,
 the model, the positions and the codec alike.
@@ -34,7 +34,7 @@ class Reuse:
     """Each difference; empty when allowed."""
 
     def __bool__(self) -> bool:
-        """Whether it is allowed."""
+        """Return True if reuse is allowed."""
         return self.allowed
 
 
@@ -68,7 +68,7 @@ class CachedPrefix(Contract):
 
     @property
     def compression(self) -> Codec | None:
-        """How the cache is compressed."""
+        """Compression of the cache."""
         return self.codec if self.artifact is None else self.artifact.codec
 
 

@@ -15,7 +15,7 @@ __all__ = ['SemanticIdentity']
 
 
 class SemanticIdentity(Identity):
-    """Which statement, true when, believed when."""
+    """Identity of a statement with its valid and believed intervals."""
 
     namespace: Mapping[Name, Name]
     """Values of the identity scope, such as ``map_id``."""

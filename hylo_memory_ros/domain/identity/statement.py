@@ -1,4 +1,4 @@
-"""Which statements are the same, what a statement is about, and what it is called."""
+"""Content digest, identity and id of a statement."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _ORDERING = b'hylo-ordering-1\0'
 
 
 class EmbeddingIdentity(Identity):
-    """Which authoritative float32 vector this is: for exact rerank and for rebuilding indexes."""
+    """Identity of one authoritative float32 vector, for exact rerank and for rebuilding indexes."""
 
     record_id: Named
     """Id of the item that it belongs to."""
@@ -41,7 +41,7 @@ class EmbeddingIdentity(Identity):
 
 
 class Ordering(Contract):
-    """Which vector stands where in a generation: without it nothing decoded finds its row again."""
+    """Order of the vectors in a generation, which maps what is decoded back to rows."""
 
     count: Count
     """How many vectors there are."""
@@ -101,7 +101,7 @@ class SourceSnapshot(Contract):
 
 
 class DerivedGenerationIdentity(Identity):
-    """Which candidate index this is: rebuildable, never authoritative, always reranked exactly."""
+    """Identity of a candidate index: rebuildable, never authoritative, always reranked exactly."""
 
     ordering: Ordering
     """The (item id, embedding digest) pairs, in order."""

@@ -1,4 +1,4 @@
-"""What the members of chunks say, read for as many chunks at once as make a slice."""
+"""Members of consolidation chunks, read slice by slice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DryRunOverlay:
         self._rows: dict[int, Consolidable] = {}
 
     def add(self, groups: Sequence[Group], level: int) -> None:
-        """Suppose that summaries stand for groups."""
+        """Record summaries that would replace groups."""
         for group in groups:
             number = -1 - len(self._items)
             self._items[number] = group.summary

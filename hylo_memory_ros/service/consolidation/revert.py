@@ -22,10 +22,10 @@ from hylo_memory_ros.storage.consolidation.records import (
     standing_for,
 )
 
-__all__ = ['Reverting']
+__all__ = ['ConsolidationReversal']
 
 
-class Reverting:
+class ConsolidationReversal:
     """The reversal of one consolidation.
 
     Parameters

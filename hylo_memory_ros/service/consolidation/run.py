@@ -63,7 +63,7 @@ _DAYS = 1, 32, 1024, None
 
 @dataclass(frozen=True)
 class Wish:
-    """What a consolidation is asked for."""
+    """Request of a consolidation."""
 
     scope: Mapping[str, str]
     """Only what was said in it; empty: everything."""
@@ -82,13 +82,13 @@ class Wish:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the record tells of it."""
+        """Fields of the request for the record."""
         budget = {name: value for name, value in dict(self.budget).items() if value is not None}
         return {'scope': dict(self.scope), 'budget': budget, 'kinds': list(self.kinds)}
 
 
 class _Gain(NamedTuple):
-    """What a summary spares the memory."""
+    """Saving of one summary."""
 
     rule: Rule
     items: int
@@ -97,7 +97,7 @@ class _Gain(NamedTuple):
 
 @dataclass
 class _Done:
-    """What was done so far, or would have been."""
+    """Progress of a run, or of its dry run."""
 
     merged: list[Condensed] = field(default_factory=list)
     summarised: list[Condensed] = field(default_factory=list)
@@ -116,7 +116,7 @@ class ConsolidationRun:
     settings : ConsolidationSettings
     wish : Wish
     composer : Composer
-        Makes what stands for others.
+        Composes summaries.
     open_episode : str
         The episode that is open: what belongs to it stays.
     changing : callable
@@ -192,7 +192,7 @@ class ConsolidationRun:
         )
 
     def _ended(self, stage: str) -> bool:
-        """Whether to end here; else tell how far it is, and give way."""
+        """Return True if the run was cancelled; else report progress and give way to queries."""
         self._courtesy.give_way()
         if self._wish.cancelled():
             self._done.cancelled = True
@@ -240,7 +240,7 @@ class ConsolidationRun:
             self._condense_days(days, before_ns)
 
     def _condense_days(self, days: int | None, before_ns: int) -> None:
-        """Condense what happened, then what stands for it, and so on while there is need."""
+        """Summarize events, then their summaries, level by level while there is need."""
         level = 0
         while self._need and not self._done.cancelled:
             planner = Planner(self._settings, level, days, self._courtesy.give_way)
@@ -315,7 +315,7 @@ class ConsolidationRun:
             yield chunk.first(most), items[:most]
 
     def _group(self, chunk: Chunk, items: Sequence[MemoryItem], level: int) -> Group | None:
-        """Return what is to stand for a chunk, and take off what is gained; None: nothing is."""
+        """Return the summary of a chunk, and subtract its saving from the need; None: there is none."""
         try:
             summary = self._composer.compose(chunk.rule, items, level)
         except InvalidRequestError as exc:
@@ -330,7 +330,7 @@ class ConsolidationRun:
         return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
 
     def _settle(self, groups: Sequence[Group], level: int) -> bool:
-        """Let summaries stand for groups, and move what they stand for into cold storage.
+        """Replace groups by summaries, and archive the replaced statements.
 
         Returns
         -------

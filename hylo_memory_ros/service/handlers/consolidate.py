@@ -1,4 +1,4 @@
-"""Consolidation: less at hand, and the past answered as before; see `Consolidating.consolidate`.
+"""Consolidation: less at hand, and the past answered as before; see `ConsolidationHandler.consolidate`.
 
 Threads: a consolidation holds the lock only for each of its slices, so that others write between them, and
 gives way to questions. There is one at a time.
@@ -6,12 +6,13 @@ gives way to questions. There is one at a time.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation import Composer
+from hylo_memory_ros.domain.consolidation import Composer, summariser_named
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
     Budget,
@@ -21,10 +22,10 @@ from hylo_memory_ros.model import (
     Reversion,
     normal_key,
 )
-from hylo_memory_ros.service.consolidation.revert import Reverting
+from hylo_memory_ros.service.consolidation.revert import ConsolidationReversal
 from hylo_memory_ros.service.consolidation.run import ConsolidationRun, Wish
-from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.validation import refuse_unsound, sound, sound_name
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.validation import validate_name, validate_text, validate_texts
 from hylo_memory_ros.storage.consolidation.records import (
     ConsolidationRecord,
     end_interrupted,
@@ -34,13 +35,29 @@ from hylo_memory_ros.storage.consolidation.records import (
     reverted_so_far,
 )
 
-__all__ = ['Consolidating']
+__all__ = ['ConsolidationHandler']
 
 _DURABLE = tuple(kind.value for kind in MemoryKind if kind is not MemoryKind.WORKING)
 
 
-class Consolidating(Parts):
-    """The operations of a memory that bring it within a budget, and take that back."""
+class ConsolidationHandler:
+    """Brings a memory within a budget, and reverts that.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+
+    Raises
+    ------
+    ConfigurationError
+        The configuration names an unknown summarizer.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
+        self._summariser = summariser_named(core.config.consolidation.summariser)
+        self._running = threading.Lock()
 
     def consolidate(
         self,
@@ -59,7 +76,7 @@ class Consolidating(Parts):
         believed goes into cold storage, which changes no answer; near duplicates among EPISODIC items
         become one; then what is left of an episode, else of a day and scope, becomes summaries; then what
         these have become, level by level, and of more and more days, until the budget is met or nothing that
-        belongs together is left. What they stand for ends at the service time, is answered as of before and
+        belongs together is left. Replaced statements end at the service time, are answered as of before and
         known before, and goes into cold storage. What has a key, belongs to the open episode, or is of
         another kind is never summarised.
 
@@ -104,17 +121,20 @@ class Consolidating(Parts):
         """
         wish = self._wish(scope, budget, kinds, dry_run, tell, cancelled, actor)
         with self._alone():
-            if not dry_run and self._read_only:
-                raise ReadOnlyError(f'consolidate: {self.path} was opened for reading', path=str(self.path))
+            if not dry_run and self._core.read_only:
+                raise ReadOnlyError(
+                    f'consolidate: {self._core.store.path} was opened for reading',
+                    path=str(self._core.store.path),
+                )
             run = ConsolidationRun(
-                self._store,
-                self.config.consolidation,
+                self._core.store,
+                self._core.config.consolidation,
                 wish,
                 self._composer(),
-                self._episode,
-                self._changing_in(self.epoch),
-                self._follow,
-                self._courtesy,
+                self._core.episode,
+                self._changing_in(self._core.store.epoch),
+                self._core.follow,
+                self._core.throttle,
             )
             report = run.report()
             if report.consolidation_id:
@@ -132,20 +152,25 @@ class Consolidating(Parts):
         NotFoundError
             There is no consolidation of this name.
         InvalidRequestError
-            It was reverted before, or what stands for something since was consolidated again; or a name
+            It was reverted before, or one of its summaries was consolidated again since; or a name
             is no text.
         """
-        refuse_unsound(sound_name, actor=actor, consolidation_id=consolidation_id)
+        validate_texts(validate_name, actor=actor, consolidation_id=consolidation_id)
         with self._alone():
-            record = self._store.side_read(lambda connection: record_named(connection, consolidation_id))
-            return Reverting(
-                self._store, record, self._changing_in(self.epoch), self._follow, self._courtesy, actor
+            record = self._core.store.side_read(lambda connection: record_named(connection, consolidation_id))
+            return ConsolidationReversal(
+                self._core.store,
+                record,
+                self._changing_in(self._core.store.epoch),
+                self._core.follow,
+                self._core.throttle,
+                actor,
             ).reversion()
 
     def consolidations(self) -> tuple[ConsolidationRecord, ...]:
         """Return what is kept of each consolidation, in order."""
-        self._refuse_closed()
-        return tuple(self._store.side_read(records))
+        self._core.refuse_closed()
+        return tuple(self._core.store.side_read(records))
 
     def _wish(
         self,
@@ -159,13 +184,13 @@ class Consolidating(Parts):
     ) -> Wish:
         if not isinstance(budget, Budget):
             raise InvalidRequestError(f'budget: {budget!r} is no Budget of items or bytes', field='budget')
-        refuse_unsound(sound_name, actor=actor)
+        validate_texts(validate_name, actor=actor)
         if scope is not None and not isinstance(scope, Mapping):
             raise InvalidRequestError(f'scope: {scope!r} is no mapping of names to values', field='scope')
         if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
             raise InvalidRequestError(f'kinds: {kinds!r} is no collection of kinds', field='kinds')
         where = {
-            sound(normal_key, name, 'scope'): sound(normal_key, value, f'scope[{name!r}]')
+            validate_text(normal_key, name, 'scope'): validate_text(normal_key, value, f'scope[{name!r}]')
             for name, value in dict(scope or {}).items()
         }
         chosen = (
@@ -191,15 +216,15 @@ class Consolidating(Parts):
     def _composer(self) -> Composer:
         return Composer(
             self._summariser,
-            self.config.consolidation,
-            self.config.clock,
-            self._store.side_read(reverted_so_far),
+            self._core.config.consolidation,
+            self._core.config.clock,
+            self._core.store.side_read(reverted_so_far),
             self._with_vectors,
-            self._spaces.spaces.get,
+            self._core.spaces.spaces.get,
         )
 
     def _with_vectors(self, item: MemoryItem) -> MemoryItem:
-        return self._spaces.embedded([item])[0]
+        return self._core.spaces.embedded([item])[0]
 
     def _keep(self, report: ConsolidationReport) -> None:
         told = {**report.as_dict(0), 'skipped': len(report.skipped)}
@@ -210,27 +235,26 @@ class Consolidating(Parts):
             end_interrupted(connection, number)
 
         # What the slices committed reaches the disk with it.
-        self.side_write(store, durable=True)
+        self._core.store.side_write(store, durable=True)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        self._refuse_closed()
-        if not self._consolidates.acquire(blocking=False):
+        self._core.refuse_closed()
+        if not self._running.acquire(blocking=False):
             raise StoreBusyError('consolidate: another consolidation is running; ask again when it has ended')
         try:
-            with self._courtesy.working():
+            with self._core.throttle.working():
                 yield
         finally:
-            self._consolidates.release()
+            self._running.release()
 
     def _changing_in(self, epoch: str) -> Callable[[], AbstractContextManager[None]]:
         """Return the lock that a change of this history holds."""
 
         @contextmanager
         def changing() -> Iterator[None]:
-            with self._lock:
-                self._refuse_closed()
-                if self.epoch != epoch:
+            with self._core.changing():
+                if self._core.store.epoch != epoch:
                     raise EpochChangedError(
                         'consolidation: another memory was restored in the place of this one'
                     )

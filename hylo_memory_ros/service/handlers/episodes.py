@@ -1,4 +1,4 @@
-"""What begins and ends episodes, and tells of them."""
+"""Episodes: begin, end and list."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from hylo_memory_ros.errors import ClockError, InvalidRequestError, NotFoundErro
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, TimeSpan, normal_key
 from hylo_memory_ros.model.time import ClockName
 from hylo_memory_ros.retrieval import MAX_SEQUENCE
-from hylo_memory_ros.service.parts import EndListener, Parts
-from hylo_memory_ros.service.validation import refuse_long, sound, sound_id, sound_scope
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.helpfulness_scorer import HelpfulnessScorer
+from hylo_memory_ros.service.validation import (
+    validate_episode_id,
+    validate_note_and_actor,
+    validate_scope,
+    validate_text,
+)
 from hylo_memory_ros.storage.episodes.facts import (
     SUMMARY_SOURCE,
     EpisodeFacts,
@@ -28,7 +34,10 @@ from hylo_memory_ros.storage.episodes.repository import ended_as, episodes_of, l
 from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.writer import resolved
 
-__all__ = ['INTERRUPTED', 'Episodes', 'event_items', 'summary_item']
+EndListener = Callable[[sa.Connection, Episode], None]
+"""Called inside the transaction that ends an episode."""
+
+__all__ = ['INTERRUPTED', 'EndListener', 'EpisodeHandler', 'event_items', 'summary_item']
 
 # Of what an item says, so much is repeated.
 _MOST_CHARACTERS = 280
@@ -75,7 +84,7 @@ def _event_item(begun: Episode, event: KeyEvent, clock: ClockName) -> MemoryItem
 def summary_item(
     ended: Episode, facts: EpisodeFacts, clock: ClockName, evidence: Sequence[str]
 ) -> MemoryItem:
-    """Return the EPISODIC item that tells how an episode ended; it holds from then on.
+    """Return the EPISODIC item with the outcome of an episode; it holds from its end on.
 
     Parameters
     ----------
@@ -126,8 +135,18 @@ INTERRUPTED = 'interrupted'
 _MOST_EVENTS = 1000
 
 
-class Episodes(Parts):
-    """The operations of a memory on episodes; at most one is open."""
+class EpisodeHandler:
+    """Begins and ends episodes, of which at most one is open.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
+        self._listeners: tuple[EndListener, ...] = (HelpfulnessScorer(core.config),)
 
     def begin_episode(
         self, id: str = '', scope: Mapping[str, str] | None = None, note: str = '', actor: str = ''
@@ -165,25 +184,24 @@ class Episodes(Parts):
         ...     [hit.item.label or hit.item.key for hit in memory.query(MemoryQuery(outcome='failure'))]
         ['episode', 'episode_event', 'door']
         """
-        refuse_long(note, actor)
-        where = sound_scope(scope or {})
-        name = sound_id(id) if id else where.get('episode_id', '')
+        validate_note_and_actor(note, actor)
+        where = validate_scope(scope or {})
+        name = validate_episode_id(id) if id else where.get('episode_id', '')
         if where.pop('episode_id', name) != name:
             raise InvalidRequestError(f'scope: its episode_id is not the id {name!r}', field='scope')
-        with self._lock:
-            self._refuse_closed()
-            if self._episode:
+        with self._core.changing():
+            if self._core.episode:
                 raise InvalidRequestError(
-                    f'begin_episode: {self._episode!r} is open; at most one is: end it first', field='op'
+                    f'begin_episode: {self._core.episode!r} is open; at most one is: end it first', field='op'
                 )
             self._refuse_early()
             if name and self._known(name) is not None:
                 raise InvalidRequestError(f'id: {name!r} was the name of an episode before', field='id')
-            begun, committed = self._store.begin_episode(
+            begun, committed = self._core.store.begin_episode(
                 name or self._free_name(), scope=where, note=note, actor=actor
             )
-            self._episode = begun.id
-            self._follow(committed)
+            self._core.episode = begun.id
+            self._core.follow(committed)
             return begun
 
     def end_episode(
@@ -198,7 +216,7 @@ class Episodes(Parts):
         """End the open episode, and remember its outcome and key events as EPISODIC items.
 
         The items are stored in the same transaction, its last one: one under the key ``episode/`` and
-        the id that tells the outcome, counts and notes, and one for each event that says most: what was
+        the id, with outcome, counts and notes, and one for each of the most informative events: what was
         judged wrong or misleading, then what was retracted, forgotten, ended, changed, learned.
 
         Parameters
@@ -223,17 +241,16 @@ class Episodes(Parts):
         ClockError
             The service clock lies before its begin.
         """
-        refuse_long(note, actor)
-        said = sound(normal_key, outcome, 'outcome')
-        name = sound_id(id) if id else ''
-        most = self.config.episode_events if events is None else events
+        validate_note_and_actor(note, actor)
+        said = validate_text(normal_key, outcome, 'outcome')
+        name = validate_episode_id(id) if id else ''
+        most = self._core.config.episode_events if events is None else events
         if not 0 <= most <= _MOST_EVENTS:
             raise InvalidRequestError(f'events: {most} is not 0 to {_MOST_EVENTS}', field='events')
-        with self._lock:
-            self._refuse_closed()
+        with self._core.changing():
             begun = self._to_end(name)
             self._refuse_before(begun)
-            return self._end(begun, self._store.now_ns(), said, note, actor, most)
+            return self._end(begun, self._core.store.now_ns(), said, note, actor, most)
 
     def on_episode_end(self, listener: EndListener) -> Callable[[], None]:
         """Call a listener inside the transaction that ends an episode; the result ends that.
@@ -244,10 +261,10 @@ class Episodes(Parts):
             Given the connection and the ended episode, it may change side tables. If it raises, the
             episode does not end.
         """
-        self._end_listeners = (*self._end_listeners, listener)
+        self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
-            self._end_listeners = tuple(other for other in self._end_listeners if other is not listener)
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
 
         return remove
 
@@ -283,7 +300,7 @@ class Episodes(Parts):
         InvalidRequestError
             A value is not sound, or `known_at_ns` and `known_seq` are both given.
         """
-        self._refuse_closed()
+        self._core.refuse_closed()
         if limit < 1:
             raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
         if known_at_ns is not None and known_seq is not None:
@@ -298,10 +315,10 @@ class Episodes(Parts):
             )
         seq = None if known_seq is None else min(known_seq, MAX_SEQUENCE)
         if known_at_ns is not None:
-            seq = self._store.sequence_at(known_at_ns)
-        ended_so = None if outcome is None else sound(normal_key, outcome, 'outcome')
-        where = sound_scope(scope or {})
-        return self.side_read(
+            seq = self._core.store.sequence_at(known_at_ns)
+        ended_so = None if outcome is None else validate_text(normal_key, outcome, 'outcome')
+        where = validate_scope(scope or {})
+        return self._core.store.side_read(
             lambda connection: episodes_of(
                 connection,
                 outcome=ended_so,
@@ -313,22 +330,22 @@ class Episodes(Parts):
             )
         )
 
-    def _begin_anew(self) -> None:
+    def resume(self) -> None:
         """Find the open episode of a file that was put in place, and end it if that is configured."""
-        begun = self.side_read(open_episode)
-        self._episode = '' if begun is None else begun.id
-        if begun is None or self._read_only or self.config.episode_at_restart == 'keep':
+        begun = self._core.store.side_read(open_episode)
+        self._core.episode = '' if begun is None else begun.id
+        if begun is None or self._core.read_only or self._core.config.episode_at_restart == 'keep':
             return
-        with self._lock:
-            _, last_ns = self.side_read(last_transaction)
-            self._end(begun, last_ns, INTERRUPTED, '', '', self.config.episode_events)
+        with self._core.lock:
+            _, last_ns = self._core.store.side_read(last_transaction)
+            self._end(begun, last_ns, INTERRUPTED, '', '', self._core.config.episode_events)
 
     def _end(self, begun: Episode, ended_ns: int, outcome: str, note: str, actor: str, most: int) -> Episode:
-        self._proving.receipts.flush()
+        self._core.receipts.flush()
         items = self._account(ended_as(begun, ended_ns, outcome, note), most)
-        self._mirroring.vectors.check_items(items)
-        self._maps.remember(item.scope.get('map_id', '') for item in items)
-        (ended, _), committed = self._store.end_episode(
+        self._core.indexes.vectors.check_items(items)
+        self._core.maps.remember(item.scope.get('map_id', '') for item in items)
+        (ended, _), committed = self._core.store.end_episode(
             begun,
             ended_ns=ended_ns,
             outcome=outcome,
@@ -337,22 +354,22 @@ class Episodes(Parts):
             items=items,
             within=self._tell_end,
         )
-        self._episode = ''
-        self._follow(committed)
+        self._core.episode = ''
+        self._core.follow(committed)
         return ended
 
     def _account(self, ended: Episode, most: int) -> list[MemoryItem]:
         """Return what is remembered of an episode: its key events, and last its summary."""
-        self._store.recall_episode(ended.id)
-        facts = self.side_read(lambda connection: gathered(connection, ended.id, most))
-        clock = self.config.clock
+        self._core.store.recall_episode(ended.id)
+        facts = self._core.store.side_read(lambda connection: gathered(connection, ended.id, most))
+        clock = self._core.config.clock
         events = event_items(ended, facts.events, clock)
-        ids = [statement_of(resolved(item, 0), self.config.identity_scope).id for item in events]
+        ids = [statement_of(resolved(item, 0), self._core.config.identity_scope).id for item in events]
         summary = summary_item(ended, facts, clock, [*facts.told, *ids])
-        return self._spaces.embedded([*events, summary])
+        return self._core.spaces.embedded([*events, summary])
 
     def _to_end(self, name: str) -> Episode:
-        begun = self.side_read(open_episode)
+        begun = self._core.store.side_read(open_episode)
         if begun is not None and name in ('', begun.id):
             return begun
         if not name:
@@ -363,15 +380,15 @@ class Episodes(Parts):
         raise InvalidRequestError(f'id: {name!r} has ended before, as {known.outcome!r}', field='id')
 
     def _refuse_early(self) -> None:
-        now_ns, least_ns = self._store.now_ns(), round(self.config.min_valid_stamp_s * 1e9)
+        now_ns, least_ns = self._core.store.now_ns(), round(self._core.config.min_valid_stamp_s * 1e9)
         if now_ns < least_ns:
             raise ClockError(
                 f'clock: {now_ns} ns lies before the first valid stamp {least_ns} ns', now_ns=now_ns
             )
 
     def _refuse_before(self, begun: Episode) -> None:
-        clock_ns = self._store.clock_ns()
-        if clock_ns < begun.begun_ns and not self.config.accept_older_clock:
+        clock_ns = self._core.store.clock_ns()
+        if clock_ns < begun.begun_ns and not self._core.config.accept_older_clock:
             raise ClockError(
                 f'clock: {clock_ns} ns lies before the begin of {begun.id!r} at {begun.begun_ns} ns; end it '
                 'when the clock has passed that, or set accept_older_clock',
@@ -379,15 +396,15 @@ class Episodes(Parts):
             )
 
     def _known(self, name: str) -> Episode | None:
-        return self.side_read(lambda connection: load_episode(connection, name))
+        return self._core.store.side_read(lambda connection: load_episode(connection, name))
 
     def _free_name(self) -> str:
         """Return a name by the service clock that no episode had before."""
-        at = datetime.fromtimestamp(self.now_ns() // 10**9, tz=timezone.utc)
+        at = datetime.fromtimestamp(self._core.store.now_ns() // 10**9, tz=timezone.utc)
         name = f'episode-{at:%Y%m%dT%H%M%SZ}'
         names = chain([name], (f'{name}-{number}' for number in count(2)))
         return next(free for free in names if self._known(free) is None)
 
     def _tell_end(self, connection: sa.Connection, ended: Episode) -> None:
-        for listener in self._end_listeners:
+        for listener in self._listeners:
             listener(connection, ended)

@@ -1,4 +1,4 @@
-"""What is said of answers afterwards: verdicts on remembered items."""
+"""Feedback: verdicts on remembered items."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, sound_text
 from hylo_memory_ros.model.feedback import VERDICTS
-from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.validation import refuse_unsound, sound_name, sound_note
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.validation import validate_name, validate_note, validate_texts
 from hylo_memory_ros.storage.episodes.repository import load_episode
 from hylo_memory_ros.storage.feedback.scores import subject_of, subjects_of
 from hylo_memory_ros.storage.feedback.verdicts import Judgement, save_verdicts
 
-__all__ = ['MAX_NOTE_BYTES', 'Judging']
+__all__ = ['MAX_NOTE_BYTES', 'FeedbackHandler']
 
 MAX_NOTE_BYTES = 4096
 """Most bytes of a note in UTF-8."""
 
 
-class Judging(Parts):
-    """The operation of a memory that takes feedback."""
+class FeedbackHandler:
+    """Records verdicts on remembered items.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
 
     def feedback(
         self,
@@ -77,35 +86,39 @@ class Judging(Parts):
         ...     len(judged), helpfulness.useful, round(helpfulness.score, 3)
         (1, 1, 0.667)
         """
-        refuse_unsound(sound_text, receipt_id=receipt_id, episode=episode)
-        refuse_unsound(sound_name, actor=actor)
-        sound_note(note, MAX_NOTE_BYTES)
+        validate_texts(sound_text, receipt_id=receipt_id, episode=episode)
+        validate_texts(validate_name, actor=actor)
+        validate_note(note, MAX_NOTE_BYTES)
         _refuse_senseless(outcome, receipt_id, ids)
         named = tuple(dict.fromkeys(ids))
-        with self._lock:
-            self._refuse_closed()
+        with self._core.changing():
             body: dict[str, Any] = {}
             if receipt_id:
-                self._proving.receipts.flush()
+                self._core.receipts.flush()
                 body = self._retrieval(receipt_id)
                 named = _answered(body, named)
             judgement = Judgement(
-                receipt_id, outcome, self._episode_judged(episode, body), actor, note, self.now_ns()
+                receipt_id,
+                outcome,
+                self._episode_judged(episode, body),
+                actor,
+                note,
+                self._core.store.now_ns(),
             )
             subjects = self._subjects(named)
             replaced: list[int] = []
 
             def save(connection: sa.Connection) -> None:
                 replaced.append(
-                    save_verdicts(connection, judgement, subjects, self.config.feedback_retention)
+                    save_verdicts(connection, judgement, subjects, self._core.config.feedback_retention)
                 )
 
-            self.side_write(save, durable=True)
+            self._core.store.side_write(save, durable=True)
         return FeedbackResult(named, judgement.episode, replaced[0])
 
     def _retrieval(self, receipt_id: str) -> dict[str, Any]:
         try:
-            body = self._proving.receipts.get(receipt_id)
+            body = self._core.receipts.get(receipt_id)
         except NotFoundError as exc:
             raise NotFoundError(
                 f'receipt_id: there is no receipt {receipt_id!r}, or no longer', field='receipt_id'
@@ -118,8 +131,8 @@ class Judging(Parts):
 
     def _episode_judged(self, given: str, body: dict[str, Any]) -> str:
         if not given:
-            return self._episode or str(body.get('episode', ''))
-        if self.side_read(lambda connection: load_episode(connection, given)) is None:
+            return self._core.episode or str(body.get('episode', ''))
+        if self._core.store.side_read(lambda connection: load_episode(connection, given)) is None:
             raise NotFoundError(f'episode: there is no episode {given!r}', field='episode')
         return given
 
@@ -128,19 +141,19 @@ class Judging(Parts):
 
         What has moved to cold storage is not in the tables at hand, but in the history.
         """
-        subjects = self.side_read(lambda connection: subjects_of(connection, ids))
+        subjects = self._core.store.side_read(lambda connection: subjects_of(connection, ids))
         for name in [name for name in ids if name not in subjects]:
-            past = self._store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
+            past = self._core.store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
             if not past:
                 raise self._unknown(name)
-            subjects[name] = self.side_read(partial(subject_of, item=past[0].item))
+            subjects[name] = self._core.store.side_read(partial(subject_of, item=past[0].item))
         return subjects
 
     def _unknown(self, name: str) -> InvalidRequestError:
         """Return the refusal of an id that no statement has."""
-        if name in self._working:
+        if name in self._core.working:
             return _unkept([name])
-        of_key = name and self._store.history(
+        of_key = name and self._core.store.history(
             item_id=None, kind=None, key=name, map_id=None, limit=1, offset=0
         )
         hint = ', which is a key: ids are asked for, not keys' if of_key else ''
@@ -160,7 +173,7 @@ def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str]) -> None
         raise InvalidRequestError('receipt_id, ids: both are empty, so nothing is judged', field='ids')
     if len(ids) > MAX_K:
         raise InvalidRequestError(f'ids: {len(ids)} are more than {MAX_K}', limit=MAX_K)
-    refuse_unsound(sound_text, **{f'ids[{place}]': name for place, name in enumerate(ids)})
+    validate_texts(sound_text, **{f'ids[{place}]': name for place, name in enumerate(ids)})
 
 
 def _answered(body: dict[str, Any], named: tuple[str, ...]) -> tuple[str, ...]:

@@ -22,14 +22,14 @@ from hylo_memory_ros.perception.corrections.trajectory import (
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.map.persistence import load_book, store_book
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.validation import refuse_unsound, sound_name
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.validation import validate_name, validate_texts
 from hylo_memory_ros.storage.corrections.apply import Edit
 from hylo_memory_ros.storage.corrections.landmark_state import columns_of, digest_of, dumped, put_back
 from hylo_memory_ros.storage.corrections.records import details_of, is_newest, keep_undo, stored_correction
 from hylo_memory_ros.storage.corrections.revert import Reversal
 
-__all__ = ['Mover', 'Plan', 'Relocating', 'corrected', 'reverted']
+__all__ = ['MapHandler', 'Mover', 'Plan', 'corrected', 'reverted']
 
 Mover = RigidCorrection | PathCorrection | Trajectory
 Plan = Edit | Reversal
@@ -129,8 +129,30 @@ def _stored_trajectory(book: LandmarkMap, path: Trajectory, settings: LandmarkSe
     return Trajectory.of(frames['stamp_ns'], frames['position'], frames['rotation'], 'keyframes')
 
 
-class Relocating(Parts):
-    """The operations of a memory that follow a map which moved."""
+class MapHandler:
+    """Switches and corrects maps.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
+
+    def set_map(self, map_id: str, *, create: bool = True) -> str:
+        """Make a map the current one, and return the one before.
+
+        Raises
+        ------
+        NotFoundError
+            The map is not known, and may not be created.
+        InvalidRequestError
+            Its name is refused.
+        """
+        with self._core.changing():
+            return self._core.maps.switch(map_id, create=create)
 
     def correct_map(
         self,
@@ -182,7 +204,7 @@ class Relocating(Parts):
         ...     done.moved, there, before, memory.query(MemoryQuery(key='mug'))[0].item.pose.position
         (1, (1.5, 2.0, 0.8), (1.0, 2.0, 0.8), (1.0, 2.0, 0.8))
         """
-        refuse_unsound(sound_name, actor=actor)
+        validate_texts(validate_name, actor=actor)
         map_id = self._known_map(map_id)
         settings = landmarks or LandmarkSettings()
         return self._correct(corrected(map_id, correction, settings), actor, dry_run)
@@ -211,21 +233,20 @@ class Relocating(Parts):
         InvalidRequestError
             It is a reversal, or was taken back before.
         """
-        refuse_unsound(sound_name, actor=actor)
+        validate_texts(validate_name, actor=actor)
         settings = landmarks or LandmarkSettings()
         return self._correct(reverted(correction_id, settings), actor, dry_run)
 
     def _known_map(self, map_id: str | None) -> str:
         if map_id is None:
-            return self.map_id
-        self._maps.refuse_unknown(map_id)
+            return self._core.maps.current
+        self._core.maps.refuse_unknown(map_id)
         return map_id
 
     def _correct(self, plan: Callable[[sa.Connection], Plan], actor: str, dry_run: bool) -> CorrectionResult:
-        with self._lock:
-            self._refuse_closed()
-            moved, committed = self._store.correct(plan, actor=actor, dry_run=dry_run)
-            self._follow(committed)
+        with self._core.changing():
+            moved, committed = self._core.store.correct(plan, actor=actor, dry_run=dry_run)
+            self._core.follow(committed)
         sequence = 0 if committed is None else committed.change.sequence
         return CorrectionResult(
             moved.correction_id, moved.moved, moved.merged, moved.split, sequence, moved.remark

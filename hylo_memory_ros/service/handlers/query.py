@@ -1,40 +1,52 @@
-"""What asks: answers, their receipts, and the prompts made of them."""
+"""Reading: queries and prompts, history and the feed of changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from hylo_memory_ros.domain.identity import (
-    CachedPrefix,
-    CompressionArtifactIdentity,
-    LayerDigest,
-    Reuse,
-    TokenKvIdentity,
-    may_reuse,
-)
-from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.evidence.chain import Chain
-from hylo_memory_ros.evidence.prompts.render import Rendering
-from hylo_memory_ros.evidence.prompts.token_counters import TokenCounter
-from hylo_memory_ros.evidence.receipts import Replay
+from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
+from hylo_memory_ros.evidence.prompts.render import Rendering, rendered
+from hylo_memory_ros.evidence.prompts.renderers import renderer_named
+from hylo_memory_ros.evidence.prompts.token_counters import TokenCounter, counter_named
+from hylo_memory_ros.evidence.receipts import RecordedQuery
 from hylo_memory_ros.model import (
     Change,
+    Changes,
+    History,
+    MemoryKind,
     MemoryQuery,
     QueryResult,
     SkillTransition,
     normal_key,
 )
-from hylo_memory_ros.retrieval import MAX_SEQUENCE
-from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.validation import refuse_unsound
+from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.receipt_log import new_receipt_id
+from hylo_memory_ros.service.validation import validate_texts
 from hylo_memory_ros.storage.skills.repository import transitions_of
 
-__all__ = ['Asking']
+__all__ = ['QueryHandler']
 
 
-class Asking(Parts):
-    """The operations of a memory that answer, and prove what they answered."""
+class QueryHandler:
+    """Answers queries, renders prompts, and reads history and the feed.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+
+    Raises
+    ------
+    InvalidRequestError
+        The configuration names an unknown renderer or token counter.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
+        self._renderer = renderer_named(core.config.renderer)
+        self._counter = counter_named(core.config.token_counter)
 
     def query(self, query: MemoryQuery, *, receipt: bool = False) -> QueryResult:
         """Return the hits of a query, best first, and why others are not among them.
@@ -42,20 +54,26 @@ class Asking(Parts):
         Parameters
         ----------
         query : MemoryQuery
-            The question.
+            Filters, place, time and ranking.
         receipt : bool
-            Keep its evidence, to be read by `receipt` under ``receipt_id`` of the result.
+            Keep the evidence, to be read by `receipt` under ``receipt_id`` of the result.
 
         Raises
         ------
         LoadingError
-            A question with a place, while the mirror is being loaded.
+            A query with a place, while the mirror is being loaded.
         InvalidRequestError, EpochChangedError, StoreError
-            The question cannot be answered.
+            The query cannot be answered.
         """
-        self._refuse_closed()
-        with self._courtesy.asking():
-            return self._proving.query(query, receipt)
+        core = self._core
+        core.refuse_closed()
+        with core.throttle.asking():
+            wanted = core.receipts.wanted(receipt)
+            if not wanted and not core.receipts.has_listeners:
+                return core.engine.answer(query)
+            recorded, result = self._record(query, wanted)
+            core.receipts.keep(recorded)
+            return result
 
     def render(
         self,
@@ -73,7 +91,7 @@ class Asking(Parts):
         Parameters
         ----------
         query : MemoryQuery
-            The question; at most ``k`` hits are rendered.
+            At most ``k`` hits are rendered.
         max_tokens : int, optional
             Most tokens of the text; hits that do not fit are left out whole, and the text says how many.
         renderer : str
@@ -86,11 +104,117 @@ class Asking(Parts):
         Raises
         ------
         InvalidRequestError
-            Not even an empty prelude fits, or there is no such renderer or counter; or as `query`.
+            Not even an empty prelude fits, or the renderer or counter is unknown; or as `query`.
         """
-        self._refuse_closed()
-        with self._courtesy.asking():
-            return self._proving.render(query, max_tokens, renderer, counter, receipt)
+        core = self._core
+        core.refuse_closed()
+        if max_tokens is not None and max_tokens < 0:
+            raise InvalidRequestError(f'max_tokens: {max_tokens} is negative', field='max_tokens')
+        with core.throttle.asking():
+            named = renderer_named(renderer) if renderer else self._renderer
+            count = counter_named(counter) if isinstance(counter, str) else counter or self._counter
+            wanted = core.receipts.wanted(receipt)
+            recorded, result = self._record(query, wanted)
+            rendering = rendered(result, named, count, max_tokens)
+            if wanted or core.receipts.has_listeners:
+                core.receipts.keep(replace(recorded, rendering=rendering))
+            return replace(rendering, receipt_id=recorded.receipt_id)
+
+    def _record(self, query: MemoryQuery, wanted: bool) -> tuple[RecordedQuery, QueryResult]:
+        """Answer a query and keep what its receipt needs."""
+        core = self._core
+        # Read before the answer: whatever is purged from here on is taken out of the receipt.
+        store_sequence, map_id = core.store.sequence, core.maps.current
+        result = core.engine.answer(query)
+        receipt_id = new_receipt_id() if wanted else ''
+        recorded = RecordedQuery(
+            receipt_id,
+            query,
+            result,
+            core.store.epoch,
+            core.store.now_ns(),
+            store_sequence,
+            map_id,
+            core.config.identity_scope,
+            spaces=core.spaces.spaces,
+            episode=core.episode,
+        )
+        return recorded, replace(result, receipt_id=receipt_id) if wanted else result
+
+    def subscribe_retrievals(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call a listener soon after each retrieval, with an event; the returned callable ends that.
+
+        Its ``sequence`` is the one that was read: a retrieval takes none and is not in the feed.
+        """
+        return self._core.receipts.listeners.subscribe(listener)
+
+    def vector_of(self, space: str, text: str) -> tuple[float, ...]:
+        """Return the vector of a text in a space that has an embedder, to query with.
+
+        Raises
+        ------
+        InvalidRequestError
+            The space has no embedder, or the embedder failed.
+        """
+        self._core.refuse_closed()
+        return self._core.spaces.vectors_of(space, [text])[0]
+
+    def history(
+        self,
+        id: str | None = None,
+        *,
+        kind: str | None = None,
+        key: str | None = None,
+        map_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> History:
+        """Return the versions of an id, or of an identity, in the order of belief.
+
+        Raises
+        ------
+        InvalidRequestError
+            Neither an id nor a key is given, or both are.
+        """
+        core = self._core
+        core.refuse_closed()
+        if (id is None) == (key is None):
+            raise InvalidRequestError(
+                'history: give an id, or a key (with kind and map_id where keys repeat)'
+            )
+        if limit < 1:
+            raise InvalidRequestError(f'history: limit {limit} is below 1')
+        item_id, key, map_id = validate_texts(normal_key, id=id, key=key, map_id=map_id or None)
+        if kind is not None and kind not in set(MemoryKind):
+            raise InvalidRequestError(f'kind: {kind!r} is none of {", ".join(MemoryKind)}', field='kind')
+        limit = min(limit, MAX_SEQUENCE)
+        request = f'history {item_id!r} {kind!r} {key!r} {map_id!r}'
+        offset = Cursor.decoded(cursor, core.store.epoch, request).offset if cursor else 0
+        versions = core.store.history(
+            item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit + 1, offset=offset
+        )
+        following = None
+        if len(versions) > limit:
+            following = Cursor(core.store.epoch, request, offset + limit).encoded()
+        return History(tuple(versions[:limit]), following)
+
+    def changes(self, after: tuple[str, int] | None = None, limit: int = 1000) -> Changes:
+        """Return the feed of transactions after a position (epoch, sequence), without a gap.
+
+        Raises
+        ------
+        EpochChangedError
+            The position belongs to another history; begin again.
+        """
+        core = self._core
+        core.refuse_closed()
+        current = core.store.epoch
+        epoch, sequence = after if after is not None else (current, 0)
+        if epoch != current:
+            raise EpochChangedError(f'epoch: {epoch!r} is another history than {current!r}; begin again')
+        if sequence < 0 or limit < 1:
+            raise InvalidRequestError(f'changes: sequence {sequence} and limit {limit} must be >= 0 and >= 1')
+        return core.store.changes(min(sequence, MAX_SEQUENCE), min(limit, MAX_SEQUENCE))
 
     def skill_transitions(self, key: str | None = None, limit: int = 1000) -> tuple[SkillTransition, ...]:
         """Return the latest steps of skills through their gate, oldest first: who, when, by what evidence.
@@ -102,88 +226,16 @@ class Asking(Parts):
         limit : int
             Most steps.
         """
-        self._refuse_closed()
+        core = self._core
+        core.refuse_closed()
         if limit < 1:
             raise InvalidRequestError(f'skill_transitions: limit {limit} is below 1', field='limit')
-        (sound_key,) = refuse_unsound(normal_key, key=key)
+        (skill_key,) = validate_texts(normal_key, key=key)
         most = min(limit, MAX_SEQUENCE)
-        return tuple(self.side_read(lambda connection: transitions_of(connection, sound_key, most)))
+        return tuple(core.store.side_read(lambda connection: transitions_of(connection, skill_key, most)))
 
-    def receipt(self, receipt_id: str) -> dict[str, Any]:
-        """Return the recorded evidence of a retrieval or an association, as a JSON object.
-
-        Raises
-        ------
-        NotFoundError
-            There is none of this id, or no longer.
-        """
-        self._refuse_closed()
-        return self._proving.receipts.get(receipt_id)
-
-    def replay_receipt(self, receipt_id: str) -> Replay:
-        """Ask the question of a receipt again, of the state it was answered from, and compare the ids.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such receipt.
-        InvalidRequestError
-            It is of an association, or its query was purged.
-        """
-        self._refuse_closed()
-        return self._proving.replay(receipt_id)
-
-    def chain(self, receipt_id: str) -> Chain:
-        """Return the identities behind one answer, from its records to what was made of it.
-
-        Raises
-        ------
-        NotFoundError
-            There is no receipt of a retrieval with this id.
-        """
-        self._refuse_closed()
-        return self._proving.chain(receipt_id)
-
-    def register(
-        self, receipt_id: str, identity: TokenKvIdentity | CompressionArtifactIdentity
-    ) -> LayerDigest:
-        """Record tokens in a cache, or compressed bytes, that were made of the answer of a receipt.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such receipt.
-        InvalidRequestError
-            What it was made of is no link of the chain of this answer.
-        """
-        self._refuse_closed()
-        return self._proving.register(receipt_id, identity)
-
-    @staticmethod
-    def may_reuse(have: CachedPrefix | TokenKvIdentity, want: CachedPrefix | TokenKvIdentity) -> Reuse:
-        """Tell whether a kept prompt cache may be used for what is wanted, with each difference.
-
-        Raises
-        ------
-        InvalidRequestError
-            Anything but exact identities is given: similarity is no evidence.
-        """
-        return may_reuse(have, want)
-
-    def subscribe_retrievals(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Tell a listener of each retrieval soon after it, as of an event; the result ends that.
-
-        Its ``sequence`` is the one that was read: a retrieval takes none and is not in the feed.
-        """
-        return self._proving.subscribe(listener)
-
-    def vector_of(self, space: str, text: str) -> tuple[float, ...]:
-        """Return the vector of a text in a space that has an embedder, to ask with.
-
-        Raises
-        ------
-        InvalidRequestError
-            The space has no embedder, or the embedder failed.
-        """
-        self._refuse_closed()
-        return self._spaces.vectors_of(space, [text])[0]
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind, and of items in working memory."""
+        core = self._core
+        core.refuse_closed()
+        return {**core.store.counts(), MemoryKind.WORKING.value: len(core.working)}

@@ -1,175 +1,135 @@
-"""What proves an answer, and what is made of it: receipts, replays, prompts, the chain of identities.
+"""Receipts: reading, replay, and the chain of identities behind an answer.
 
 Threads: any, beside writers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import (
+    CachedPrefix,
     CompressionArtifactIdentity,
     LayerDigest,
+    Reuse,
     TokenKvIdentity,
     canonical_bytes,
+    may_reuse,
 )
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.evidence.chain import Chain, chain_of
-from hylo_memory_ros.evidence.prompts.render import Rendering, rendered
-from hylo_memory_ros.evidence.prompts.renderers import renderer_named
-from hylo_memory_ros.evidence.prompts.token_counters import TokenCounter, counter_named
-from hylo_memory_ros.evidence.receipts import RecordedQuery, Replay, compared, replayed_query
-from hylo_memory_ros.model import Change, EmbeddingSpace, MemoryQuery, QueryResult
-from hylo_memory_ros.retrieval import RetrievalEngine
-from hylo_memory_ros.service.receipt_log import Receipts, new_receipt_id
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.evidence.receipts import Replay, compared, replayed_query
+from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.storage.receipts import load_registered, save_registered
 
-__all__ = ['Proving']
+__all__ = ['ReceiptHandler']
 
 
-class Proving:
-    """Answers that can be proved afterwards.
+class ReceiptHandler:
+    """Reads and replays receipts, and records what was made of their answers.
 
     Parameters
     ----------
-    store : Store
-        What is asked.
-    config : MemoryConfig
-        What is kept of answers.
-    retriever : RetrievalEngine
-        Answers in the current map.
-    retriever_in : callable
-        Returns one that answers in a given map.
-    current_map : callable
-        The current map.
-    side_write : callable
-        Gives a connection under the lock of writes.
-    current_episode : callable
-        The open episode; empty: none.
-    spaces : mapping of str to EmbeddingSpace
-        The embedding spaces in use, with what embedders and the file tell of them.
-    read_only : bool
-        Whether nothing can be stored.
-
-    Raises
-    ------
-    InvalidRequestError
-        The configuration names a renderer or a token counter that does not exist.
+    core : MemoryCore
+        State of the memory.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        config: MemoryConfig,
-        retriever: RetrievalEngine,
-        retriever_in: Callable[[str | None], RetrievalEngine],
-        current_map: Callable[[], str],
-        side_write: Callable[[Callable[[sa.Connection], None]], None],
-        *,
-        current_episode: Callable[[], str],
-        spaces: Mapping[str, EmbeddingSpace],
-        read_only: bool,
-    ) -> None:
-        self._spaces = spaces
-        self._store, self._config, self._current_map = store, config, current_map
-        self._retriever_in = retriever_in
-        self._retriever = retriever
-        self._side_write, self._current_episode = side_write, current_episode
-        self.receipts = Receipts(config, side_write, store.side_read, store.cold_ids, read_only=read_only)
-        self._renderer, self._counter = renderer_named(config.renderer), counter_named(config.token_counter)
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
 
-    def query(self, query: MemoryQuery, receipt: bool) -> QueryResult:
-        """Answer, and keep a receipt where one is wanted."""
-        wanted = self.receipts.wanted(receipt)
-        if not wanted and not self.receipts.told:
-            return self._retriever.answer(query)
-        asked, result = self._asked(query, wanted)
-        self.receipts.keep(asked)
-        return result
+    def receipt(self, receipt_id: str) -> dict[str, Any]:
+        """Return the recorded evidence of a retrieval or an association, as a JSON object.
 
-    def _asked(self, query: MemoryQuery, wanted: bool) -> tuple[RecordedQuery, QueryResult]:
-        # Before the question: what is purged from here on is taken out of the receipt.
-        store_sequence, map_id = self._store.sequence, self._current_map()
-        result = self._retriever.answer(query)
-        receipt_id = new_receipt_id() if wanted else ''
-        asked = RecordedQuery(
-            receipt_id,
-            query,
-            result,
-            self._store.epoch,
-            self._store.now_ns(),
-            store_sequence,
-            map_id,
-            self._config.identity_scope,
-            spaces=self._spaces,
-            episode=self._current_episode(),
-        )
-        return asked, replace(result, receipt_id=receipt_id) if wanted else result
+        Raises
+        ------
+        NotFoundError
+            The id is unknown, or its receipt has expired.
+        """
+        self._core.refuse_closed()
+        return self._core.receipts.get(receipt_id)
 
-    def render(
-        self,
-        query: MemoryQuery,
-        max_tokens: int | None,
-        renderer: str,
-        counter: TokenCounter | str | None,
-        receipt: bool,
-    ) -> Rendering:
-        """Answer as the prelude of a prompt."""
-        if max_tokens is not None and max_tokens < 0:
-            raise InvalidRequestError(f'max_tokens: {max_tokens} is negative', field='max_tokens')
-        named = renderer_named(renderer) if renderer else self._renderer
-        count = counter_named(counter) if isinstance(counter, str) else counter or self._counter
-        wanted = self.receipts.wanted(receipt)
-        asked, result = self._asked(query, wanted)
-        rendering = rendered(result, named, count, max_tokens)
-        if wanted or self.receipts.told:
-            self.receipts.keep(replace(asked, rendering=rendering))
-        return replace(rendering, receipt_id=asked.receipt_id)
+    def replay_receipt(self, receipt_id: str) -> Replay:
+        """Repeat the query of a receipt on the state it was answered from, and compare the ids.
 
-    def replay(self, receipt_id: str) -> Replay:
-        """Ask the question of a receipt again, of the state that it was answered from."""
-        body = self.receipts.get(receipt_id)
-        query, retriever = replayed_query(body), self._retriever_in(body['map_id'])
-        result = retriever.answer(query)
+        Raises
+        ------
+        NotFoundError
+            The id is unknown, or its receipt has expired.
+        InvalidRequestError
+            The receipt is of an association, or its query was purged.
+        """
+        body = self.receipt(receipt_id)
+        query, engine = replayed_query(body), self._core.engine_for(body['map_id'])
+        result = engine.answer(query)
         replay = compared(body, result)
         if replay.same or not replay.ids or query.text is None or query.cursor is not None:
             return replay
-        # Ranks of words drift with every write; whether a thing matches does not.
-        alone = query.model_copy(update={'ids': replay.ids, 'k': len(replay.ids)})
-        return compared(body, result, len(retriever.answer(alone)))
+        # The rank of words drifts with every write, the set of matches does not: compare that.
+        matches = query.model_copy(update={'ids': replay.ids, 'k': len(replay.ids)})
+        return compared(body, result, len(engine.answer(matches)))
+
+    def chain(self, receipt_id: str) -> Chain:
+        """Return the identities behind one answer, from its records to what was made of it.
+
+        Raises
+        ------
+        NotFoundError
+            No receipt of a retrieval has this id.
+        """
+        body = self.receipt(receipt_id)
+        if body['kind'] != 'retrieval':
+            raise NotFoundError(f'receipt: {receipt_id} is of an association, which has no chain')
+        return chain_of(body, self._registered(receipt_id))
 
     def register(
         self, receipt_id: str, identity: TokenKvIdentity | CompressionArtifactIdentity
     ) -> LayerDigest:
-        """Record a cache, or compressed bytes, that was made of the answer of a receipt."""
-        body = self.receipts.get(receipt_id)
-        known = self._known(body)
+        """Record tokens in a cache, or compressed bytes, that were made of the answer of a receipt.
+
+        Raises
+        ------
+        NotFoundError
+            The id is unknown, or its receipt has expired.
+        InvalidRequestError
+            The source of the identity is no link of the chain of this answer.
+        """
+        body = self.receipt(receipt_id)
         if isinstance(identity, TokenKvIdentity):
-            needed: LayerDigest = identity.segment
+            source: LayerDigest = identity.segment
         elif isinstance(identity, CompressionArtifactIdentity):
-            needed = identity.source
+            source = identity.source
         else:
             raise InvalidRequestError(
                 f'register: a {type(identity).__name__} is neither tokens in a cache nor compressed bytes',
                 field='identity',
             )
-        if needed not in known:
+        if source not in self._known(body):
             raise InvalidRequestError(
-                f'register: {needed} is no link of the chain of {receipt_id}', field='identity'
+                f'register: {source} is no link of the chain of {receipt_id}', field='identity'
             )
         digest = identity.digest
-        self.receipts.flush()
+        self._core.receipts.flush()
         text = canonical_bytes(identity.fields).decode()
-        self._side_write(lambda connection: save_registered(connection, digest, receipt_id, text))
+        with self._core.changing():
+            self._core.store.side_write(
+                lambda connection: save_registered(connection, digest, receipt_id, text)
+            )
         return digest
 
+    @staticmethod
+    def may_reuse(have: CachedPrefix | TokenKvIdentity, want: CachedPrefix | TokenKvIdentity) -> Reuse:
+        """Decide whether a kept prompt cache may be used in place of another, with each difference.
+
+        Raises
+        ------
+        InvalidRequestError
+            An argument is not an exact identity: similarity is no evidence.
+        """
+        return may_reuse(have, want)
+
     def _known(self, body: Mapping[str, Any]) -> set[str]:
+        """Return the digests of all links of an answer."""
         render = body.get('render')
         known = {source['generation_id'] for source in body.get('sources', ()) if source['generation_id']}
         if render is not None:
@@ -177,15 +137,4 @@ class Proving:
         return known | set(self._registered(body['id']))
 
     def _registered(self, receipt_id: str) -> Mapping[str, Mapping[str, Any]]:
-        return self._store.side_read(lambda connection: load_registered(connection, receipt_id))
-
-    def chain(self, receipt_id: str) -> Chain:
-        """Return every identity from the records to what was made of the answer."""
-        body = self.receipts.get(receipt_id)
-        if body['kind'] != 'retrieval':
-            raise NotFoundError(f'receipt: {receipt_id} is of an association, which has no chain')
-        return chain_of(body, self._registered(receipt_id))
-
-    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Tell a listener of every retrieval, as an event at the sequence that it read."""
-        return self.receipts.listeners.add(listener)
+        return self._core.store.side_read(lambda connection: load_registered(connection, receipt_id))

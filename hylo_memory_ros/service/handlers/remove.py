@@ -1,4 +1,4 @@
-"""What takes away: forget, end, retract and purge."""
+"""Removal: forget, end, retract and purge."""
 
 from __future__ import annotations
 
@@ -12,21 +12,36 @@ from hylo_memory_ros.model import (
     normal_key,
 )
 from hylo_memory_ros.retrieval import ResolvedQuery
-from hylo_memory_ros.service.parts import Parts
-from hylo_memory_ros.service.validation import refuse_unsound, sound, sound_name, sound_reason, sound_stamp
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.validation import (
+    validate_name,
+    validate_reason,
+    validate_stamp,
+    validate_text,
+    validate_texts,
+)
 from hylo_memory_ros.storage.query.select import World
 from hylo_memory_ros.storage.query.skill_filter import ANY_SKILL
 from hylo_memory_ros.storage.statements.removal import Ending
 
-__all__ = ['Removing']
+__all__ = ['RemovalHandler']
 
 # What a removal refuses: it changes what is believed now, and takes everything that matches.
 _BELIEVED_NOW = ('known_at', 'known_seq', 'cursor', 'min_score')
 _ACTS_NOW = ('as_of', *_BELIEVED_NOW)
 
 
-class Removing(Parts):
-    """The operations of a memory that take something away."""
+class RemovalHandler:
+    """Forgets, ends, retracts and purges items.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
 
     def forget(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
@@ -43,13 +58,15 @@ class Removing(Parts):
         InvalidRequestError
             The query has no filter, or asks about another time.
         """
-        with self._lock:
-            refuse_unsound(sound_reason, reason=reason)
-            refuse_unsound(sound_name, actor=actor)
+        with self._core.lock:
+            validate_texts(validate_reason, reason=reason)
+            validate_texts(validate_name, actor=actor)
             question, among = self._removable('forget', query, _ACTS_NOW)
-            asked = question.sql(world='unended', at_ns=self._store.now_ns())
-            removal, committed = self._store.forget(asked, among, reason=reason, actor=actor, dry_run=dry_run)
-            self._follow(committed)
+            asked = question.sql(world='unended', at_ns=self._core.store.now_ns())
+            removal, committed = self._core.store.forget(
+                asked, among, reason=reason, actor=actor, dry_run=dry_run
+            )
+            self._core.follow(committed)
             return self._with_working(removal, question, dry_run)
 
     def end(
@@ -72,7 +89,7 @@ class Removing(Parts):
         keys : sequence of str
             Each at most once.
         at_ns : int or sequence of int
-            World time, nanoseconds, for all keys or for each: what was said from before holds up to
+            World time, nanoseconds, for all keys or for each: a version from before holds up to
             here, and what was said from a later time stays, whichever came first.
         kind : MemoryKind
             A durable kind.
@@ -103,18 +120,18 @@ class Removing(Parts):
         ...     ended, [len(memory.query(MemoryQuery(key='cup', as_of=t))) for t in (2, 4)]
         (1, [1, 0])
         """
-        refuse_unsound(sound_reason, reason=reason)
-        refuse_unsound(sound_name, actor=actor)
-        (sound_map,) = refuse_unsound(normal_key, map_id=map_id or None)
+        validate_texts(validate_reason, reason=reason)
+        validate_texts(validate_name, actor=actor)
+        (sound_map,) = validate_texts(normal_key, map_id=map_id or None)
         if map_id is None:
-            sound_map = self.map_id
+            sound_map = self._core.maps.current
         stamps = list(at_ns) if isinstance(at_ns, Sequence) else [at_ns] * len(keys)
         if len(stamps) != len(keys):
             raise InvalidRequestError(f'at_ns: {len(stamps)} times for {len(keys)} keys', field='at_ns')
         endings = [
             Ending(
-                sound(normal_key, key, f'keys[{index}]'),
-                sound_stamp(stamp),
+                validate_text(normal_key, key, f'keys[{index}]'),
+                validate_stamp(stamp),
                 sound_map or '',
                 reason,
                 merged_into,
@@ -125,9 +142,8 @@ class Removing(Parts):
             raise InvalidRequestError(f'keys: one is given twice in {list(keys)}', field='keys')
         if kind not in set(MemoryKind) - {MemoryKind.WORKING}:
             raise InvalidRequestError(f'kind: {kind!r} has no timeline that could end', field='kind')
-        with self._lock:
-            self._refuse_closed()
-            removal, committed = self._store.end(
+        with self._core.changing():
+            removal, committed = self._core.store.end(
                 endings,
                 kind=MemoryKind(kind).value,
                 reason=reason,
@@ -135,7 +151,7 @@ class Removing(Parts):
                 dry_run=dry_run,
                 durable=durable,
             )
-            self._follow(committed)
+            self._core.follow(committed)
             return removal
 
     def retract(
@@ -151,15 +167,15 @@ class Removing(Parts):
         InvalidRequestError
             The query has no filter, or asks about another belief than that of now.
         """
-        with self._lock:
-            refuse_unsound(sound_reason, reason=reason)
-            refuse_unsound(sound_name, actor=actor)
+        with self._core.lock:
+            validate_texts(validate_reason, reason=reason)
+            validate_texts(validate_name, actor=actor)
             question, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
-            removal, committed = self._store.retract(
+            removal, committed = self._core.store.retract(
                 question.sql(world=world), among, reason=reason, actor=actor, dry_run=dry_run
             )
-            self._follow(committed)
+            self._core.follow(committed)
             return self._with_working(removal, question, dry_run, question.at_ns if world == 'at' else None)
 
     def purge(
@@ -175,15 +191,15 @@ class Removing(Parts):
         InvalidRequestError
             The query has no filter, or asks about another time.
         """
-        with self._lock:
-            refuse_unsound(sound_reason, reason=reason)
-            refuse_unsound(sound_name, actor=actor)
+        with self._core.lock:
+            validate_texts(validate_reason, reason=reason)
+            validate_texts(validate_name, actor=actor)
             question, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
-                self._proving.receipts.flush()
+                self._core.receipts.flush()
             left = [] if dry_run else self._remove_skill_files(question, among)
             try:
-                removal, committed = self._store.purge(
+                removal, committed = self._core.store.purge(
                     question.among(),
                     among,
                     self._from_working(question, dry_run=True),
@@ -192,15 +208,15 @@ class Removing(Parts):
                     dry_run=dry_run,
                 )
             except BaseException:
-                self._skills.mend()
+                self._core.skills.mend()
                 raise
             if committed is not None:
-                self._proving.receipts.purged_at = committed.change.sequence
-                self._spaces.forget_texts()
-            self._follow(committed)
+                self._core.receipts.purged_at = committed.change.sequence
+                self._core.spaces.forget_texts()
+            self._core.follow(committed)
             self._from_working(question, dry_run=dry_run)
             if not dry_run:
-                self._answered.forget(removal.ids)
+                self._core.requests.forget(removal.ids)
             return Removal(removal, removal.ids, removal.sequence, (*removal.unreached, *left))
 
     def _remove_skill_files(self, question: ResolvedQuery, among: Sequence[int] | None) -> list[str]:
@@ -211,14 +227,14 @@ class Removing(Parts):
         list of str
             What may hold something of them, and was set aside.
         """
-        if not len(self._skills.index):
+        if not len(self._core.skills.index):
             return []
-        return self._skills.remove_files(list(self._store.matching(question.among(), among)))
+        return self._core.skills.remove_files(list(self._core.store.matching(question.among(), among)))
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
     ) -> tuple[ResolvedQuery, list[int] | None]:
-        self._refuse_closed()
+        self._core.refuse_closed()
         if not query.has_filter:
             raise InvalidRequestError(f'{op}: a query without any filter would take everything')
         for name in meaningless:
@@ -230,8 +246,8 @@ class Removing(Parts):
             raise InvalidRequestError(f'{op}: embedding: similarity never decides what is taken away')
         if query.state is not None:
             raise InvalidRequestError(f'{op}: state: the state of a caller never decides what is taken away')
-        question = self._retriever.question(query.model_copy(update=ANY_SKILL))
-        return question, self._retriever.version_rows(question)
+        question = self._core.engine.question(query.model_copy(update=ANY_SKILL))
+        return question, self._core.engine.version_rows(question)
 
     def _with_working(
         self, removal: Removal, question: ResolvedQuery, dry_run: bool, at_ns: int | None = None
@@ -244,4 +260,4 @@ class Removing(Parts):
         kinds = question.query.kinds
         if kinds is not None and MemoryKind.WORKING not in kinds:
             return []
-        return self._working.forget(question.query, question.map_id, at_ns, dry_run=dry_run)
+        return self._core.working.forget(question.query, question.map_id, at_ns, dry_run=dry_run)

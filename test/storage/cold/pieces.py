@@ -33,7 +33,7 @@ def fill(memory: MemoryService) -> None:
 
 
 def cool(memory: MemoryService, **options: Any) -> Any:
-    store = memory._store
+    store = memory._core.store
     return store.cool([one.identity_id for one in store.coolable()], **options)
 
 

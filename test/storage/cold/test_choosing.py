@@ -28,17 +28,17 @@ class TestWhatMayGo:
 
     def test_of_what_holds_the_newest_two_versions_stay(self, memory: MemoryService) -> None:
         fill(memory)
-        mug = memory._store.coolable(kinds=['semantic'])
+        mug = memory._core.store.coolable(kinds=['semantic'])
         assert [(one.assertions, one.before_ns) for one in mug] == [(6, 7 * 10**9)]
         assert cool(memory).identity_ids == (1, 2, 3, 4, 5, 6)
-        assert memory._store.coolable() == []
+        assert memory._core.store.coolable() == []
         with closing(sqlite3.connect(str(memory.path))) as raw:
             (stayed,) = raw.execute('SELECT min(valid_from_ns) FROM assertion').fetchone()
         assert stayed == 7 * 10**9
 
     def test_what_ended_is_told_by_kind_scope_time_and_number(self, memory: MemoryService) -> None:
         fill(memory)
-        store = memory._store
+        store = memory._core.store
         assert [one.kind for one in store.coolable(limit=3)] == ['semantic', 'episodic', 'episodic']
         assert len(store.coolable(kinds=['episodic'])) == 5
         assert all(one.before_ns == NEVER_NS for one in store.coolable(kinds=['episodic']))
@@ -58,9 +58,9 @@ class TestWhatMayGo:
                     [said(f'{number}', 100 + number, key, scope={'task_id': task})
                      for number, task in enumerate(tasks)]
                 )  # fmt: skip
-            found = memory._store.coolable(scope={'task_id': 'x'})
+            found = memory._core.store.coolable(scope={'task_id': 'x'})
             assert [one.assertions for one in found] == [2]
-            assert memory._store.coolable(scope={'task_id': 'y'}) == []
+            assert memory._core.store.coolable(scope={'task_id': 'y'}) == []
 
     def test_a_slice_takes_no_more_than_its_limit(self, memory: MemoryService) -> None:
         fill(memory)
@@ -74,7 +74,7 @@ class TestWhatMayGo:
         door = [said('open', number, 'door') for number in range(1, 51)]
         memory.write(door)
         answers = memory.history(key='door'), memory.snapshot(), memory.query(PAST).hits
-        assert [(one.assertions, one.before_ns) for one in memory._store.coolable()] == [(48, 10**9)]
+        assert [(one.assertions, one.before_ns) for one in memory._core.store.coolable()] == [(48, 10**9)]
         assert [cool(memory, limit=20).assertions for _ in range(4)] == [20, 20, 8, 0]
         assert rows_in(cold_of(memory.path)) == 48
         assert (memory.history(key='door'), memory.snapshot(), memory.query(PAST).hits) == answers
@@ -118,16 +118,16 @@ class TestWhatMayGo:
 
     def test_what_is_scheduled_stays(self, memory: MemoryService) -> None:
         memory.write([said('now', 1), said('later', 2000.0)])
-        assert memory._store.coolable() == []
-        assert memory._store.cool([1, 2, 99]).assertions == 0
+        assert memory._core.store.coolable() == []
+        assert memory._core.store.cool([1, 2, 99]).assertions == 0
 
     def test_a_slice_of_nothing_is_refused(self, memory: MemoryService) -> None:
         with pytest.raises(InvalidRequestError, match='limit: 0'):
-            memory._store.cool([1], limit=0)
+            memory._core.store.cool([1], limit=0)
 
     def test_in_memory_there_is_none(self) -> None:
         with MemoryService.open(clock=ManualClock(NOW_S)) as memory:
             fill(memory)
-            assert len(memory._store.coolable()) == 6
+            assert len(memory._core.store.coolable()) == 6
             with pytest.raises(UnsupportedError, match='memory in memory'):
                 cool(memory)

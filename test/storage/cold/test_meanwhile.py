@@ -72,4 +72,4 @@ def test_what_holds_by_then_stays(
             assert memory.history(key='door') == plain.history(key='door')
             for question in (NOW, PAST):
                 assert memory.query(question).hits == plain.query(question).hits
-            assert memory._store.coolable() == [], 'what may still go has gone'
+            assert memory._core.store.coolable() == [], 'what may still go has gone'

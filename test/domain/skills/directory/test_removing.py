@@ -71,7 +71,7 @@ def test_a_purge_that_fails_puts_the_files_back(
         def fail(*_: Any, **__: Any) -> Any:
             raise StoreError('no')
 
-        monkeypatch.setattr(memory._store, 'purge', fail)
+        monkeypatch.setattr(memory._core.store, 'purge', fail)
         with pytest.raises(StoreError):
             memory.purge(MemoryQuery(key='dock'))
         assert contents(directory) == sound

@@ -1,4 +1,4 @@
-"""What matches a question, as columns: version rows, and what each source measured of them."""
+"""Matches of a query as columns: version rows, and the measures of each source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Version rows with what is known of each; a column that no source has filled is None."""
+    """Version rows with their measures; a column that no source has filled is None."""
 
     rows: Rows
     """Version rows, shape (n,)."""
@@ -27,13 +27,13 @@ class Matches:
     text: Floats | None = None
     """b = -bm25, higher is better."""
     vector: Floats | None = None
-    """Score of the similarity to the vector asked about, 0 to 1; see `index.vectors.metric`."""
+    """Score of the similarity to the vector of the query, 0 to 1; see `index.vectors.metric`."""
     valid_from_ns: Rows | None = None
-    """When each became true."""
+    """World time from which each holds."""
     confidence: Floats | None = None
-    """How sure its producer is."""
+    """Confidence of the producer."""
     helpfulness: Floats | None = None
-    """Score of how far each has helped, 0 to 1."""
+    """Score of helpfulness, 0 to 1."""
     sorted: bool = False
     """Whether the rows come newest ``valid_from`` first, then by id."""
     lower_bound: bool = False

@@ -1,4 +1,4 @@
-"""Which source is asked first, and why: the one that leaves least, as far as a glance can tell."""
+"""The query planner: the order of the sources, from estimates of how few each leaves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
 from hylo_memory_ros.storage import Store
 
-__all__ = ['Plan', 'planned']
+__all__ = ['Plan', 'make_plan']
 
 SUBSET = 5_000
 """Up to so many matches, all are compared by their vectors; beyond, vectors come first where they may."""
@@ -23,27 +23,27 @@ class Plan:
     """The order of the sources, and the reason for it."""
 
     steps: tuple[Step, ...]
-    """What is asked, in this order."""
-    told: tuple[str, ...]
-    """The same in words."""
+    """What is resolved, in this order."""
+    reasons: tuple[str, ...]
+    """Estimates and decisions in words, for the evidence."""
 
 
-def planned(asked: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
-    """Return in which order the sources answer a question.
+def make_plan(resolved: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
+    """Return the order in which the sources answer a query.
 
     Parameters
     ----------
-    asked : ResolvedQuery
-        What is asked.
+    resolved : ResolvedQuery
+        What is resolved.
     orders : sequence of str
         Orders that count: vectors may only come first where they are the only one.
     store : Store
-        Its indexes are counted up to a limit.
+        Counts its indexes up to a limit.
     """
-    query = asked.query
+    query = resolved.query
     exact: tuple[Step, ...] = ('place',) if query.near is not None else ()
     alone = query.embedding is not None and tuple(orders) == ('vector',)
-    if asked.filters_rows or not (exact or alone):
+    if resolved.filters_rows or not (exact or alone):
         exact = (*exact, 'statements')
     if query.embedding is None and len(exact) == 1:
         return Plan(exact, (f'{exact[0]} alone',))
@@ -51,17 +51,21 @@ def planned(asked: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
         return Plan(('vectors',), ('vectors alone',))
     may_lead = alone and 'place' not in exact
     most = (SUBSET if may_lead else FEW) + 1
-    counts = store.estimates(asked.sql(), most) if 'statements' in exact else {}
-    told = tuple(f'{name}: {"at least " * (count >= most)}{count}' for name, count in counts.items())
+    counts = store.estimates(resolved.spec(), most) if 'statements' in exact else {}
+    reasons = tuple(f'{name}: {"at least " * (count >= most)}{count}' for name, count in counts.items())
     least = min(counts.values(), default=most)
     if may_lead and least >= most:
         return Plan(
-            ('vectors', *exact), (*told, 'vectors first: no filter leaves few; pools grow until enough pass')
+            ('vectors', *exact),
+            (*reasons, 'vectors first: no filter leaves few; pools grow until enough pass'),
         )
     if len(exact) == 2 and least <= FEW:
-        exact, told = exact[::-1], (*told, 'statements first: so few are left that each can be measured')
+        exact, reasons = (
+            exact[::-1],
+            (*reasons, 'statements first: so few are left that each can be measured'),
+        )
     elif len(exact) == 2:
-        told = (*told, 'place first: no other filter is known to leave few')
+        reasons = (*reasons, 'place first: no other filter is known to leave few')
     if query.embedding is None:
-        return Plan(exact, told)
-    return Plan((*exact, 'vectors'), (*told, 'vectors last: every match is compared exactly'))
+        return Plan(exact, reasons)
+    return Plan((*exact, 'vectors'), (*reasons, 'vectors last: every match is compared exactly'))

@@ -21,7 +21,7 @@ _VALID_FROM, _ID = 1, 8
 
 
 class Ranked(NamedTuple):
-    """One candidate, with what orders it."""
+    """One candidate, with everything that orders it."""
 
     score: float
     details: Mapping[str, float]
@@ -32,24 +32,24 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All matches in order, but for the ids of equals, which only whole items tell."""
+    """All matches in order; the order of equals, by id, needs whole items and is left to `page`."""
 
     matches: Matches
     scores: Floats
     parts: Mapping[str, Floats]
     total: int
-    """How many match."""
+    """Number of matches."""
     seq: int
-    """The sequence that all is of."""
+    """The sequence of the answer."""
     below_score: int = 0
-    """How many more match, with too low a score."""
+    """Number of further matches with too low a score."""
     plan: tuple[str, ...] = ()
     evidence: tuple[CandidateEvidence, ...] = ()
     is_equal: NDArray[np.bool_] | None = None
-    """Which match is equal to the one before it, ids aside."""
+    """Whether each match is equal to the one before it, ids aside."""
 
     def page(self, store: Store, start: int, limit: int) -> list[Ranked]:
-        """Return some of the answer, whole items fetched."""
+        """Return one page of the answer with whole items."""
         last = min(start + limit, len(self.matches))
         if start >= last:
             return []
@@ -115,7 +115,7 @@ def ranked(matches: Matches, scores: Scores, least: float | None, seq: int) -> R
 
 
 def order_of(one: Ranked) -> tuple[float, float, int, str]:
-    """Return what sorts one candidate among others."""
+    """Return the sort key of a candidate."""
     if one.row is not None:
         stamp_ns, name = one.row[_VALID_FROM], one.row[_ID]
     else:

@@ -2,8 +2,8 @@
 
 One order alone is scored by what it measures. Several are fused by reciprocal rank (Cormack,
 Clarke and Buettcher, 2009): each gives a match its weight over 60 plus its rank, and the sum is
-divided by the greatest possible. What measures the same shares a rank, so that nothing but the
-question decides.
+divided by the greatest possible. Equal measures share a rank, so that nothing but the
+query decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DAY_NS = 86_400_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The score of each match, and what it is made of."""
+    """The score of each match, and its parts."""
 
     total: Floats
     """In [0, 1], shape (n,)."""
@@ -35,7 +35,7 @@ class Scores:
 
 
 def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
-    """Return the weight of every order that a question asks for, by its name."""
+    """Return the weight of every order of a query, by its name."""
     weights = {
         'near': config.weight_near if query.near is not None else 0.0,
         'text': config.weight_text if query.text is not None else 0.0,
@@ -44,9 +44,9 @@ def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
         'confidence': config.weight_confidence,
         'helpfulness': config.weight_helpfulness,
     }
-    asked = {'near': query.near, 'text': query.text, 'vector': query.embedding}
+    measured = {'near': query.near, 'text': query.text, 'vector': query.embedding}
     given = query.weights.items()
-    return weights | {name: weight for name, weight in given if asked.get(name, name) is not None}
+    return weights | {name: weight for name, weight in given if measured.get(name, name) is not None}
 
 
 def orders_of(weights: Mapping[str, float]) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def orders_of(weights: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
-    """Return what one order measured as a score in [0, 1].
+    """Return the measure of one order as a score in [0, 1].
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
         ``recency``: 1 / (1 + age / 1 day) of a ``valid_from``. ``vector``,
         ``confidence`` and ``helpfulness``: themselves.
     value : ndarray or float
-        What was measured.
+        The measures.
     at_ns : int
         World time that ages count from.
     """
@@ -116,7 +116,7 @@ def _measured(matches: Matches) -> dict[str, Floats | None]:
 
 
 def _better(matches: Matches) -> dict[str, Floats | Rows]:
-    """Return, for each order, a column that is the smaller the better."""
+    """Return a column for each order of which smaller values are better."""
     columns: dict[str, Floats | Rows | None] = {
         'near': matches.distance_m,
         'text': None if matches.text is None else -matches.text,

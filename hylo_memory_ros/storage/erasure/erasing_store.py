@@ -20,7 +20,7 @@ from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.files import refuse_place
 from hylo_memory_ros.storage.erasure.episodes import PurgedEpisodes
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
-from hylo_memory_ros.storage.query.filters import QuerySpec
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.statements.removal import Matched, keep_audit, matched_versions
 from hylo_memory_ros.storage.transacting import TransactingStore
 from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, get_state, put_state

@@ -117,13 +117,15 @@ def _chain(
     ):
         for other in beside:
             source = source.join(other, sa.true())
-        linking, link, linking_statement = home.version.alias(), home.tag.alias(), home.assertion.alias()
+        linking, link, linker = home.version.alias(), home.tag.alias(), home.assertion.alias()
         source = (
             source.join(link, (link.c.field == 'link') & (link.c.value == link_to(name)))
             .join(linking, linking.c.assertion_id == link.c.assertion_id)
-            .join(linking_statement, linking_statement.c.assertion_id == linking.c.assertion_id)
+            .join(linker, linker.c.assertion_id == linking.c.assertion_id)
         )
-        same_map = (linking_statement.c.map_id == statement.c.map_id) | (linking_statement.c.map_id == '') | (statement.c.map_id == '')
+        same_map = (
+            (linker.c.map_id == statement.c.map_id) | (linker.c.map_id == '') | (statement.c.map_id == '')
+        )
         steps.append(
             sa.select(linking.c.version_row, linking.c.assertion_id, chain.c.depth + 1)
             .select_from(source)

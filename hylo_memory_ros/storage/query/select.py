@@ -1,7 +1,7 @@
 """SQL of queries: matching versions, their number, and counts of what is excluded.
 
 A query has a place on two axes: the world time `at_ns`, and the belief as of `seq`. Only the end of its
-belief ever changes in a version, so an answer as of a sequence stays the same whatever is committed meanwhile.
+belief ever changes in a version, so an answer as of a sequence stays the same whatever is committed later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hylo_memory_ros.storage.query.filters.relations import chains_of, relation_
 from hylo_memory_ros.storage.query.filters.search import TEXT_TABLES
 from hylo_memory_ros.storage.query.filters.skill import is_skill
 from hylo_memory_ros.storage.query.links import homes, names_of
-from hylo_memory_ros.storage.query.spec import QuerySpec, World, believed, holds
+from hylo_memory_ros.storage.query.spec import QuerySpec, believed, holds
 from hylo_memory_ros.storage.query.statement_cache import cached_rows
 from hylo_memory_ros.storage.schema import FULL_TEXT, assertion, embedding, version
 from hylo_memory_ros.storage.statements.mapper import (
@@ -35,7 +35,6 @@ __all__ = [
     'TOTAL_LIMIT',
     'Candidates',
     'QuerySpec',
-    'World',
     'any_stale',
     'candidates',
     'count_matches',
@@ -43,9 +42,9 @@ __all__ = [
     'estimates',
     'excluded_by_statistics',
     'excluded_by_time',
+    'excluded_skills',
     'fetch',
     'have_vectors',
-    'excluded_skills',
     'match_page',
     'matching_rows',
     'names_reached',

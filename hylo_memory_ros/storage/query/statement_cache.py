@@ -80,7 +80,7 @@ def _compiled(shape: tuple[Any, ...], build: Callable[[], sa.Select[Any]]) -> tu
 
 
 def shape_of(spec: QuerySpec) -> tuple[Any, ...] | None:
-    """Return a value that differs wherever the statement or its constants do; None: the statement is not kept.
+    """Return a value that differs wherever the statement or its constants do; None: do not keep it.
 
     A statement that names items of the memory is not kept: a purge must leave no trace of them.
     """

@@ -24,7 +24,12 @@ from hylo_memory_ros.storage.query.filters.attributes import (
 from hylo_memory_ros.storage.query.filters.base import Filter, FilterMessage, ItemContext, Option
 from hylo_memory_ros.storage.query.filters.episode import EpisodeFilter
 from hylo_memory_ros.storage.query.filters.relations import EntitiesFilter, RelationFilter
-from hylo_memory_ros.storage.query.filters.search import EmbeddingFilter, NearFilter, TextFilter, distance_from
+from hylo_memory_ros.storage.query.filters.search import (
+    EmbeddingFilter,
+    NearFilter,
+    TextFilter,
+    distance_from,
+)
 from hylo_memory_ros.storage.query.filters.skill import SkillFilter
 from hylo_memory_ros.storage.query.filters.statistics import (
     ExistenceFilter,

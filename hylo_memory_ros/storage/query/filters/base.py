@@ -133,7 +133,7 @@ class Filter:
         return True
 
     def shape(self, spec: QuerySpec) -> Any:
-        """Return a hashable value that differs where the SQL or its constants do; `UNCACHED`: keep nothing."""
+        """Return a hashable value that differs where the SQL or its constants do; `UNCACHED`: not kept."""
         if not self.in_statement:
             return None
         query = spec.query

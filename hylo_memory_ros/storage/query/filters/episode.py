@@ -49,7 +49,10 @@ class EpisodeFilter(Filter):
     def indexed(self, query: MemoryQuery) -> Iterable[tuple[str, sa.Select[Any]]]:
         """Yield the assertions that were written in the episode."""
         if self.narrows(query):
-            yield 'episode', sa.select(assertion.c.assertion_id).where(_inside(assertion, _named(query, None)))
+            yield (
+                'episode',
+                sa.select(assertion.c.assertion_id).where(_inside(assertion, _named(query, None))),
+            )
 
 
 def _inside(
@@ -123,5 +126,6 @@ def _as_of(
 
 def _content(repeat: NamedFromClause, repeat_corrected: NamedFromClause) -> sa.ColumnElement[Any]:
     return sa.case(
-        (repeat_corrected.c.assertion_id.is_not(None), repeat_corrected.c.content_digest), else_=repeat.c.content_digest
+        (repeat_corrected.c.assertion_id.is_not(None), repeat_corrected.c.content_digest),
+        else_=repeat.c.content_digest,
     )

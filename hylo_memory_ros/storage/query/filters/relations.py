@@ -63,7 +63,9 @@ class RelationFilter(Filter):
                 listed = sa.func.json_each(sa.literal(rows, sa.Text)).table_valued('value')
                 yield version.c.version_row.in_(sa.select(listed.c.value))
         else:
-            yield from (version.c.version_row.in_(sa.select(chain.c.version_row)) for chain in chains_of(spec))
+            yield from (
+                version.c.version_row.in_(sa.select(chain.c.version_row)) for chain in chains_of(spec)
+            )
         if query.relation is not None and query.depth == 1:
             yield tagged('link', paired(*query.relation))
 

@@ -160,7 +160,6 @@ def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
     return math.dist(item.pose.position[:axes], query.near[0].position[:axes])
 
 
-
 def _words(text: str) -> str:
     """Return the words of a text as the full-text index knows them, each between spaces."""
     bare = (char for char in unicodedata.normalize('NFD', text.lower()) if not unicodedata.combining(char))

@@ -38,7 +38,7 @@ class SkillFilter(Filter):
         'precondition_unknown',
         'precondition_unfit',
     )
-    lifted = {'skill_status': SKILL_STATUSES, 'state': None}  # noqa: RUF012
+    lifted = {'skill_status': SKILL_STATUSES, 'state': None}
 
     def narrows(self, query: MemoryQuery) -> bool:
         """Whether a skill that matches otherwise may be excluded."""

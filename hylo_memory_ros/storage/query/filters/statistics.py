@@ -52,13 +52,19 @@ class ExistenceFilter(StatisticFilter, MinimumFilter):
     reason = 'below_existence'
     reasons = (reason,)
     options = (
-        Option('--min-existence', 'min_existence', 'Least probability to be there still.', float, metavar='P'),
+        Option(
+            '--min-existence', 'min_existence', 'Least probability to be there still.', float, metavar='P'
+        ),
     )
 
     def failing(self, query: MemoryQuery) -> sa.ColumnElement[bool]:
         """Return whether it exists with less than the probability."""
         assert query.min_existence is not None
-        return _HAS_COUNTS & (landmark.c.existence != 0.0) & (landmark.c.existence < log_odds(query.min_existence))
+        return (
+            _HAS_COUNTS
+            & (landmark.c.existence != 0.0)
+            & (landmark.c.existence < log_odds(query.min_existence))
+        )
 
 
 class StaleFilter(StatisticFilter):

@@ -120,7 +120,7 @@ class RetrievalEngine:
         if not query.include_stale and not self._store.any_stale():
             # The join with the landmarks is saved where it excludes nothing.
             query = query.model_copy(update={'include_stale': True})
-        weighs = query.weights.get('helpfulness', self._config.weight_helpfulness) > 0.0
+        weighs = weights_of(query, self._config)['helpfulness'] > 0.0
         return ResolvedQuery(
             self._by_meaning(query),
             at_ns,

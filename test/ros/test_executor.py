@@ -38,7 +38,7 @@ def hear(node: Node, domain: int, first: Any) -> tuple[list[str], MessageExecuto
         for _ in range(20):
             executor.spin_once(timeout_sec=0.05)
         publisher.publish(String(data='after'))
-        for _ in range(100):
+        for _ in range(2000):
             executor.spin_once(timeout_sec=0.05)
             if heard:
                 break

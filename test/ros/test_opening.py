@@ -26,7 +26,10 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return event
 
 
-def test_what_is_nearly_open_is_opened_to_be_closed_in_order(tmp_path: Path, go_on: threading.Event) -> None:
+def test_what_is_nearly_open_is_opened_to_be_closed_in_order(
+    tmp_path: Path, go_on: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr('hylo_memory_ros.ros.open_memory._GRACE_S', 60.0)
     config = NodeConfig(database_path=str(tmp_path / 'memory.db'))
     threading.Timer(0.2, go_on.set).start()
     with opened(config, time.time_ns, lambda: True) as memory:

@@ -104,11 +104,11 @@ def test_all_are_kept_by_parameter_and_none_when_off(clock: Clock) -> None:
             memory.query(NEAR, receipt=True)
 
 
+@pytest.mark.parametrize('ask', ['receipt', 'replay_receipt', 'chain'])
 @pytest.mark.parametrize('name', ['', 'retrieval/0', 'x' * 10_000, '\0', "'; DROP TABLE receipt"])
-def test_an_unknown_receipt_is_not_found(memory: MemoryService, name: str) -> None:
-    for ask in (memory.receipt, memory.replay_receipt, memory.chain):
-        with pytest.raises(NotFoundError, match='there is none of the id'):
-            ask(name)
+def test_an_unknown_receipt_is_not_found(memory: MemoryService, name: str, ask: str) -> None:
+    with pytest.raises(NotFoundError, match='there is none of the id'):
+        getattr(memory, ask)(name)
 
 
 def test_a_receipt_is_the_same_at_once_and_from_the_file(memory: MemoryService, clock: Clock) -> None:

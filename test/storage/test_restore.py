@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from storage.sample import ITEMS, fact, total, url
 from support.clock import ManualClock
+from support.effort import scaled
 
 from hylo_memory_ros.errors import EpochChangedError, StoreError
 from hylo_memory_ros.model import MemoryQuery
@@ -77,7 +78,7 @@ def test_whoever_reads_meanwhile_reads_the_one_or_the_other(path: Path, tmp_path
         for _ in range(4):
             pool.submit(ask, memory)
         try:
-            for number in range(6):
+            for number in range(scaled(9)):
                 memory.restore(copy)
                 memory.write([fact(2000 + number)])
                 with ThreadPoolExecutor(8) as others:

@@ -1,6 +1,6 @@
 """What perception holds between two commits, and the way to the memory and back.
 
-Threads: `record`, `holds`, `book` and `notice_removals` are called under the lock of the pipeline,
+Threads: `record`, `holds`, `landmarks` and `apply_removals` are called under the lock of the pipeline,
 which is given here; `commit` takes it only to take out and to acknowledge, not while the
 database writes.
 """
@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.ingestion.deduplication import Consumed, Entry
-from hylo_memory_ros.perception.map.changes import Changes, Numbering
+from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges, NumberSequence
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
-from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
 from hylo_memory_ros.storage.landmarks.association_receipts import (
     AssociationReceipt,
@@ -66,15 +68,17 @@ from hylo_memory_ros.storage.statements.removal import Ending
 
 __all__ = [
     'Batch',
+    'ConcurrentRemovalError',
+    'ConsumedMessage',
+    'ConsumedMessages',
     'LandmarkPersistence',
-    'OvertakenError',
     'Phase',
     'Statement',
-    'concerns',
-    'load_book',
-    'phases',
+    'identity_of',
+    'load_map',
+    'split_phases',
     'store_batch',
-    'store_book',
+    'store_map',
 ]
 
 Statement = MemoryItem | Ending
@@ -87,14 +91,14 @@ class Phase(NamedTuple):
     endings: list[Ending]
 
 
-def concerns(statement: Statement) -> tuple[str, str]:
+def identity_of(statement: Statement) -> tuple[str, str]:
     """Return map and key of what a statement is about."""
     if isinstance(statement, Ending):
         return statement.map_id, statement.key
     return statement.scope.get('map_id', ''), statement.key or ''
 
 
-def phases(statements: Iterable[Statement]) -> Sequence[Phase]:
+def split_phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     """Cut statements into phases.
 
     Only what is said of one thing at one time depends on the order, so a phase goes on until
@@ -103,13 +107,13 @@ def phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     Examples
     --------
     >>> gone, back = Ending('cup', 5), MemoryItem(kind='spatial', key='cup', content='cup')
-    >>> [(len(phase.items), len(phase.endings)) for phase in phases([back, gone, back, gone])]
+    >>> [(len(phase.items), len(phase.endings)) for phase in split_phases([back, gone, back, gone])]
     [(1, 1), (1, 1)]
     """
     found = [Phase([], [])]
     ended: set[tuple[str, str]] = set()
     for statement in statements:
-        about = concerns(statement)
+        about = identity_of(statement)
         if about in ended:
             found.append(Phase([], []))
             ended.clear()
@@ -121,7 +125,7 @@ def phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     return found
 
 
-class OvertakenError(Exception):
+class ConcurrentRemovalError(Exception):
     """Something was forgotten, retracted or purged before this transaction got the lock."""
 
 
@@ -131,10 +135,10 @@ class Batch:
 
     statements: Sequence[Statement]
     """What is to be written or ended, in order."""
-    books: Sequence[tuple[LandmarkMap, Changes]]
+    books: Sequence[tuple[LandmarkMap, MapChanges]]
     """Landmark state, of the books where it changed."""
-    entries: Mapping[str, Sequence[Entry]]
-    """Consumed messages, of the inputs that have any."""
+    entries: Mapping[str, Sequence[ConsumedMessage]]
+    """ConsumedMessages messages, of the inputs that have any."""
     counts: Mapping[str, tuple[int, int]]
     """Dropped and late messages of the inputs where they changed."""
     next_number: int
@@ -159,11 +163,11 @@ def store_batch(connection: Connection, batch: Batch) -> int:
 
     Raises
     ------
-    OvertakenError
+    ConcurrentRemovalError
         If something was taken away that it does not know of: nothing may be stored on top of that.
     """
     if removals_since(connection, batch.seen, batch.own).happened:
-        raise OvertakenError
+        raise ConcurrentRemovalError
     for name, (dropped, late) in batch.counts.items():
         save_counts(connection, name, dropped, late)
     used = 0
@@ -174,10 +178,10 @@ def store_batch(connection: Connection, batch: Batch) -> int:
         used += add_block(
             connection, Block(input_id, stamps, digests, [entry.landmarks for entry in entries])
         )
-    for book, changes in batch.books:
+    for landmarks, changes in batch.books:
         delete_landmarks(connection, changes.deleted)
         save_landmarks(connection, changes.saved)
-        save_keyframes(connection, book.map_id, changes.keyframes)
+        save_keyframes(connection, landmarks.map_id, changes.keyframes)
         delete_sightings(connection, changes.sightings.deleted)
         save_sightings(connection, changes.sightings.saved)
     receipts = [
@@ -190,6 +194,8 @@ def store_batch(connection: Connection, batch: Batch) -> int:
     return used
 
 
+# Number of stored receipts of decisions; the oldest leave first.
+_RECEIPTS_MAX = 10_000
 _log = logging.getLogger(__name__)
 
 # Pruning leaves this share of the limit free, so that it is not needed at every commit.
@@ -226,8 +232,8 @@ class LandmarkPersistence:
         self._lock = lock
         self._commit_lock = threading.Lock()
         self._gate_m = max((source.gate_m for source in settings.inputs), default=1.0)
-        self._consumed = {name: Consumed(name, self._find_blocks) for name in counts}
-        self._books: dict[str, LandmarkMap] = {}
+        self._consumed = {name: ConsumedMessages(name, self._find_blocks) for name in counts}
+        self._maps: dict[str, LandmarkMap] = {}
         self._statements: list[Statement] = []
         self._own: set[int] = set()
         self._receipts: list[Receipt] = []
@@ -240,7 +246,7 @@ class LandmarkPersistence:
         """Return how many consumed messages no commit has stored."""
         return sum(len(consumed.fresh) for consumed in self._consumed.values())
 
-    def uncommitted_of_each(self) -> dict[str, int]:
+    def uncommitted_by_input(self) -> dict[str, int]:
         """Return the same for each input that has any."""
         return {name: len(consumed.fresh) for name, consumed in self._consumed.items() if consumed.fresh}
 
@@ -250,7 +256,7 @@ class LandmarkPersistence:
         return self._epoch == self._memory.epoch and not self._moved_by_others
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def exclusive(self) -> Iterator[bool]:
         """Hold off commits and messages; yields whether everything is stored."""
         with self._commit_lock, self._lock:
             yield not (self.uncommitted or self._statements)
@@ -260,7 +266,7 @@ class LandmarkPersistence:
         self._statements.clear()
         self._forget_receipts()
         self._own.clear()
-        self._books.clear()
+        self._maps.clear()
         for consumed in self._consumed.values():
             consumed.clear()
         self._epoch = self._memory.epoch
@@ -274,7 +280,7 @@ class LandmarkPersistence:
 
     def _restore(self, connection: Connection) -> None:
         self._seen = latest_sequence(connection)
-        self._numbering = Numbering(next_number(connection))
+        self._numbering = NumberSequence(next_number(connection))
         self._inputs = load_inputs(connection)
         self._assigned_bytes, self._assigned_since_ns = assignment_span(connection)
 
@@ -286,15 +292,15 @@ class LandmarkPersistence:
             if name in self._counts and row.newest_ns is not None
         }
 
-    def book(self, map_id: str) -> LandmarkMap:
+    def landmarks_of(self, map_id: str) -> LandmarkMap:
         """Return the landmarks of a map."""
-        if map_id not in self._books:
+        if map_id not in self._maps:
             self._memory.side_write(lambda connection: self._load(connection, map_id))
-        return self._books[map_id]
+        return self._maps[map_id]
 
     def _load(self, connection: Connection, map_id: str) -> None:
         stored = load_landmarks(connection, map_id)
-        book = LandmarkMap(
+        landmarks = LandmarkMap(
             map_id,
             self._gate_m,
             self._numbering,
@@ -302,12 +308,12 @@ class LandmarkPersistence:
             keyframes=Keyframes(self._settings, load_keyframes(connection, map_id)),
             sightings=Sightings(load_sightings(connection, map_id)),
         )
-        self._books[map_id] = book
-        self._take_away(book, removed_landmarks(connection, map_id))
+        self._maps[map_id] = landmarks
+        self._take_away(landmarks, removed_landmarks(connection, map_id))
 
-    def holds(self, name: str, stamp_ns: int, digest: int) -> bool:
-        """Return whether a message of an input was consumed, however long ago."""
-        return self._consumed[name].holds(stamp_ns, digest)
+    def is_consumed(self, message: Message) -> bool:
+        """Return whether a message was consumed, however long ago."""
+        return self._consumed[message.input].holds(message.stamp_ns, message.digest)
 
     def _find_blocks(self, name: str, stamp_ns: int) -> Sequence[ConsumedBlock]:
         row = self._inputs.get(name)
@@ -322,12 +328,12 @@ class LandmarkPersistence:
         self._memory.side_write(read)
         return found
 
-    def record(self, name: str, entry: Entry, statements: Sequence[Statement]) -> None:
+    def record(self, name: str, entry: ConsumedMessage, statements: Sequence[Statement]) -> None:
         """Take a message that was processed, and the statements that follow from it."""
         self._consumed[name].add(entry)
-        self.tell(statements)
+        self.add(statements)
 
-    def tell(self, statements: Sequence[Statement], receipts: Sequence[Receipt] = ()) -> None:
+    def add(self, statements: Sequence[Statement], receipts: Sequence[Receipt] = ()) -> None:
         """Take statements that follow from no message, in their order, and why they are made."""
         self._statements += statements
         self._receipts += [receipt for receipt in receipts if receipt.stored]
@@ -341,7 +347,7 @@ class LandmarkPersistence:
         """Store what is due in one transaction; return how many items were written."""
         with self._commit_lock:
             while True:
-                self.notice_removals()
+                self.apply_removals()
                 if not self.is_current:
                     return 0
                 with self._lock:
@@ -352,7 +358,7 @@ class LandmarkPersistence:
                     self._store(batch)
                 except BaseException as exc:
                     self._put_back(batch)
-                    if isinstance(exc, OvertakenError):
+                    if isinstance(exc, ConcurrentRemovalError):
                         continue
                     raise
                 self._acknowledge(batch)
@@ -361,12 +367,14 @@ class LandmarkPersistence:
     def _take(self, watermark_ns: int, force: bool) -> Batch | None:
         if not (force or self._is_due(watermark_ns)):
             return None
-        for book in self._books.values():
-            book.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
+        for landmarks in self._maps.values():
+            landmarks.trim_forgotten(watermark_ns - round(MOVED_WITHIN_S * 1e9))
         counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
         return Batch(
             statements=tuple(self._statements),
-            books=[(book, made) for book in self._books.values() if (made := book.take_changes())],
+            books=[
+                (landmarks, made) for landmarks in self._maps.values() if (made := landmarks.take_changes())
+            ],
             entries={name: tuple(one.fresh) for name, one in self._consumed.items() if one.fresh},
             counts=counts,
             next_number=self._numbering.following,
@@ -374,7 +382,7 @@ class LandmarkPersistence:
             seen=self._seen,
             own=self._own,
             receipts=tuple(self._receipts),
-            receipts_max=self._settings.receipts_max,
+            receipts_max=_RECEIPTS_MAX,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:
@@ -396,7 +404,7 @@ class LandmarkPersistence:
 
         try:
             # Statements may be ahead of the state they follow from: made again, they change nothing.
-            for items, endings in (made := phases(batch.statements))[:-1]:
+            for items, endings in (made := split_phases(batch.statements))[:-1]:
                 self._write(items)
                 self._end(endings)
             items, endings = made[-1]
@@ -409,7 +417,7 @@ class LandmarkPersistence:
         except (InvalidRequestError, ClockError) as exc:
             if not self._sort_out([one for one in batch.statements if isinstance(one, MemoryItem)], exc):
                 raise
-            raise OvertakenError from exc
+            raise ConcurrentRemovalError from exc
 
     def _write(
         self, items: Sequence[MemoryItem], within: Callable[[Connection, int], None] | None = None
@@ -454,7 +462,7 @@ class LandmarkPersistence:
             for item in refused:
                 # What was edited by hand is of no input.
                 if counts := self._counts.get(item.source.partition('/')[2]):
-                    counts.refuse('item_refused')
+                    counts.reject('item_refused')
             self._statements = [one for one in self._statements if not any(one is item for item in refused)]
         return bool(refused)
 
@@ -467,8 +475,8 @@ class LandmarkPersistence:
 
     def _put_back(self, batch: Batch) -> None:
         with self._lock:
-            for book, changes in batch.books:
-                book.put_back(changes)
+            for landmarks, changes in batch.books:
+                landmarks.put_back(changes)
 
     def _acknowledge(self, batch: Batch) -> None:
         with self._lock:
@@ -484,12 +492,12 @@ class LandmarkPersistence:
             self._assigned_bytes += self._gained - self._freed
             self._assigned_since_ns = self._oldest_ns if self._oldest_ns is not None else batch.watermark_ns
 
-    def notice_removals(self) -> None:
+    def apply_removals(self) -> None:
         """Take account of what was forgotten, retracted or purged since the last look."""
         if self._memory.sequence == self._seen:
             return
         removed: dict[str, tuple[list[Removed], set[int] | None]] = {}
-        maps = tuple(self._books)
+        maps = tuple(self._maps)
         seen: list[int] = []
 
         def read(connection: Connection) -> None:
@@ -503,18 +511,20 @@ class LandmarkPersistence:
         self._memory.side_write(read)
         with self._lock:
             for map_id, (gone, left) in removed.items():
-                self._take_away(self._books[map_id], gone)
+                self._take_away(self._maps[map_id], gone)
                 if left is not None:
                     # What was purged must not be read from receipts either.
-                    self._unsay(map_id, self._books[map_id].keep_only(left))
+                    self._discard_statements(map_id, self._maps[map_id].keep_only(left))
                     self._forget_receipts()
             self._seen = max(self._seen, *seen)
             self._own = {sequence for sequence in self._own if sequence > self._seen}
 
-    def _unsay(self, map_id: str, purged: Collection[str]) -> None:
+    def _discard_statements(self, map_id: str, purged: Collection[str]) -> None:
         """Let no statement that waits bring back what was purged, or name it."""
         left = [
-            one for one in self._statements if concerns(one)[0] != map_id or concerns(one)[1] not in purged
+            one
+            for one in self._statements
+            if identity_of(one)[0] != map_id or identity_of(one)[1] not in purged
         ]
         self._statements = [
             one._replace(merged_into='')
@@ -523,39 +533,103 @@ class LandmarkPersistence:
             for one in left
         ]
 
-    def _take_away(self, book: LandmarkMap, removed: Sequence[Removed]) -> None:
+    def _take_away(self, landmarks: LandmarkMap, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:
-            row = book.row_of(key)
+            row = landmarks.row_of(key)
             if row is None:
                 continue
             if at_ns is None:
-                book.remove(row)
+                landmarks.remove(row)
             else:
-                book.forget(row, at_ns)
-        gone = {(book.map_id, key) for key, _ in removed}
-        self._statements = [one for one in self._statements if concerns(one) not in gone]
+                landmarks.forget(row, at_ns)
+        gone = {(landmarks.map_id, key) for key, _ in removed}
+        self._statements = [one for one in self._statements if identity_of(one) not in gone]
 
 
-def load_book(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkMap:
+def load_map(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkMap:
     """Return the landmarks of a map as they are stored."""
     return LandmarkMap(
         map_id,
         max((source.gate_m for source in settings.inputs), default=1.0),
-        Numbering(next_number(connection)),
+        NumberSequence(next_number(connection)),
         load_landmarks(connection, map_id),
         keyframes=Keyframes(settings, load_keyframes(connection, map_id)),
         sightings=Sightings(load_sightings(connection, map_id)),
     )
 
 
-def store_book(connection: Connection, book: LandmarkMap) -> None:
-    """Store what changed of a book."""
-    changes = book.take_changes()
+def store_map(connection: Connection, landmarks: LandmarkMap) -> None:
+    """Store what changed of a landmarks."""
+    changes = landmarks.take_changes()
     delete_landmarks(connection, changes.deleted)
     save_landmarks(connection, changes.saved)
-    save_keyframes(connection, book.map_id, changes.keyframes)
+    save_keyframes(connection, landmarks.map_id, changes.keyframes)
     delete_sightings(connection, changes.sightings.deleted)
     save_sightings(connection, changes.sightings.saved)
     numbers = [int(row['number']) + 1 for row in changes.saved]
     if changes.new:
         save_next_number(connection, max(next_number(connection), *numbers))
+
+
+# A replay reads its blocks one after the other; a few cover the reordering around the place.
+_BLOCKS_KEPT = 16
+
+Find = Callable[[str, int], Sequence[ConsumedBlock]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumedMessage:
+    """One consumed message."""
+
+    stamp_ns: int
+    """Its stamp."""
+    digest: int
+    """Its digest."""
+    landmarks: NDArray[np.int64]
+    """Number of the landmark of each detection, 0 for none."""
+
+
+@dataclass(slots=True)
+class ConsumedMessages:
+    """The consumed messages of one input.
+
+    Parameters
+    ----------
+    name : str
+        The input.
+    find : callable
+        Return the stored blocks of an input whose span holds a stamp.
+    """
+
+    name: str
+    find: Find
+    fresh: list[ConsumedMessage] = field(default_factory=list)
+    """What no commit has stored, in the order of processing."""
+    _known: set[tuple[int, int]] = field(default_factory=set)
+    _blocks: deque[ConsumedBlock] = field(default_factory=lambda: deque(maxlen=_BLOCKS_KEPT))
+
+    def add(self, entry: ConsumedMessage) -> None:
+        """Take a message that was just processed."""
+        self.fresh.append(entry)
+        self._known.add((entry.stamp_ns, entry.digest))
+
+    def holds(self, stamp_ns: int, digest: int) -> bool:
+        """Return whether a message was consumed, however long ago."""
+        message = (stamp_ns, digest)
+        if message in self._known or any(message in block.messages for block in self._blocks):
+            return True
+        found = self.find(self.name, stamp_ns)
+        self._blocks.extendleft(found)
+        return any(message in block.messages for block in found)
+
+    def stored(self, count: int) -> None:
+        """Let go of the oldest entries, which a commit has stored."""
+        for entry in self.fresh[:count]:
+            self._known.discard((entry.stamp_ns, entry.digest))
+        del self.fresh[:count]
+
+    def clear(self) -> None:
+        """Forget everything: the memory was replaced."""
+        self.fresh.clear()
+        self._known.clear()
+        self._blocks.clear()

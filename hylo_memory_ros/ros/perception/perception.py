@@ -83,7 +83,7 @@ class Perception:
         for source in config.inputs:
             kind = message_type(source)
             if kind is None:
-                self.skipped.append(source.settings.name)
+                self.skipped.append(source.name)
             else:
                 self._inputs.append(Input(node, source, kind, self._schedule, watch, group))
         self._lock = threading.Lock()
@@ -170,7 +170,7 @@ class Perception:
     def named(self, names: Sequence[str]) -> list[str]:
         """Return the keys of landmarks named by key or id, after all that was received. In the writer."""
         self._drained()
-        return self._pipeline.named(names)
+        return self._pipeline.resolve_keys(names)
 
     def edit(self, edit: Edit) -> Edited:
         """Change landmarks by hand, and commit it; return what is left. In the writer."""

@@ -13,7 +13,7 @@ from typing import Literal
 
 from hylo_memory_ros.errors import ClockError, FrameError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
-from hylo_memory_ros.transforms import LATEST, PendingQueue, Transform
+from hylo_memory_ros.transforms import LATEST, PendingLookups, Transform
 
 __all__ = ['Draft', 'Placement']
 
@@ -37,7 +37,7 @@ class Placement:
 
     Parameters
     ----------
-    pending : PendingQueue
+    pending : PendingLookups
         Asks for transforms, again when they arrive.
     global_frame : str
         Fixed frame in which poses are stored.
@@ -50,7 +50,7 @@ class Placement:
     """
 
     def __init__(
-        self, pending: PendingQueue, global_frame: str, untransformable: Literal['reject', 'keep_frame']
+        self, pending: PendingLookups, global_frame: str, untransformable: Literal['reject', 'keep_frame']
     ) -> None:
         self._pending = pending
         self.global_frame = global_frame

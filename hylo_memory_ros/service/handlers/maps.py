@@ -12,7 +12,7 @@ from hylo_memory_ros.model import (
     CorrectionResult,
 )
 from hylo_memory_ros.perception.corrections.relocate import relocate
-from hylo_memory_ros.perception.corrections.revert import take_back
+from hylo_memory_ros.perception.corrections.revert import restore_landmarks
 from hylo_memory_ros.perception.corrections.trajectory import (
     BrownianBridge,
     PathCorrection,
@@ -20,7 +20,7 @@ from hylo_memory_ros.perception.corrections.trajectory import (
     Trajectory,
 )
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.map.persistence import load_book, store_book
+from hylo_memory_ros.perception.map.persistence import load_map, store_map
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_texts
@@ -44,19 +44,19 @@ def corrected(map_id: str, correction: Mover, settings: LandmarkSettings) -> Cal
     """Return what makes the plan of a correction from the state of the store."""
 
     def plan(connection: sa.Connection) -> Edit:
-        book = load_book(connection, map_id, settings)
+        landmark_map = load_map(connection, map_id, settings)
         motion = correction
         if isinstance(motion, Trajectory):
-            motion = PathCorrection(_stored_trajectory(book, motion, settings), motion)
+            motion = PathCorrection(_stored_trajectory(landmark_map, motion, settings), motion)
         before = dumped(connection, map_id)
         earlier = [
             BrownianBridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
             for path in details_of(connection, map_id, 'path')
         ]
-        done = relocate(book, motion, settings, earlier)
+        done = relocate(landmark_map, motion, settings, earlier)
 
         def within(connection: sa.Connection, sequence: int) -> None:
-            store_book(connection, book)
+            store_map(connection, landmark_map)
             keep_undo(connection, sequence, before, digest_of(dumped(connection, map_id)), _UNDO_KEPT)
 
         return Edit(
@@ -83,18 +83,20 @@ def reverted(correction_id: str, settings: LandmarkSettings) -> Callable[[sa.Con
         undo, map_id = former.undo, former.map_id
         if undo is not None and digest_of(dumped(connection, map_id)) == former.after:
             return Reversal(former, within=lambda connection, _: put_back(connection, map_id, undo))
-        book = load_book(connection, map_id, settings)
-        if not len(book) and not len(book.keyframes):
+        landmark_map = load_map(connection, map_id, settings)
+        if not len(landmark_map) and not len(landmark_map.keyframes):
             return Reversal(former)
         if undo is None or not is_newest(connection, former):
             why = 'the map was corrected again since' if undo is not None else 'their state is no longer kept'
-            return Reversal(former, frozenset(filter(None, book.keys)), remark=f'landmarks stay: {why}')
+            return Reversal(
+                former, frozenset(filter(None, landmark_map.keys)), remark=f'landmarks stay: {why}'
+            )
         landmarks, keyframes, sightings = columns_of(undo)
-        stays = take_back(book, landmarks, keyframes, sightings, settings)
+        stays = restore_landmarks(landmark_map, landmarks, keyframes, sightings, settings)
         return Reversal(
             former,
             stays,
-            lambda connection, _: store_book(connection, book),
+            lambda connection, _: store_map(connection, landmark_map),
             'landmarks were seen or changed since: those of before are as they were, and what was seen '
             'since stays with what it was given to',
         )
@@ -102,7 +104,7 @@ def reverted(correction_id: str, settings: LandmarkSettings) -> Callable[[sa.Con
     return plan
 
 
-def _stored_trajectory(book: LandmarkMap, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
+def _stored_trajectory(landmark_map: LandmarkMap, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
     """Return where the robot was by the stored keyframes.
 
     Raises
@@ -110,10 +112,11 @@ def _stored_trajectory(book: LandmarkMap, path: Trajectory, settings: LandmarkSe
     InvalidRequestError
         If there are none, or the path is not of the time that they are of.
     """
-    frames = book.keyframes.columns
+    frames = landmark_map.keyframes.columns
     if not len(frames):
         raise InvalidRequestError(
-            f'path: no trajectory is stored of the map {book.map_id!r} that it could correct', field='path'
+            f'path: no trajectory is stored of the map {landmark_map.map_id!r} that it could correct',
+            field='path',
         )
     first_ns, last_ns = int(frames['stamp_ns'][0]), int(frames['stamp_ns'][-1])
     # A keyframe is in force until the next one, which comes after a rest at the latest.

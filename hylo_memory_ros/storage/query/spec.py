@@ -38,8 +38,8 @@ class QuerySpec:
     gated: bool = True
     """Whether the skill filter applies; False where there are no skills."""
     fitting: str | None = None
-    """JSON array of the assertions of skills that have a status of the query and fit its state; None: it has no
-    state."""
+    """JSON array of the assertions of skills that have a status of the query and fit its state; None: it
+    has none."""
     cold: bool = False
     """Sent to an archive file, with the main file attached."""
     reached: tuple[str, ...] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import scaled
 
 from hylo_memory_ros.domain.skills import parse_predicate
 from hylo_memory_ros.domain.skills.circuit import FALSE, TRUE, UNFIT, UNKNOWN, Circuit
@@ -96,7 +97,7 @@ def compared(operator: str, one: Any, other: Any) -> int:
     return TRUE if holds else FALSE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(st.lists(_predicates, min_size=1, max_size=12), _states)
 def test_many_at_once_are_as_each_by_itself(texts: list[str], state: dict[str, Any]) -> None:
     conditions = [parse_predicate(text) for text in texts]

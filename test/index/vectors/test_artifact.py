@@ -200,7 +200,7 @@ def test_an_ordering_that_is_not_that_of_the_store_is_refused(path: Path, backen
 
 
 def test_without_usearch_the_answer_is_exact_and_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr('hylo_memory_ros.index.vectors.backend.usearch_installed', lambda: False)
+    monkeypatch.setattr('hylo_memory_ros.index.vectors.space_search.usearch_installed', lambda: False)
     with opened(path, backend='usearch') as memory:
         fill(memory)
 

@@ -138,10 +138,10 @@ class TestCommits:
         with open_memory() as memory:
             settings = some_settings(ledger_max_age_s=20.0, statistics_interval_s=1.0)
             pipeline = a_pipeline(memory, settings)
-            feed(pipeline, cups(1, 100), commit_every=10)
+            feed(pipeline, cups(1, 50), commit_every=10)
             pipeline.close()
             first = recorded(memory)[0].stamp_ns
-            assert START_NS + 75 * NS < first <= START_NS + 80 * NS
+            assert START_NS + 25 * NS < first <= START_NS + 30 * NS
 
 
 def test_threads_may_do_as_they_like(tmp_path: Path) -> None:

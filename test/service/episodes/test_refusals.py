@@ -117,16 +117,14 @@ class TestRefused:
         with MemoryService.open(clock=ManualClock(999.0), config=config) as memory:
             self.refused(memory, (lambda m: m.begin_episode(), ClockError, 'before the first valid stamp'))
 
-    def test_a_memory_that_is_closed(self, clock: ManualClock) -> None:
+    @pytest.mark.parametrize(
+        ('call', 'fields'), [('begin_episode', {}), ('end_episode', {'outcome': 'x'}), ('episodes', {})]
+    )
+    def test_a_memory_that_is_closed(self, clock: ManualClock, call: str, fields: dict[str, str]) -> None:
         memory = MemoryService.open(clock=clock)
         memory.close()
-        for call in (
-            memory.begin_episode,
-            lambda: memory.end_episode(outcome='x'),
-            memory.episodes,
-        ):
-            with pytest.raises(StoreError, match='closed'):
-                call()
+        with pytest.raises(StoreError, match='closed'):
+            getattr(memory, call)(**fields)
 
     def test_only_one_of_many_at_once_begins(self, memory: MemoryService) -> None:
         begun: list[str] = []

@@ -18,10 +18,9 @@ from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.storage.consolidation.sizes import held_by_kind
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
 from hylo_memory_ros.storage.landmarks.ledger import InputRow, ObservationRecord, load_inputs
 from hylo_memory_ros.storage.landmarks.ledger import observations as ledger_observations
-from hylo_memory_ros.storage.schema import known_map
+from hylo_memory_ros.storage.schema import known_map, landmark
 
 __all__ = ['info', 'observations', 'snapshot', 'verify']
 

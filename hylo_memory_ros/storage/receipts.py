@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.query.filters import identifying_values
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema import receipt, registered
 
 __all__ = [
     'ReceiptRepository',
@@ -25,40 +24,11 @@ __all__ = [
     'expire_receipts',
     'load_receipt',
     'load_registered',
-    'receipt',
-    'registered',
     'save_receipts',
     'save_registered',
     'scrub_body',
     'size_of_receipts',
 ]
-
-receipt = Table(
-    'receipt',
-    metadata,
-    Column('number', Integer, primary_key=True, comment='in the order of storing'),
-    Column('receipt_id', Text, nullable=False, unique=True),
-    Column('kind', Text, nullable=False, comment='retrieval, association'),
-    Column(
-        'made_at_ns', BigInteger, nullable=False, comment='service clock, or stamp of what was decided on'
-    ),
-    Column('size', Integer, nullable=False, comment='bytes of the body in UTF-8'),
-    Column('body', Text, nullable=False, comment='JSON'),
-    Column('episode', Text, nullable=False, server_default='', comment='in which it was asked; empty: none'),
-    Index('receipt_episode', 'episode', sqlite_where=text("episode != ''")),
-    comment='evidence of retrievals and associations; the oldest leave',
-)
-
-registered = Table(
-    'registered',
-    metadata,
-    Column('digest', Text, primary_key=True, comment='of the identity; names its layer'),
-    Column('receipt_id', Text, primary_key=True),
-    Column('body', Text, nullable=False, comment='JSON: the identity'),
-    Index('registered_receipt', 'receipt_id'),
-    comment='identities of caches and compressed bytes that callers made of an answer',
-    sqlite_with_rowid=False,
-)
 
 
 class ReceiptRow(NamedTuple):

@@ -41,7 +41,7 @@ from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.episodes.episode_store import EpisodeStore
 from hylo_memory_ros.storage.erasure.erasing_store import ErasingStore, any_remains
 from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
-from hylo_memory_ros.storage.migrations import upgrade
+from hylo_memory_ros.storage.migrations import create
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.query.select import QuerySpec
 from hylo_memory_ros.storage.statements import history
@@ -341,7 +341,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
             with self._db.exclusively() as raw:
                 raw.execute(f'PRAGMA application_id = {APPLICATION_ID}')
             with self._db.writing() as connection:
-                upgrade(connection)
+                create(connection)
         if not self._read_only:
             self.side_write(self._first_state, durable=True)
         with self._db.reading() as connection:

@@ -22,9 +22,8 @@ from hylo_memory_ros.perception import (
     digest32,
 )
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.association_receipts import association_receipt
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
 from hylo_memory_ros.storage.landmarks.ledger import ObservationRecord, observations
+from hylo_memory_ros.storage.schema import association_receipt, landmark
 from hylo_memory_ros.transforms import Transform
 
 NS = 1_000_000_000

@@ -25,7 +25,7 @@ from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.perception import LandmarkPipeline
 from hylo_memory_ros.perception.edits import Edit, EditOp
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.landmarks import landmark, sighting
+from hylo_memory_ros.storage.schema import landmark, sighting
 
 LATER_NS = START_NS + 100 * NS
 PLACES = ((1.0, 0.0, 0.5), (3.0, 0.0, 0.5))

@@ -26,7 +26,7 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.perception import LandmarkPipeline, Message, RigidCorrection, Trajectory
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.landmarks import keyframe, landmark, sighting
+from hylo_memory_ros.storage.schema import keyframe, landmark, sighting
 from hylo_memory_ros.transforms import Transform
 
 

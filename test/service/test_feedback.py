@@ -25,13 +25,11 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
-from hylo_memory_ros.storage.feedback.scores import episode_retrieval, helpfulness
-from hylo_memory_ros.storage.feedback.verdicts import feedback
 from hylo_memory_ros.storage.landmarks.association_receipts import (
     AssociationReceipt,
     save_association_receipts,
 )
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
+from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 FACTS = MemoryQuery(kinds=frozenset({'semantic'}))

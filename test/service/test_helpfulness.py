@@ -15,7 +15,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import EPISODE_WEIGHT, NEVER_JUDGED
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.feedback.scores import episode_retrieval, helpfulness
+from hylo_memory_ros.storage.schema import episode_retrieval, helpfulness
 
 
 @pytest.fixture

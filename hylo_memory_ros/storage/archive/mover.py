@@ -22,8 +22,8 @@ from hylo_memory_ros.storage.archive.file import put_state_of, state_of
 from hylo_memory_ros.storage.archive.schema import STAMPED, moved_tables, places_of, said_tables, spatial
 from hylo_memory_ros.storage.archive.selection import Cut
 from hylo_memory_ros.storage.archive.state import ArchiveState, mark_in
-from hylo_memory_ros.storage.consolidation.sizes import SIZE
 from hylo_memory_ros.storage.engine.connection import uri_of
+from hylo_memory_ros.storage.schema import SIZE
 
 __all__ = [
     'Cooled',

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.storage.consolidation.scope import ANY_SCOPE, IN_SCOPE, scope_values
-from hylo_memory_ros.storage.consolidation.sizes import SIZE
+from hylo_memory_ros.storage.schema import SIZE
 
 __all__ = ['NEVER_NS', 'OF_A_CUT', 'Coolable', 'Cut', 'coolable', 'cuts', 'leaving']
 

@@ -19,8 +19,7 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.corrections.records import Moved, begin_correction
 from hylo_memory_ros.storage.engine.database import insert_rows
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
-from hylo_memory_ros.storage.schema import assertion, corrected, identity, spatial, version
+from hylo_memory_ros.storage.schema import assertion, corrected, identity, landmark, spatial, version
 from hylo_memory_ros.storage.statements.corrected_statements import (
     CorrectedStatement,
     CorrectedVersions,

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select
 
-from hylo_memory_ros.storage.landmarks.landmarks import keyframe, landmark, sighting
+from hylo_memory_ros.storage.schema import keyframe, landmark, sighting
 
 __all__ = ['columns_of', 'digest_of', 'dumped', 'loaded', 'put_back']
 

@@ -16,9 +16,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.feedback.verdicts import feedback
-from hylo_memory_ros.storage.receipts import receipt
-from hylo_memory_ros.storage.schema import assertion, change, identity, txn
+from hylo_memory_ros.storage.schema import assertion, change, feedback, identity, receipt, txn
 
 __all__ = [
     'SUMMARY_PREFIX',

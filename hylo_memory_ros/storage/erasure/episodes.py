@@ -15,19 +15,19 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.consolidation.sizes import held
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key, summary_text
 from hylo_memory_ros.storage.episodes.repository import all_episodes
 from hylo_memory_ros.storage.erasure.registry import Purged, tells_nothing, words_of
-from hylo_memory_ros.storage.receipts import receipt
 from hylo_memory_ros.storage.schema import (
     FULL_TEXT,
     SUMMARY_TEXT,
     assertion,
     episode,
+    held,
     identity,
     metadata,
+    receipt,
     tag,
     txn,
     version,

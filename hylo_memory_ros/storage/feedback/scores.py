@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from sqlalchemy import Float, Text
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
@@ -22,8 +22,15 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
-from hylo_memory_ros.storage.landmarks.landmarks import landmark, stats_for
-from hylo_memory_ros.storage.schema import assertion, identity, metadata
+from hylo_memory_ros.storage.landmarks.landmarks import stats_for
+from hylo_memory_ros.storage.query.filters.statistics import subject_expression
+from hylo_memory_ros.storage.schema import (
+    assertion,
+    episode_retrieval,
+    helpfulness,
+    identity,
+    landmark,
+)
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
 
 __all__ = [
@@ -34,8 +41,6 @@ __all__ = [
     'any_helpfulness',
     'carry_counts',
     'counts_of',
-    'episode_retrieval',
-    'helpfulness',
     'helpfulness_of',
     'helpfulness_report',
     'landmark_of',
@@ -43,55 +48,16 @@ __all__ = [
     'misjudged',
     'note_retrievals',
     'score_ended',
-    'score_or_never',
-    'subject_expression',
     'subject_of',
     'subjects_of',
 ]
 
-helpfulness = Table(
-    'helpfulness',
-    metadata,
-    Column('subject', Text, primary_key=True, comment='id; of a landmark its map and key'),
-    Column('useful', Integer, nullable=False),
-    Column('misleading', Integer, nullable=False),
-    Column('wrong', Integer, nullable=False),
-    Column('not_applicable', Integer, nullable=False),
-    Column('succeeded', Integer, nullable=False, comment='episodes that ended well'),
-    Column('failed', Integer, nullable=False, comment='episodes that ended badly'),
-    Column('retrieved', Integer, nullable=False, comment='receipts'),
-    Column('last_ns', BigInteger, comment='service clock'),
-    Column('score', Float, nullable=False, comment='follows from the counts'),
-    comment='what is counted of what was looked up and judged',
-    sqlite_with_rowid=False,
-)
-
-episode_retrieval = Table(
-    'episode_retrieval',
-    metadata,
-    Column('episode', Text, primary_key=True),
-    Column('subject', Text, primary_key=True),
-    Index('episode_retrieval_subject', 'subject'),
-    comment='what open episodes have looked up; gone when they have ended and are scored',
-    sqlite_with_rowid=False,
-)
 
 # Between the two names of a landmark: no map, key or id holds a control character.
 _SEPARATOR = '\x1f'
 _OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
 _KEY, _ID, _MAP = 7, 8, 9
 _OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
-
-subject_expression: sa.ColumnElement[str] = sa.case(
-    (landmark.c.number.is_(None), assertion.c.id),
-    else_=landmark.c.map_id + sa.literal_column('char(31)', Text) + landmark.c.key,
-)
-"""What the counts of a version belong to, over `rows.item_source`."""
-
-score_or_never: sa.ColumnElement[float] = sa.func.coalesce(
-    helpfulness.c.score, sa.literal_column(repr(NEVER_JUDGED), Float)
-)
-"""The score of a version where `helpfulness` is joined by `subject_expression`."""
 
 
 class Retrieval(NamedTuple):

@@ -8,41 +8,22 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
     delete,
     func,
     select,
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema import association_receipt
 
 __all__ = [
     'AssociationReceipt',
     'AssociationReceiptRepository',
-    'association_receipt',
     'load_association_receipt',
     'save_association_receipts',
     'scrub_association_receipts',
 ]
-
-association_receipt = Table(
-    'association_receipt',
-    metadata,
-    Column('row', Integer, primary_key=True),
-    Column('id', Text, nullable=False, unique=True),
-    Column('map_id', Text, nullable=False),
-    Column('stamp_ns', BigInteger, nullable=False),
-    Column('keys', Text, nullable=False, comment='JSON: keys of all landmarks that it names'),
-    Column('body', LargeBinary, nullable=False, comment='JSON, deflated'),
-    comment='what association decided, and on what grounds',
-)
 
 
 class AssociationReceipt(NamedTuple):

@@ -11,41 +11,36 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
     Connection,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
     Select,
-    Table,
-    Text,
-    UniqueConstraint,
     delete,
     func,
     select,
-    text,
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import Stats
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, tells_nothing
-from hylo_memory_ros.storage.landmarks.association_receipts import (
+from hylo_memory_ros.storage.landmarks.association_receipts import scrub_association_receipts
+from hylo_memory_ros.storage.schema import (
+    assertion,
     association_receipt,
-    scrub_association_receipts,
+    change,
+    forgetting,
+    identity,
+    keyframe,
+    landmark,
+    sighting,
+    txn,
+    version,
 )
-from hylo_memory_ros.storage.schema import assertion, change, forgetting, identity, metadata, txn, version
 
 __all__ = [
     'LandmarkRepository',
     'Removals',
     'Removed',
     'delete_landmarks',
-    'keyframe',
-    'landmark',
     'latest_sequence',
     'load_landmarks',
     'next_number',
@@ -55,7 +50,6 @@ __all__ = [
     'save_landmarks',
     'save_next_number',
     'scrub',
-    'sighting',
     'stats_for',
 ]
 
@@ -64,72 +58,6 @@ _CHUNK = 5000
 _COUNTER = 'landmark_number'
 # What these took away is named by the feed; a purge scrubs even the names.
 _NAMED_REMOVALS = frozenset({'forget', 'retract', 'end'})
-
-landmark = Table(
-    'landmark',
-    metadata,
-    Column('number', Integer, primary_key=True, comment='what the ledger calls it'),
-    Column('map_id', Text, nullable=False),
-    Column('key', Text, nullable=False, comment='key of its item'),
-    Column('label', Text, nullable=False),
-    Column('has_instance', Boolean, nullable=False, comment='the input named it: not found by place'),
-    Column('observations', BigInteger, nullable=False, comment='messages in which it was seen'),
-    Column('n', BigInteger, nullable=False, comment='those in the estimate'),
-    Column('first_ns', BigInteger, nullable=False, comment='stamp of its first observation'),
-    Column('since_ns', BigInteger, nullable=False, comment='stamp of the first one in the estimate'),
-    Column('last_ns', BigInteger, nullable=False),
-    Column('x', Float, nullable=False, comment='m'),
-    Column('y', Float, nullable=False, comment='m'),
-    Column('z', Float, nullable=False, comment='m'),
-    Column('estimate', LargeBinary, nullable=False, comment='float64: covariance, extent, score, prior'),
-    Column('written_ns', BigInteger, comment='valid_from of its newest version; null: tentative'),
-    Column('written', LargeBinary, comment='float64: x y z of that version'),
-    Column('forgotten_ns', BigInteger, comment='evidence up to here is void'),
-    Column('merged_into', Integer, nullable=False, server_default='0', comment='what it proved to be, or 0'),
-    Column('existence', Float, nullable=False, server_default='0', comment='log-odds that it is there'),
-    Column('stale', Boolean, nullable=False, server_default='0', comment='not seen where it should be'),
-    Column('pinned', Boolean, nullable=False, server_default='0', comment='nothing changes it'),
-    Column('viewpoint', Integer, nullable=False, server_default='0', comment='keyframe that told of it'),
-    Column('misses', Integer, nullable=False, server_default='0', comment='keyframes in a row without it'),
-    Column('reported', LargeBinary, comment='int64: digests of viewpoints that reported it absent'),
-    Column('held', Boolean, nullable=False, server_default='0', comment='in the gripper'),
-    Column('held_in', Text, comment='frame that it moves with while it is held'),
-    Column('labels', Text, nullable=False, server_default='{}', comment='JSON: sum of scores by label'),
-    Column('orientation', LargeBinary, comment='float64: two quaternions, their counts, the written one'),
-    Column('source', BigInteger, nullable=False, server_default='0', comment='digest of its input'),
-    Column('rivals', LargeBinary, comment='int64: numbers of what it may prove to be, and how likely'),
-    Column('chances', Integer, nullable=False, server_default='0', comment='messages that might show it'),
-    UniqueConstraint('map_id', 'key'),
-    Index('landmark_stale', 'number', sqlite_where=text('stale')),
-    comment='what perception holds of each landmark, tentative ones included',
-)
-
-keyframe = Table(
-    'keyframe',
-    metadata,
-    Column('map_id', Text, primary_key=True),
-    Column('number', Integer, primary_key=True),
-    Column('stamp_ns', BigInteger, nullable=False, comment='in force from here until the next one'),
-    Column('pose', LargeBinary, nullable=False, comment='float64: x y z, quaternion x y z w of the base'),
-    comment='where the base of the robot was',
-    sqlite_with_rowid=False,
-)
-
-sighting = Table(
-    'sighting',
-    metadata,
-    # By keyframe first: what is stored together lies together, which spares pages.
-    Column('keyframe', Integer, primary_key=True, comment='its number in the map of the landmark'),
-    Column('landmark', Integer, primary_key=True, comment='its number'),
-    Column('origin', Integer, primary_key=True, comment='landmark that it was first given to'),
-    Column('place', Integer, nullable=False, comment='among all sightings of its origin'),
-    Column('n', Integer, nullable=False, comment='detections'),
-    Column('first_ns', BigInteger, nullable=False),
-    Column('last_ns', BigInteger, nullable=False),
-    Column('estimate', LargeBinary, nullable=False, comment='float64: mean, information in the base frame'),
-    comment='one landmark seen from one keyframe; at most 64 of each are kept',
-    sqlite_with_rowid=False,
-)
 
 
 class Removals(NamedTuple):

@@ -18,15 +18,7 @@ import numpy as np
 from numpy import int64
 from numpy.typing import NDArray
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
     delete,
     func,
     insert,
@@ -35,8 +27,14 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.erasure.registry import tells_nothing
-from hylo_memory_ros.storage.landmarks.landmarks import landmark, sighting, stats_for
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.landmarks.landmarks import stats_for
+from hylo_memory_ros.storage.schema import (
+    landmark,
+    ledger_assignment,
+    ledger_block,
+    ledger_input,
+    sighting,
+)
 
 __all__ = [
     'Block',
@@ -49,9 +47,6 @@ __all__ = [
     'assignment_span',
     'blocks_at',
     'input_number',
-    'ledger_assignment',
-    'ledger_block',
-    'ledger_input',
     'load_inputs',
     'losses',
     'observations',
@@ -170,39 +165,6 @@ def _nearest(sightings: list[tuple[int, int, int]], stamp_ns: int) -> int:
     after = bisect_right(sightings, stamp_ns, key=lambda one: one[0])
     around = sightings[max(after - 1, 0) : after + 1]
     return min(around, key=lambda one: max(one[0] - stamp_ns, stamp_ns - one[1], 0))[2]
-
-
-ledger_input = Table(
-    'ledger_input',
-    metadata,
-    Column('input_id', Integer, primary_key=True),
-    Column('name', Text, nullable=False, unique=True),
-    Column('dropped', BigInteger, nullable=False, server_default='0'),
-    Column('late', BigInteger, nullable=False, server_default='0'),
-    comment='inputs that ever delivered an observation',
-)
-
-ledger_block = Table(
-    'ledger_block',
-    metadata,
-    Column('block_id', Integer, primary_key=True),
-    Column('input_id', ForeignKey('ledger_input.input_id'), nullable=False),
-    Column('first_ns', BigInteger, nullable=False),
-    Column('last_ns', BigInteger, nullable=False),
-    Column('data', LargeBinary, nullable=False, comment='stamps and digests, delta-coded'),
-    Index('ledger_block_stamp', 'input_id', 'last_ns'),
-    comment='consumed messages',
-)
-
-ledger_assignment = Table(
-    'ledger_assignment',
-    metadata,
-    Column('block_id', ForeignKey('ledger_block.block_id'), primary_key=True),
-    Column('last_ns', BigInteger, nullable=False),
-    Column('size', Integer, nullable=False, comment='bytes of data'),
-    Column('data', LargeBinary, nullable=False, comment='landmark of each detection, delta-coded'),
-    comment='what the detections of a block were given to; the oldest leave',
-)
 
 
 tells_nothing(ledger_input, 'names of inputs, and counts')

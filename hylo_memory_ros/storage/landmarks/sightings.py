@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, select
 from sqlalchemy import bindparam as bound
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from hylo_memory_ros.storage.landmarks.landmarks import keyframe, landmark, sighting
+from hylo_memory_ros.storage.schema import keyframe, landmark, sighting
 
 __all__ = [
     'SightingRepository',

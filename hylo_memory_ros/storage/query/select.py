@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.feedback.scores import helpfulness, score_or_never, subject_expression
 from hylo_memory_ros.storage.query.filters import FILTERS, SKILLS, STATISTICS, conditions
 from hylo_memory_ros.storage.query.filters.relations import chains_of, relation_chain
 from hylo_memory_ros.storage.query.filters.search import TEXT_TABLES
 from hylo_memory_ros.storage.query.filters.skill import is_skill
+from hylo_memory_ros.storage.query.filters.statistics import score_or_never, subject_expression
 from hylo_memory_ros.storage.query.links import homes, names_of
 from hylo_memory_ros.storage.query.spec import QuerySpec, believed, holds
 from hylo_memory_ros.storage.query.statement_cache import cached_rows
-from hylo_memory_ros.storage.schema import FULL_TEXT, assertion, embedding, version
+from hylo_memory_ros.storage.schema import FULL_TEXT, assertion, embedding, helpfulness, version
 from hylo_memory_ros.storage.statements.mapper import (
     ITEM_COLUMNS,
     ItemRow,

@@ -13,8 +13,7 @@ from sqlalchemy import ColumnElement, select
 from hylo_memory_ros.domain.identity import Statement
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
-from hylo_memory_ros.storage.schema import assertion, identity, spatial, version
+from hylo_memory_ros.storage.schema import assertion, identity, landmark, spatial, version
 
 __all__ = [
     'ITEM_COLUMNS',

@@ -10,8 +10,6 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import NEVER_JUDGED
-from hylo_memory_ros.storage.feedback.scores import score_or_never
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
 from hylo_memory_ros.storage.query.filters.base import (
     Filter,
     FilterMessage,
@@ -20,9 +18,27 @@ from hylo_memory_ros.storage.query.filters.base import (
     Option,
 )
 from hylo_memory_ros.storage.query.spec import QuerySpec
-from hylo_memory_ros.storage.schema import version
+from hylo_memory_ros.storage.schema import assertion, helpfulness, landmark, version
 
-__all__ = ['ExistenceFilter', 'HelpfulnessFilter', 'StaleFilter', 'StatisticFilter']
+__all__ = [
+    'ExistenceFilter',
+    'HelpfulnessFilter',
+    'StaleFilter',
+    'StatisticFilter',
+    'score_or_never',
+    'subject_expression',
+]
+
+subject_expression: sa.ColumnElement[str] = sa.case(
+    (landmark.c.number.is_(None), assertion.c.id),
+    else_=landmark.c.map_id + sa.literal_column('char(31)', sa.Text) + landmark.c.key,
+)
+"""The subject of `helpfulness` that a version belongs to, over `mapper.item_source`."""
+
+score_or_never: sa.ColumnElement[float] = sa.func.coalesce(
+    helpfulness.c.score, sa.literal_column(repr(NEVER_JUDGED), sa.Float)
+)
+"""The score of a version where `helpfulness` is joined by `subject_expression`."""
 
 # The counts of a landmark hold for its open version; what has ended, or is no landmark, passes.
 _HAS_COUNTS = version.c.valid_to_ns.is_(None) & landmark.c.number.is_not(None)
@@ -104,7 +120,7 @@ class HelpfulnessFilter(StatisticFilter, MinimumFilter):
     )
 
     def failing(self, query: MemoryQuery) -> sa.ColumnElement[bool]:
-        """Return whether its score is lower, where `feedback.helpfulness` is joined."""
+        """Return whether its score is lower, where `helpfulness` is joined."""
         return score_or_never < query.min_helpfulness
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:

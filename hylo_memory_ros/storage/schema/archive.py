@@ -1,0 +1,24 @@
+"""Extent of what was moved to the archive file."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Table
+
+from hylo_memory_ros.storage.schema.base import metadata
+
+__all__ = ['cooled']
+
+cooled = Table(
+    'cooled',
+    metadata,
+    Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
+    Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the cold file'),
+    Column(
+        'repeats_ns',
+        BigInteger,
+        nullable=False,
+        server_default='0',
+        comment='the newest repetition there of what still holds; 0: none',
+    ),
+    comment='identities whose past is in the cold file, and how far',
+)

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Float, Text
+from sqlalchemy import Text
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.model import CandidateEvidence, MemoryItem
-from hylo_memory_ros.retrieval.candidates import Floats, Matches, Rows
 from hylo_memory_ros.retrieval.scoring import Scores
+from hylo_memory_ros.retrieval.sources import Floats, Matches, Rows
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hylo_memory_ros.domain.skills import Fit
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.storage import QuerySpec
-from hylo_memory_ros.storage.query.filters import tests_rows
+from hylo_memory_ros.storage.query.filters import FILTERS
 from hylo_memory_ros.storage.query.spec import World
 
 __all__ = ['ResolvedQuery']
@@ -63,4 +63,6 @@ class ResolvedQuery:
     @property
     def filters_rows(self) -> bool:
         """Whether anything but place and vector decides on what has a place or a vector."""
-        return tests_rows(self.query) or (self.hides_skills and self.query.embedding is not None)
+        if self.hides_skills and self.query.embedding is not None:
+            return True
+        return any(one.tests_rows(self.query) for one in FILTERS)

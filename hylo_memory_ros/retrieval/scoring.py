@@ -15,7 +15,7 @@ import numpy as np
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.retrieval.candidates import Floats, Matches, Rows
+from hylo_memory_ros.retrieval.sources import Floats, Matches, Rows
 
 __all__ = ['RRF_K', 'Scores', 'orders_of', 'part_of', 'scored', 'weights_of']
 

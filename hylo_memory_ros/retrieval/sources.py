@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.model.embedding import EmbeddingSpace
-from hylo_memory_ros.retrieval.candidates import MEASURED, Matches, Rows
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['FEW', 'Place', 'Similar', 'Source', 'Statements', 'VectorSearch']
+__all__ = [
+    'FEW',
+    'MEASURED',
+    'Floats',
+    'Matches',
+    'Place',
+    'Rows',
+    'Similar',
+    'Source',
+    'Statements',
+    'VectorSearch',
+]
 
 FEW = 256
 """Up to this many matches are measured one by one."""
@@ -29,6 +40,46 @@ _MOST_NAMED = 20_000
 """Beyond this many rows it is quicker to look for all matches than to test each."""
 
 _FRAME, _X, _MAP = 21, 22, 9
+
+
+MEASURED = ('distance_m', 'text', 'vector', 'valid_from_ns', 'confidence', 'helpfulness')
+"""Columns that sources fill."""
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Version rows with their measures; a column that no source has filled is None."""
+
+    rows: Rows
+    """Version rows, shape (n,)."""
+    distance_m: Floats | None = None
+    """Metres from the centre, equal to `math.dist` to the bit."""
+    text: Floats | None = None
+    """b = -bm25, higher is better."""
+    vector: Floats | None = None
+    """Score of the similarity to the vector of the query, 0 to 1; see `index.vectors.metric`."""
+    valid_from_ns: Rows | None = None
+    """World time from which each holds."""
+    confidence: Floats | None = None
+    """Confidence of the producer."""
+    helpfulness: Floats | None = None
+    """Score of helpfulness, 0 to 1."""
+    sorted: bool = False
+    """Whether the rows come newest ``valid_from`` first, then by id."""
+    lower_bound: bool = False
+    """Whether more match than are here."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def taken(self, index: NDArray[np.intp], **columns: object) -> Matches:
+        """Return some of the rows in the order of an index, with columns set as given."""
+        names = ('rows', *MEASURED)
+        kept = {name: None if (part := getattr(self, name)) is None else part[index] for name in names}
+        return replace(self, **{**kept, 'sorted': False, **columns})  # type: ignore[arg-type]
 
 
 class VectorSearch(Protocol):

@@ -11,9 +11,9 @@ import numpy as np
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import NEVER_JUDGED
-from hylo_memory_ros.retrieval.candidates import Floats
 from hylo_memory_ros.retrieval.ranking import Ranked, Ranking
 from hylo_memory_ros.retrieval.scoring import RRF_K, orders_of, part_of
+from hylo_memory_ros.retrieval.sources import Floats
 from hylo_memory_ros.storage.query.filters import distance_from
 from hylo_memory_ros.storage.working_memory import WorkingMatches
 

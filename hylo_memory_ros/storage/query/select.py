@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.query.filters import FILTERS, SKILLS, STATISTICS, conditions
+from hylo_memory_ros.storage.query.filters import FILTERS, INDEXED, SKILLS, STATISTICS
 from hylo_memory_ros.storage.query.filters.relations import chains_of, relation_chain
 from hylo_memory_ros.storage.query.filters.search import TEXT_TABLES
 from hylo_memory_ros.storage.query.filters.skill import is_skill
@@ -81,7 +81,8 @@ def _select(
         source = source.join(words, words.c.rowid == assertion.c.assertion_id)
         rank = words.c.rank
     selected = (*columns, rank.label('rank')) if ranked else columns
-    where = (believed(version, spec), holds(version, spec), *conditions(spec))
+    conditions = [condition for one in FILTERS for condition in one.conditions(spec)]
+    where = (believed(version, spec), holds(version, spec), *conditions)
     statement: sa.Select[Any] = sa.select(*selected).select_from(source).where(*where)
     if among is None:
         return statement
@@ -224,7 +225,7 @@ def estimates(connection: sa.Connection, spec: QuerySpec, most: int) -> dict[str
     Statements of every time count, so that one look at an index is enough.
     """
     counts: dict[str, int] = {}
-    for one in FILTERS:
+    for one in INDEXED:
         if one.narrows(spec.query):
             counts |= one.estimates(connection, spec.query, most)
     return counts

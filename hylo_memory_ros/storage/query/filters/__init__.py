@@ -5,10 +5,8 @@ See "Adding a filter" in CONTRIBUTING.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.storage.query.filters.attributes import (
@@ -37,10 +35,10 @@ from hylo_memory_ros.storage.query.filters.statistics import (
     StaleFilter,
     StatisticFilter,
 )
-from hylo_memory_ros.storage.query.spec import QuerySpec
 
 __all__ = [
     'FILTERS',
+    'INDEXED',
     'NOT_FILTERS',
     'SKILLS',
     'STATISTICS',
@@ -48,12 +46,10 @@ __all__ = [
     'FilterMessage',
     'ItemContext',
     'Option',
-    'conditions',
     'distance_from',
     'identifying_values',
     'matches',
     'selects_items',
-    'tests_rows',
 ]
 
 SKILLS = SkillFilter()
@@ -92,13 +88,14 @@ NOT_FILTERS: Mapping[str, str] = {
 }
 """Fields of `MemoryQuery` that test no item, each with the reason. None of them names an item."""
 
+INDEXED = tuple(
+    one
+    for one in FILTERS
+    if type(one).indexed is not Filter.indexed or type(one).estimates is not Filter.estimates
+)
+"""Filters that estimate how many statements pass, by an index of theirs."""
+
 _OF_FIELD = {field: one for one in FILTERS for field in one.fields}
-
-
-def conditions(spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
-    """Yield the conditions of every filter over `select.item_source`."""
-    for one in FILTERS:
-        yield from one.conditions(spec)
 
 
 def matches(item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
@@ -109,11 +106,6 @@ def matches(item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
 def selects_items(query: MemoryQuery) -> bool:
     """Return whether a filter that may choose what a removal takes is set."""
     return any(one.selective and one.narrows(query) for one in FILTERS)
-
-
-def tests_rows(query: MemoryQuery) -> bool:
-    """Return whether any filter but place and vector has to test items that have a place."""
-    return any(one.tests_rows(query) for one in FILTERS)
 
 
 def identifying_values(recorded: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:

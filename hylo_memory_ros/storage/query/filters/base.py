@@ -16,6 +16,7 @@ __all__ = ['UNCACHED', 'Filter', 'FilterMessage', 'ItemContext', 'ListFilter', '
 UNCACHED = object()
 """Shape of a filter whose statement is not kept."""
 _UNSET: tuple[Any, ...] = (None, (), {}, frozenset())
+_DEFAULTS = {name: field.get_default() for name, field in MemoryQuery.model_fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class Filter:
     """Attributes of `QuerySpec` that its conditions bind by that name, in place of constants."""
     in_statement: ClassVar[bool] = True
     """Whether it changes the SQL statement; False: it is tested elsewhere."""
+    places: ClassVar[bool] = True
+    """Whether SQL tests it for items that have a place or a vector."""
     selective: ClassVar[bool] = True
     """Whether it may alone choose what a removal takes."""
     options_json: ClassVar[tuple[str, ...]] = ()
@@ -114,15 +117,19 @@ class Filter:
     @property
     def lifted(self) -> Mapping[str, Any]:
         """Values of its fields with which everything passes."""
-        return {name: MemoryQuery.model_fields[name].get_default() for name in self.fields}
+        return {name: _DEFAULTS[name] for name in self.fields}
 
     def narrows(self, query: MemoryQuery) -> bool:
         """Whether a query sets this filter."""
-        return any(getattr(query, name) not in _UNSET for name in self.fields if name not in self.modifiers)
+        for name in self.fields:
+            value = getattr(query, name)
+            if value not in _UNSET and name not in self.modifiers and value != _DEFAULTS[name]:
+                return True
+        return False
 
     def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether an item with a place has to be tested in SQL for this filter."""
-        return self.narrows(query)
+        """Whether SQL has to test an item that has a place or a vector for this filter."""
+        return self.places and self.narrows(query)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the conditions over version, item, identity and landmark of `select.item_source`."""

@@ -59,13 +59,9 @@ class NearFilter(Filter):
 
     fields = ('near', 'horizontal')
     plain = modifiers = frozenset({'horizontal'})
-    in_statement = False
+    in_statement = places = False
     no_options = 'given as --near, --radius, --frame and --horizontal together'
     reasons = ('other_frame', 'outside_radius')
-
-    def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether SQL tests it: never."""
-        return False
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
         """Whether it lies within the radius, in the frame and the map that are searched."""
@@ -111,12 +107,9 @@ class EmbeddingFilter(Filter):
     """A vector in this space; how similar it is only ranks."""
 
     fields = ('embedding',)
+    places = False
     no_options = 'nobody types a vector'
     reasons = ('without_vector',)
-
-    def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether SQL has to test it: the vector index does."""
-        return False
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the condition that there is a vector in the space."""

@@ -27,7 +27,8 @@ class SkillFilter(Filter):
     fields = ('skill_status', 'state')
     plain = frozenset({'skill_status'})
     bound = ('fitting',)
-    selective = False
+    # No skill has a place; `ResolvedQuery.filters_rows` knows of those with a vector.
+    places = selective = False
     options_json = ('state', 'skill_status')
     no_options = 'the command `skills` lists them'
     reasons = (
@@ -45,10 +46,6 @@ class SkillFilter(Filter):
         if query.kinds is not None and MemoryKind.SKILL not in query.kinds:
             return False
         return query.state is not None or set(query.skill_status) != set(SKILL_STATUSES)
-
-    def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether an item with a place is tested: no skill has one."""
-        return False
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the condition over skills, where there are any."""

@@ -94,10 +94,6 @@ class StaleFilter(StatisticFilter):
         Option('--stale/--no-stale', 'include_stale', 'Also what was not seen where it should be.', bool),
     )
 
-    def narrows(self, query: MemoryQuery) -> bool:
-        """Whether stale landmarks are excluded."""
-        return not query.include_stale
-
     def failing(self, query: MemoryQuery) -> sa.ColumnElement[bool]:
         """Return whether it is stale."""
         return _HAS_COUNTS & landmark.c.stale

@@ -27,7 +27,7 @@ from hylo_memory_ros.retrieval.sources import (
     Statements,
     VectorSearch,
 )
-from hylo_memory_ros.storage import TOTAL_LIMIT, Store
+from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
 
 __all__ = ['Plan', 'QueryExecutor', 'make_plan']
 
@@ -49,7 +49,7 @@ class Plan:
     """Estimates and decisions in words, for the evidence."""
 
 
-def make_plan(resolved: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
+def make_plan(resolved: ResolvedQuery, orders: Sequence[str], store: QuerySource) -> Plan:
     """Return the order in which the sources answer a query.
 
     Parameters
@@ -58,7 +58,7 @@ def make_plan(resolved: ResolvedQuery, orders: Sequence[str], store: Store) -> P
         What is resolved.
     orders : sequence of str
         Orders that count: vectors may only come first where they are the only one.
-    store : Store
+    store : QuerySource
         Counts its indexes up to a limit.
     """
     query = resolved.query
@@ -97,13 +97,13 @@ class QueryExecutor:
 
     Parameters
     ----------
-    store, mirror : Store, SpatialMirror
+    store, mirror : QuerySource, SpatialMirror
         The statements and the index of places.
     vectors : VectorSearch or None
         The index of vectors; None: there is none.
     """
 
-    def __init__(self, store: Store, mirror: SpatialMirror, vectors: VectorSearch | None) -> None:
+    def __init__(self, store: QuerySource, mirror: SpatialMirror, vectors: VectorSearch | None) -> None:
         self._store = store
         self._mirror = mirror
         self._vectors = vectors

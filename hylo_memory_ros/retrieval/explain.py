@@ -11,7 +11,7 @@ from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
-from hylo_memory_ros.storage import TOTAL_LIMIT, Store
+from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
 from hylo_memory_ros.storage.query.filters import STATISTICS
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
@@ -34,7 +34,7 @@ class _Surroundings:
     """(metres, version row) beyond the radius, at the time, nearest first."""
 
 
-def _surroundings_of_few(store: Store, resolved: ResolvedQuery) -> _Surroundings | None:
+def _surroundings_of_few(store: QuerySource, resolved: ResolvedQuery) -> _Surroundings | None:
     """Return what passes the filters of a query at any time and place; None: that may be many."""
     if not resolved.filters_rows:
         return None
@@ -92,7 +92,7 @@ class Explanation:
     """
 
     def __init__(
-        self, store: Store, mirror: SpatialMirror, resolved: ResolvedQuery, below_score: int
+        self, store: QuerySource, mirror: SpatialMirror, resolved: ResolvedQuery, below_score: int
     ) -> None:
         self._store = store
         self._mirror = mirror

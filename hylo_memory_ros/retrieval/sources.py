@@ -18,7 +18,7 @@ from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = [
@@ -127,7 +127,7 @@ class Place:
 
     name = 'place'
 
-    def __init__(self, store: Store, mirror: SpatialMirror) -> None:
+    def __init__(self, store: QuerySource, mirror: SpatialMirror) -> None:
         self._store = store
         self._mirror = mirror
 
@@ -176,7 +176,7 @@ class Statements:
 
     name = 'statements'
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: QuerySource) -> None:
         self._store = store
 
     def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:

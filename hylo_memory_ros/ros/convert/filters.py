@@ -1,4 +1,4 @@
-"""`MemoryFilter.msg` to `MemoryQuery`, by the registry of filters."""
+"""Conversion of `MemoryFilter.msg` to `MemoryQuery`, by the registry of filters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery, parse_object
-from hylo_memory_ros.ros.convert.errors import told
+from hylo_memory_ros.msg import MemoryFilter
+from hylo_memory_ros.ros.convert.errors import format_problems
 from hylo_memory_ros.ros.convert.fields import (
     checked_sequence,
     checked_text,
@@ -34,7 +35,7 @@ _ALWAYS = frozenset({*OPTIONS, 'k', 'include_stale'})
 class _Message:
     """Checked access to the fields of a message, for the filters of the registry."""
 
-    msg: Any
+    msg: MemoryFilter
 
     def texts(self, field: str) -> tuple[str, ...]:
         return texts(getattr(self.msg, field), f'filter.{field}')
@@ -59,7 +60,7 @@ class _Message:
         raise InvalidRequestError(f'filter.{field}: {problem}', field=f'filter.{field}')
 
 
-def query_from_msg(msg: Any, **further: Any) -> MemoryQuery:
+def query_from_msg(msg: MemoryFilter, **further: Any) -> MemoryQuery:
     """Return the query of a message.
 
     Parameters
@@ -92,7 +93,7 @@ def query_from_msg(msg: Any, **further: Any) -> MemoryQuery:
     except ValidationError as exc:
         in_options = {str(error['loc'][0]) for error in exc.errors() if error['loc']} <= set(OPTIONS)
         place = _OPTIONS_FIELD if in_options else 'filter'
-        raise InvalidRequestError(told(exc, place), field=place) from exc
+        raise InvalidRequestError(format_problems(exc, place), field=place) from exc
 
 
 def _options(text: str) -> dict[str, Any]:
@@ -110,6 +111,7 @@ def _options(text: str) -> dict[str, Any]:
             )
         if options[name] is None:
             raise InvalidRequestError(
-                f'{_OPTIONS_FIELD}.{name}: null has no meaning; leave it out', field=_OPTIONS_FIELD
+                f'{_OPTIONS_FIELD}.{name}: expected a value, got null; leave the key out',
+                field=_OPTIONS_FIELD,
             )
     return options

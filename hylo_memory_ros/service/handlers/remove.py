@@ -229,9 +229,8 @@ class RemovalHandler:
         """
         if not len(self._core.skills.index):
             return []
-        return self._core.skills.remove_files(
-            list(self._core.store.matching(resolved.spec_at_any_time(), among))
-        )
+        matching = self._core.store.reader.matching(resolved.spec_at_any_time(), among)
+        return self._core.skills.remove_files(list(matching))
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, null, select
 
 from hylo_memory_ros.domain.identity import Statement
 from hylo_memory_ros.errors import DamagedFileError
@@ -16,6 +16,7 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, T
 from hylo_memory_ros.storage.schema import assertion, identity, landmark, spatial, version
 
 __all__ = [
+    'ASSERTION_COLUMNS',
     'ITEM_COLUMNS',
     'POSE_NAMES',
     'STATUS',
@@ -89,6 +90,20 @@ POSE_NAMES = ('frame_id', 'x', 'y', 'z', 'qx', 'qy', 'qz', 'qw', 'covariance', '
 
 STATUS = 'status'
 """The field of `tag` that holds the status of a skill."""
+
+_OF_ASSERTION: Mapping[str, Any] = {
+    'version_row': assertion.c.assertion_id,
+    'valid_from_ns': assertion.c.valid_from_ns,
+    'from_seq': assertion.c.sequence,
+    'kind': identity.c.kind,
+}
+ASSERTION_COLUMNS: Sequence[ColumnElement[Any]] = [
+    _OF_ASSERTION.get(column.name, null()) if column.table is version
+    else null() if column.table is landmark
+    else column
+    for column in ITEM_COLUMNS
+]  # fmt: skip
+"""The same of an assertion, instead of a version."""
 
 ItemRow = Sequence[Any]
 """Values of `ITEM_COLUMNS`."""

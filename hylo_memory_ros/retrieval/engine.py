@@ -26,9 +26,8 @@ from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
-from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of
+from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of, orders_of, weights_of
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.retrieval.scoring import orders_of, weights_of
 from hylo_memory_ros.retrieval.sources import VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, with_working, working_ranked
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory

@@ -14,9 +14,8 @@ import numpy as np
 from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import CandidateEvidence
-from hylo_memory_ros.retrieval.ranking import Ranking, ranked
+from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, ranked, scored
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.retrieval.scoring import orders_of, scored
 from hylo_memory_ros.retrieval.sources import (
     FEW,
     Found,

@@ -65,4 +65,4 @@ class ResolvedQuery:
         """Whether anything but place and vector decides on what has a place or a vector."""
         if self.hides_skills and self.query.embedding is not None:
             return True
-        return any(one.tests_rows(self.query) for one in FILTERS)
+        return any(one.narrows(self.query) and one.tests_rows(self.query) for one in FILTERS)

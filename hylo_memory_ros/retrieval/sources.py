@@ -22,6 +22,7 @@ from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = [
+    'COLUMNS',
     'FEW',
     'MEASURED',
     'Floats',
@@ -44,6 +45,16 @@ _FRAME, _X, _MAP = 21, 22, 9
 
 MEASURED = ('distance_m', 'text', 'vector', 'valid_from_ns', 'confidence', 'helpfulness')
 """Columns that sources fill."""
+
+COLUMNS = {
+    'near': 'distance_m',
+    'text': 'text',
+    'vector': 'vector',
+    'recency': 'valid_from_ns',
+    'confidence': 'confidence',
+    'helpfulness': 'helpfulness',
+}
+"""The column of `Matches` that each order ranks by: of `near` smaller is better, of the others larger."""
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

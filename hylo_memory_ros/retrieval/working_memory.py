@@ -11,9 +11,8 @@ import numpy as np
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import NEVER_JUDGED
-from hylo_memory_ros.retrieval.ranking import Ranked, Ranking
-from hylo_memory_ros.retrieval.scoring import RRF_K, orders_of, part_of
-from hylo_memory_ros.retrieval.sources import Floats
+from hylo_memory_ros.retrieval.ranking import RRF_K, Ranked, Ranking, orders_of, part_of
+from hylo_memory_ros.retrieval.sources import COLUMNS
 from hylo_memory_ros.storage.query.filters import distance_from
 from hylo_memory_ros.storage.working_memory import WorkingMatches
 
@@ -103,7 +102,7 @@ def _fused(
 ) -> float:
     score = most = 0.0
     for name in orders:
-        column = None if ranking is None else _column(ranking, name)
+        column = None if ranking is None else getattr(ranking.matches, COLUMNS[name])
         before = 0 if column is None else len(column)
         if column is not None and name in measured:
             value = measured[name]
@@ -111,16 +110,3 @@ def _fused(
         score += weights[name] / (RRF_K + before + 1)
         most += weights[name] / (RRF_K + 1)
     return score / most
-
-
-def _column(ranking: Ranking, name: str) -> Floats | None:
-    matches = ranking.matches
-    stamps = matches.valid_from_ns
-    return {
-        'near': matches.distance_m,
-        'text': matches.text,
-        'vector': matches.vector,
-        'recency': None if stamps is None else stamps.astype(np.float64),
-        'confidence': matches.confidence,
-        'helpfulness': matches.helpfulness,
-    }[name]

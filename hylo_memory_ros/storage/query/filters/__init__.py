@@ -105,7 +105,7 @@ def matches(item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
 
 def selects_items(query: MemoryQuery) -> bool:
     """Return whether a filter that may choose what a removal takes is set."""
-    return any(one.selective and one.narrows(query) for one in FILTERS)
+    return any(one.selects(query) for one in FILTERS)
 
 
 def identifying_values(recorded: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:

@@ -51,9 +51,9 @@ class KindsFilter(Filter):
     plain = frozenset({'kinds'})
     options = (Option('--kind', 'kinds', 'May be repeated.', type=MemoryKind, repeated=True),)
 
-    def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether a query names kinds; without any nothing passes."""
-        return query.kinds is not None
+    def selects(self, query: MemoryQuery) -> bool:
+        """Whether it names kinds; an empty set of them passes nothing."""
+        return bool(query.kinds)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the condition over its kind."""

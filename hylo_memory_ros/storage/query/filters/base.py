@@ -15,7 +15,7 @@ __all__ = ['UNCACHED', 'Filter', 'FilterMessage', 'ItemContext', 'ListFilter', '
 
 UNCACHED = object()
 """Shape of a filter whose statement is not kept."""
-_UNSET: tuple[Any, ...] = (None, (), {}, frozenset())
+_UNSET: tuple[Any, ...] = (None, (), {})
 _DEFAULTS = {name: field.get_default() for name, field in MemoryQuery.model_fields.items()}
 
 
@@ -99,7 +99,7 @@ class Filter:
     places: ClassVar[bool] = True
     """Whether SQL tests it for items that have a place or a vector."""
     selective: ClassVar[bool] = True
-    """Whether it may alone choose what a removal takes."""
+    """Whether a removal may be chosen by it alone."""
     options_json: ClassVar[tuple[str, ...]] = ()
     """Fields that a message carries in its ``options_json``."""
     options: ClassVar[tuple[Option, ...]] = ()
@@ -128,8 +128,12 @@ class Filter:
         return False
 
     def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether SQL has to test an item that has a place or a vector for this filter."""
-        return self.places and self.narrows(query)
+        """Whether SQL has to test items that have a place or a vector, where it is set."""
+        return self.places
+
+    def selects(self, query: MemoryQuery) -> bool:
+        """Whether it may alone choose what a removal takes."""
+        return self.selective and self.narrows(query)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the conditions over version, item, identity and landmark of `select.item_source`."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind
-from hylo_memory_ros.storage.erasure.identifying import told_by
+from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.schema import receipt, registered
 
 __all__ = [
@@ -61,7 +61,7 @@ def scrub_hits(body: dict[str, Any], ids: Collection[str], *, drop_query: bool) 
     """
     hits = [hit for hit in body['hits'] if is_kept(hit, ids)]
     gone = len(body['hits']) - len(hits)
-    drop_query = drop_query or (bool(gone) and bool(told_by(body['query'], place=False)))
+    drop_query = drop_query or (bool(gone) and bool(identifying_values(body['query'], place=False)))
     if not gone and not drop_query:
         return False
     body['hits'], body['purged'] = hits, body.get('purged', 0) + gone
@@ -74,7 +74,7 @@ def scrub_hits(body: dict[str, Any], ids: Collection[str], *, drop_query: bool) 
 
 def scrub_unknown(body: dict[str, Any], ids: Collection[str]) -> bool:
     """Take ids that the store no longer knows out of a receipt, with any query that may identify an item."""
-    return scrub_hits(body, ids, drop_query=bool(told_by(body['query'], place=False)))
+    return scrub_hits(body, ids, drop_query=bool(identifying_values(body['query'], place=False)))
 
 
 def is_kept(hit: Mapping[str, Any], ids: Collection[str]) -> bool:

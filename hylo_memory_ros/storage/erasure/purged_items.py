@@ -11,7 +11,7 @@ from hashlib import sha256
 from struct import pack
 from typing import Any
 
-from hylo_memory_ros.storage.erasure.identifying import told_by
+from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.receipts import is_kept, scrub_hits
 
 __all__ = ['PurgedItems']
@@ -69,7 +69,7 @@ class PurgedItems:
             return False
         if query.get('text') and not (is_answered and query.get('embedding') is None):
             return True
-        return self._touches(told_by(query))
+        return self._touches(identifying_values(query))
 
     def scrub_retrieval(self, body: dict[str, Any]) -> bool:
         """Take the items out of a receipt of a retrieval, in place; return whether it changed."""

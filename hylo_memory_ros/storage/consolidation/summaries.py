@@ -1,4 +1,4 @@
-"""Condensing: statements end at the service time, and one that stands for them begins.
+"""Summarizing: statements end at the service time, and a summary that replaces them begins.
 
 Each call is one transaction, in which either all of a group happens or nothing. What was believed before
 stays believed as of then.
@@ -45,7 +45,7 @@ class Group(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """What one transaction condensed."""
+    """Summaries that one transaction made."""
 
     done: tuple[Condensed, ...]
     """What stands for what from now on."""
@@ -70,7 +70,7 @@ class _Open(NamedTuple):
 def condense_groups(
     transaction: Changeset, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
 ) -> Slice:
-    """End the members of each group, and store what stands for them; all groups of one episode.
+    """End the members of each group and store its summary; all groups of one episode.
 
     Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
     member does not hold any more as it was planned is left as it is, and one whose id somebody has given

@@ -1,4 +1,4 @@
-"""How far items have helped: counts beside them, and what an open episode has looked up.
+"""Helpfulness of items: counts beside them, and the lookups of open episodes.
 
 They are no statements: they take no sequence, have no versions and are in no hash. What is counted
 belongs to an id, so that another statement under the same key begins anew; of a landmark, which is
@@ -138,7 +138,7 @@ def counts_of(row: sa.Row[Any]) -> Helpfulness:
 def add_counts(
     connection: sa.Connection, deltas: Mapping[str, Mapping[str, int]], at_ns: int | None = None
 ) -> None:
-    """Add to what is counted, and score it anew.
+    """Add to the counts of subjects, and update their scores.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def add_counts(
 
 
 def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]]) -> None:
-    """Let what stands for others begin with the sums of what is counted of them; theirs stay as they are.
+    """Start the counts of summaries with the sums of those of their members, which stay as they are.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ _JUDGED = (*VERDICTS, 'succeeded', 'failed')
 
 
 class Told(NamedTuple):
-    """What is counted of one item or landmark, with what it says now."""
+    """Counts of one item or landmark, with its content now."""
 
     subject: str
     id: str

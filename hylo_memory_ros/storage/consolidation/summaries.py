@@ -24,7 +24,7 @@ __all__ = [
     'TAKEN',
     'Group',
     'Slice',
-    'condense_groups',
+    'summarize_groups',
 ]
 
 CHANGED = 'what it was to stand for has changed meanwhile'
@@ -67,7 +67,7 @@ class _Open(NamedTuple):
     element: bytes
 
 
-def condense_groups(
+def summarize_groups(
     transaction: Changeset, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
 ) -> Slice:
     """End the members of each group and store its summary; all groups of one episode.

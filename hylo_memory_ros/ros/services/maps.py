@@ -54,10 +54,10 @@ class MapHandlers(Handlers):
         revert_id = checked_text(request.revert_id, 'revert_id')
         if revert_id:
             self._reject_others(request)
-            result = self.context.perception.reverted(revert_id, _ACTOR, request.dry_run)
+            result = self.context.perception.revert(revert_id, _ACTOR, request.dry_run)
         else:
             map_id = checked_text(request.map_id, 'map_id') or None
-            result = self.context.perception.corrected(
+            result = self.context.perception.correct(
                 self._correction(request), map_id, _ACTOR, request.dry_run
             )
         return _fill(response, result)

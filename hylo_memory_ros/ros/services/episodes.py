@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hylo_memory_ros.errors import ClockError, InvalidRequestError
 from hylo_memory_ros.ros.convert.fields import checked_text, scope_of
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Episode
 
 __all__ = ['EpisodeHandler']

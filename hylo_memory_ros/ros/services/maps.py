@@ -14,7 +14,7 @@ from hylo_memory_ros.model import CorrectionResult, normal_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import RigidCorrection, Trajectory
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import CorrectMap, SetMap
 from hylo_memory_ros.transforms import Transform
 

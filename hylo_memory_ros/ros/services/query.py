@@ -25,7 +25,7 @@ from hylo_memory_ros.ros.convert.results import (
     point_to_msg,
     version_to_msg,
 )
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Changes, History, Query
 from hylo_memory_ros.transforms import Transform
 

@@ -11,7 +11,7 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model.feedback import Verdict
 from hylo_memory_ros.ros.convert.fields import checked_text, texts
 from hylo_memory_ros.ros.convert.filters import query_from_msg
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Feedback, MayReuse, Receipt, Render
 from hylo_memory_ros.transforms import Transform
 

@@ -17,7 +17,7 @@ from hylo_memory_ros.ros.convert.items import item_from_msg
 from hylo_memory_ros.ros.convert.results import bytes_of_texts, fitting
 from hylo_memory_ros.ros.perception.placement import Draft
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Forget, Purge, Retract, Write
 from hylo_memory_ros.transforms import Transform
 

@@ -222,5 +222,5 @@ def _reasons(problem: ValueError) -> str:
     """Return the messages of validators beyond type and range."""
     if not isinstance(problem, ValidationError):
         return ''
-    told = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']
-    return f': {"; ".join(map(str, told))}' if told else ''
+    messages = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']
+    return f': {"; ".join(map(str, messages))}' if messages else ''

@@ -203,7 +203,7 @@ class LandmarkHandlers(Handlers):
         )
         if receipt.get('kind') != 'merge':
             raise InvalidRequestError(
-                f'receipt_id: {request.receipt_id!r} is no receipt of a merge', field='receipt_id'
+                f'receipt_id: {request.receipt_id!r} is not the receipt of a merge', field='receipt_id'
             )
         return self.context.perception.resolve_names([receipt['keys'][0]])
 

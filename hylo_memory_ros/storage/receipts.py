@@ -120,7 +120,9 @@ def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
     for row in list(connection.execute(rows)):
         told = json.loads(row.body)
         if row.kind == 'retrieval':
-            if not _scrub(told, purged.ids, telling=purged.told_in(told_by(told['query']))):
+            answered = any(_stays(hit, purged.ids) for hit in told['hits'])
+            telling = purged.touches_query(told['query'], is_answered=answered)
+            if not _scrub(told, purged.ids, telling=telling):
                 continue
             body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
             values = {'body': body, 'size': len(body.encode('utf-8'))}
@@ -146,8 +148,7 @@ def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
 
 
 def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
-    # What working memory held then cannot be found any more, by whatever it named.
-    hits = [hit for hit in told['hits'] if hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value]
+    hits = [hit for hit in told['hits'] if _stays(hit, ids)]
     gone = len(told['hits']) - len(hits)
     telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
     if not gone and not telling:
@@ -158,6 +159,11 @@ def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool
     if gone:
         told['render'] = None
     return True
+
+
+def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+    # What working memory held then cannot be found any more, by whatever it named.
+    return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
 
 
 _EXISTING = 'SELECT DISTINCT id FROM assertion WHERE id IN (SELECT value FROM json_each(?))'

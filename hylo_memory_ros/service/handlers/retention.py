@@ -125,7 +125,7 @@ class RetentionHandler:
             with self._core.store.read() as view:
                 late = view.sizes.overdue(kind, cut_ns)
             if late:
-                timely = max(1, self._core.store.counts().get(kind, 0) - late)
+                timely = max(1, self._core.store.reader.counts().get(kind, 0) - late)
                 items = timely if items is None else min(items, timely)
         wanted = (items is not None and full.items > items) or (size is not None and full.bytes > size)
         return Budget(items=items, bytes=size) if wanted else None
@@ -135,7 +135,7 @@ class RetentionHandler:
         gone, after, limit = 0, 0, SLICE + 1
         # Without a file there is nowhere to go.
         while self._core.store.path is not None and not stop():
-            found = self._core.store.coolable((kind,), None, before_ns, SLICE, after=after)
+            found = self._core.store.archive.coolable((kind,), None, before_ns, SLICE, after=after)
             if not found:
                 break
             numbers = [one.identity_id for one in found]
@@ -149,7 +149,7 @@ class RetentionHandler:
 
     def _cooled(self, identity_ids: Sequence[int], before_ns: int, limit: int) -> Cooled:
         with self._core.changing():
-            return self._core.store.cool(identity_ids, ended_before_ns=before_ns, limit=limit)
+            return self._core.store.archive.cool(identity_ids, ended_before_ns=before_ns, limit=limit)
 
 
 def _problem(after: Fill, *, has_file: bool) -> str:

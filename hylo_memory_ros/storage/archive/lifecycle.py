@@ -45,11 +45,20 @@ class ArchiveLifecycle:
         Limits and waiting times.
     announce : callable
         Notes, before a commit, that there may be one.
+    now_ns : callable
+        The service time, nanoseconds.
     """
 
-    def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        config: MemoryConfig,
+        announce: Callable[[], None],
+        now_ns: Callable[[], int],
+    ) -> None:
         self._db = database
         self._announce = announce
+        self._now_ns = now_ns
         self._config = config
         self.lost: StoreError | None = None
         """Why the cold file is not read, where the memory was opened without it."""
@@ -245,7 +254,7 @@ class ArchiveLifecycle:
 _STRAYS = """
     SELECT count(*) FROM main.assertion AS said
     LEFT JOIN hot.cooled AS c ON c.identity_id = said.identity_id
-    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns AND said.valid_from_ns > c.repeats_ns)
+    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns)
     AND NOT EXISTS (
         SELECT 1 FROM hot.assertion AS h
         WHERE h.assertion_id = said.assertion_id AND h.content_digest = said.content_digest

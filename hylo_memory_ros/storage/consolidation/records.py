@@ -46,7 +46,7 @@ _PREFIX = 'consolidation/'
 def _scrub(connection: Connection, purged: Purged) -> None:
     for number, text in connection.execute(select(consolidation.c.number, consolidation.c.asked)).all():
         asked = json.loads(text)
-        if purged.told_in(asked.get('scope')):
+        if purged.touches_scope(asked.get('scope')):
             told = json.dumps({**asked, 'scope': None}, sort_keys=True)
             connection.execute(update(consolidation).where(_number == number).values(asked=told))
 

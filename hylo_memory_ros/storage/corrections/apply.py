@@ -18,13 +18,13 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.corrections.plan import CorrectionPlan, PlacedStatement
 from hylo_memory_ros.storage.engine.database import insert_rows
-from hylo_memory_ros.storage.schema import assertion, corrected, identity, landmark, spatial, version
+from hylo_memory_ros.storage.schema import assertion, corrected, identity, spatial
 from hylo_memory_ros.storage.statements.corrected_statements import (
     CorrectedStatement,
     CorrectedVersions,
     restate,
 )
-from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, spatial_row
+from hylo_memory_ros.storage.statements.mapper import ASSERTION_COLUMNS, item_of, spatial_row
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
 
 __all__ = ['correct_assertions']
@@ -129,23 +129,10 @@ def _placed(item: MemoryItem) -> PlacedStatement:
     return PlacedStatement(item.key, item.kind.value, item.valid_from_ns, item.pose)
 
 
-# Columns of an item row, read from an assertion instead of a version.
-_OF_ASSERTION: Mapping[str, Any] = {
-    'version_row': assertion.c.assertion_id,
-    'valid_from_ns': assertion.c.valid_from_ns,
-    'from_seq': assertion.c.sequence,
-    'kind': identity.c.kind,
-}
-_COLUMNS = [
-    _OF_ASSERTION.get(column.name, sa.null()) if column.table is version
-    else sa.null() if column.table is landmark
-    else column
-    for column in ITEM_COLUMNS
-]  # fmt: skip
-_WIDTH = len(ITEM_COLUMNS)
+_WIDTH = len(ASSERTION_COLUMNS)
 _assertions = (
     sa.select(
-        *(column.label(f'c{place}') for place, column in enumerate(_COLUMNS)),
+        *(column.label(f'c{place}') for place, column in enumerate(ASSERTION_COLUMNS)),
         assertion.c.assertion_id,
         assertion.c.identity_id,
         corrected.c.assertion_id.is_not(None).label('was_corrected'),

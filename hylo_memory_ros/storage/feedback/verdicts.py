@@ -95,5 +95,5 @@ def _scrub(connection: sa.Connection, purged: Purged) -> None:
         connection.execute(feedback.delete().where(of_them))
     others = sa.select(feedback.c.note).where(feedback.c.note != '').distinct()
     for note in list(connection.scalars(others)):
-        if note in notes or purged.told_in(note):
+        if note in notes or purged.touches_text(note):
             connection.execute(feedback.update().where(feedback.c.note == note).values(note=''))

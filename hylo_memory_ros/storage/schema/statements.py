@@ -83,13 +83,16 @@ assertion = Table(
     Column('event_clock', Text),
     Column('detail', Text, comment='JSON of the fields that are seldom set; null: none'),
     Column('has_embedding', Boolean, nullable=False, server_default='0'),
+    Column('repeats', Integer, nullable=False, server_default='0', comment='repetitions without a row'),
+    Column('last_seq', Integer, comment='transaction of the last of them'),
+    Column('last_ns', BigInteger, comment='world time of the last of them'),
     Column('spatial_id', ForeignKey('spatial.spatial_id'), comment='the pose as first asserted'),
     Index('assertion_identity', 'identity_id', 'valid_from_ns'),
     Index('assertion_id_text', 'id'),
     Index('assertion_sequence', 'sequence'),
     Index('assertion_label', 'label', sqlite_where=text("label != ''")),
     Index('assertion_event', 'event_start_ns', sqlite_where=text('event_start_ns IS NOT NULL')),
-    comment='every accepted write, duplicates too: the evidence',
+    comment='accepted writes, the evidence; plain repetitions are counted',
 )
 
 version = Table(

@@ -104,7 +104,7 @@ class TestWhole:
                 memory.write([said(f'colour {number}', number)])
                 cool(memory)
                 if number % 4 == 0:
-                    memory._core.store.warm([1])
+                    memory._core.store.archive.warm([1])
                 assert reader.query(MemoryQuery(key='mug', as_of=number - 3)).total == 1
                 assert len(reader.history(key='mug', limit=1000).versions) == 2 * number - 8
             assert reader.verify().ok
@@ -114,7 +114,7 @@ class TestWhole:
             for turn in range(25):
                 while cool(memory, limit=3).assertions:
                     pass
-                memory._core.store.warm(range(1, 7), limit=4)
+                memory._core.store.archive.warm(range(1, 7), limit=4)
                 # What was said before, once more: its past comes back, and nothing changes.
                 memory.write([said('colour 2', 2), said(f'new {turn}', 900 + turn, 'cup')])
 

@@ -187,7 +187,7 @@ class TestLostFile:
             lambda: memory.purge(MemoryQuery(key='mug')),
             lambda: memory.snapshot(f'{memory.path}.copy'),
             lambda: cool(memory),
-            lambda: memory._core.store.warm([1]),
+            lambda: memory._core.store.archive.warm([1]),
         )
         before = memory.manifest()
         for act in refused:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.retrieval.around import Around, around_of_few
 from hylo_memory_ros.retrieval.question import Question
-from hylo_memory_ros.skills import REFUSED
+from hylo_memory_ros.skills import OTHER_STATUS
 from hylo_memory_ros.store import TOTAL_LIMIT, Store
 from hylo_memory_ros.store.filtering import search_words
 
@@ -149,8 +149,8 @@ class Explanation:
         if not asked.hides_skills:
             return {}
         count, assertions = self._store.left_at_gate(asked.sql())
-        counts = {REFUSED: count} if asked.fit is None else asked.fit.reasons(assertions)
-        refused = counts.pop(REFUSED, 0)
+        counts = {OTHER_STATUS: count} if asked.fit is None else asked.fit.count_reasons(assertions)
+        refused = counts.pop(OTHER_STATUS, 0)
         status = 'not_verified' if asked.query.skill_status == ('verified',) else 'other_skill_status'
         return {status: refused, **counts}
 

@@ -52,7 +52,7 @@ def problems_of_payload(payload: Mapping[str, Any]) -> list[str]:
     Examples
     --------
     >>> problems_of_payload({'params': {}, 'api_surface': 'a@1', 'status': 'proposed', 'trigger': 'eval(x)'})
-    ["$.trigger: at 1: no function 'eval'; there are abs, distance, has, max, min, size, starts_with"]
+    ["$.trigger: at 1: unknown function 'eval'; known: abs, distance, has, max, min, size, starts_with"]
     """
     if problems := problems_of_skill(payload):
         return problems

@@ -288,7 +288,7 @@ def test_scopes_have_skills_of_their_own(memory: MemoryService) -> None:
         ({'trigger': 7}, r'\$\.trigger: 7'),
         ({'trigger': 'battery >'}, r'\$\.trigger: at 10'),
         ({'preconditions': 'battery > 1'}, r'\$\.preconditions'),
-        ({'preconditions': ['a', 'eval(b)']}, r'\$\.preconditions\[1\]: at 1: no function'),
+        ({'preconditions': ['a', 'eval(b)']}, r"\$\.preconditions\[1\]: at 1: unknown function 'eval'"),
         ({'preconditions': ['a', '']}, r'\$\.preconditions\[1\]'),
         ({'preconditions': ['(' * 40]}, r'\$\.preconditions\[0\]: at \d+: nested deeper'),
         ({'preconditions': ['a'] * 65}, r'\$\.preconditions'),

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.landmarks.association import GatedAssociation
-from hylo_memory_ros.landmarks.book import LandmarkBook
-from hylo_memory_ros.landmarks.columns import NEVER
-from hylo_memory_ros.landmarks.screening import Screen
+from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
+from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.tracking.data_association import GatedAssociation
+from hylo_memory_ros.transforms import Transform
 
 __all__ = ['Counted', 'Seen', 'Watched', 'cups', 'one_object', 'place_objects', 'room']
 
@@ -56,7 +56,7 @@ class Watched:
     def __init__(self, source: InputSettings, settings: LandmarkSettings | None = None) -> None:
         self.settings = (settings or LandmarkSettings()).model_copy(update={'inputs': (source,)})
         self.association = GatedAssociation(self.settings)
-        self.book = LandmarkBook('room', source.gate_m)
+        self.book = LandmarkMap('room', source.gate_m)
         self.given: list[tuple[int, int]] = []
         """Object and landmark of each detection."""
         self.items = 0

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from bench._figure import at_most
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.landmarks.association import Outcome
-from hylo_memory_ros.landmarks.book import LandmarkBook
-from hylo_memory_ros.landmarks.existence import Existence
-from hylo_memory_ros.landmarks.keyframe import Keyframes
-from hylo_memory_ros.landmarks.screening import Screen
-from hylo_memory_ros.landmarks.visibility import CameraModel, DepthImage
+from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
+from hylo_memory_ros.perception.existence.existence_filter import Existence
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage
+from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.map.keyframes import Keyframes
+from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.tracking.data_association import Outcome
+from hylo_memory_ros.transforms import Transform
 
 NS = 1_000_000_000
 START_NS = 1_000_000_000 * NS
@@ -71,11 +71,11 @@ def absence() -> Iterator[dict[str, Any]]:
     yield at_most('absence_mean_ms_per_message_at_100000', float(np.mean(times)), 2.0, **more)
 
 
-def _full_book(settings: LandmarkSettings) -> LandmarkBook:
+def _full_book(settings: LandmarkSettings) -> LandmarkMap:
     """Return 100 000 landmarks in a cube, each 0.6 m from the next, all of them written."""
     side = math.ceil(COUNT ** (1 / 3))
     places = 0.6 * np.stack(np.meshgrid(*3 * [np.arange(side)], indexing='ij'), axis=-1).reshape(-1, 3)
-    book = LandmarkBook('hall', 0.5, keyframes=Keyframes(settings))
+    book = LandmarkMap('hall', 0.5, keyframes=Keyframes(settings))
     for number in range(COUNT):
         book.add(f'box/{number}', 'box', source='camera')
     state = book.state[:COUNT]
@@ -91,7 +91,7 @@ def _strolling(step: int) -> Transform:
     return Transform((4.0 + 0.5 * step / RATE_HZ, 13.0, 13.0))
 
 
-def _in_view(book: LandmarkBook, robot: Transform) -> Any:
+def _in_view(book: LandmarkMap, robot: Transform) -> Any:
     x, y, z = robot.inverse().positions(book.state['mean'][: len(book.keys)]).T
     flat = np.hypot(x, y)
     inside = (np.abs(np.arctan2(y, x)) <= 0.55) & (np.abs(np.arctan2(z, flat)) <= 0.45)

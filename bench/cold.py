@@ -57,7 +57,7 @@ class Cooling:
     """Moves everything that can be moved, slice by slice, and measures."""
 
     def __init__(self, memory: MemoryService, keep_keys: int = 0) -> None:
-        store: Any = memory._store
+        store: Any = memory._core.store
         self.holds_s: list[float] = []
         self.holds_cpu_s: list[float] = []
         self.moved = 0

@@ -10,10 +10,10 @@ from bench._figure import at_least, at_most
 from demo.drive import Drive
 from demo.odometry import BareOdometry, drive_messages, solved_path
 from demo.score import Score, pairwise_score
-from hylo_memory_ros.landmarks import InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.model import CorrectionResult
+from hylo_memory_ros.perception import InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.ledger import observations
+from hylo_memory_ros.storage.landmarks.ledger import observations
 
 NOW_NS = 1_100_000_000 * 10**9
 MAP = 'victoria_park'

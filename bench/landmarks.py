@@ -13,10 +13,10 @@ import numpy as np
 
 from bench._figure import at_least, at_most, seconds
 from bench._scenes import Watched, cups, one_object, room
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
-from hylo_memory_ros.landmarks.screening import Screen
+from hylo_memory_ros.perception import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
+from hylo_memory_ros.perception.ingestion.validation import Screen
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.transforms import Transform
 
 SEEDS = range(3)
 NS = 1_000_000_000

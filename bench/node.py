@@ -26,7 +26,7 @@ from hylo_memory_ros.msg import MemoryStatus
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.srv import Flush, Query
-from hylo_memory_ros.store.ledger import observations
+from hylo_memory_ros.storage.landmarks.ledger import observations
 
 ASKED = 10_000
 # Some 28 of ten thousand landmarks in a square kilometre lie this near, so that ten are always found.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from bench._figure import at_most, medians, ratio
+from hylo_memory_ros.evidence.prompts.render import rendered
+from hylo_memory_ros.evidence.prompts.renderers import renderer_named
+from hylo_memory_ros.evidence.prompts.token_counters import half_of_ascii
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
-from hylo_memory_ros.retrieval.renderers import renderer_named
-from hylo_memory_ros.retrieval.rendering import rendered
-from hylo_memory_ros.retrieval.tokens import half_of_ascii
 from hylo_memory_ros.service import MemoryService
 
 ITEMS = 5000

@@ -27,7 +27,7 @@ from bench import _detections
 from bench._figure import at_most
 from bench._node import NODE, MemoryProcess, domain, near
 from hylo_memory_ros.msg import MemoryFilter, MemoryItem
-from hylo_memory_ros.ros.fields import stamp_msg
+from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.srv import Episode, Feedback, Flush, Query, Render, Write
 
 HOUR_S = int(os.environ.get('HYLO_BENCH_HOUR_S', '3600'))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bench._figure import at_most, medians, seconds
+from hylo_memory_ros.domain.skills import SkillIndex
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.skills import SkillIndex
 
 SKILLS = 1_000
 TARGET_MS = 25.0

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import sqlite
 from bench._figure import at_least, at_most, medians, seconds
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.rows import select_items
+from hylo_memory_ros.storage.statements.mapper import select_items
 
 TABLES = ('txn', 'identity', 'spatial', 'assertion', 'version', 'change')
 LARGE = int(os.environ.get('HYLO_BENCH_ITEMS', '1000000'))

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from bench._figure import at_least, at_most, medians, ratio
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.embedding import embedder_named
-from hylo_memory_ros.identity import (
+from hylo_memory_ros.domain.identity import (
     Codec,
     CompressionArtifactIdentity,
     CompressionFigure,
     Sha256,
     canonical_bytes,
 )
+from hylo_memory_ros.embedding import embedder_named
 from hylo_memory_ros.index import OPEN
 from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.index.vectors._building import built
@@ -33,7 +33,7 @@ from hylo_memory_ros.index.vectors._space import Asking
 from hylo_memory_ros.index.vectors.artifact import Artifact
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store import SqliteStore
+from hylo_memory_ros.storage import SqliteStore
 
 SEED = 20_240_611
 LARGE = int(os.environ.get('HYLO_BENCH_VECTORS', '100000'))

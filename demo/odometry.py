@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demo.drive import FOLDER, Drive
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks import Detections, Message, Trajectory, digest32
+from hylo_memory_ros.perception import Detections, Message, Trajectory, digest32
+from hylo_memory_ros.transforms import Transform
 
 __all__ = ['BareOdometry', 'drive_messages', 'solved_path']
 

@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 from demo.drive import Drive
 from demo.score import Score, pairwise_score
-from hylo_memory_ros.cli.drawing import places_in
 from hylo_memory_ros.cli.map_picture import Place
 from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.cli.plot import places_in
 from hylo_memory_ros.model import MAX_K, MemoryQuery
-from hylo_memory_ros.store.landmark import landmark
-from hylo_memory_ros.store.ledger import observations
+from hylo_memory_ros.storage.landmarks.landmarks import landmark
+from hylo_memory_ros.storage.landmarks.ledger import observations
 
 __all__ = ['Outcome', 'outcome_of']
 

@@ -1,4 +1,4 @@
-"""How a memory behaves: the typed configuration of the core, with a sentence for each field."""
+"""Typed configuration of the core, with a sentence for each field."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import Name, Text
-from hylo_memory_ros.model.space import Spaces
-from hylo_memory_ros.model.span import ClockName
+from hylo_memory_ros.model.embedding import Spaces
+from hylo_memory_ros.model.time import ClockName
 
 __all__ = ['ConsolidationSettings', 'KindLimits', 'MemoryConfig', 'Retention']
 
@@ -22,7 +22,7 @@ Weight = Annotated[float, Field(ge=0.0, le=1000.0)]
 
 
 class KindLimits(Contract):
-    """How much of one kind of memory stays at hand: in the main file, not in cold storage."""
+    """Limits of one kind of memory in the main file, the archive not counted."""
 
     max_items: Limit = 0
     """Most statements that stay at hand; beyond it what has ended is moved to cold storage and events are
@@ -34,12 +34,12 @@ class KindLimits(Contract):
 
     @property
     def any(self) -> bool:
-        """Whether there is a limit."""
+        """True if a limit is set."""
         return bool(self.max_items or self.max_bytes or self.max_age_s)
 
 
 class Retention(Contract):
-    """How much of each kind stays at hand. What holds now is never dropped: it is told instead."""
+    """Limits of each kind. What holds now is never dropped; a limit that stays exceeded is reported."""
 
     episodic: KindLimits = KindLimits()
     """Limits of events."""
@@ -56,7 +56,7 @@ class Retention(Contract):
 
     @property
     def any(self) -> bool:
-        """Whether any kind has a limit."""
+        """True if any kind has a limit."""
         return any(limits.any for limits in self.by_kind.values())
 
     @property
@@ -66,7 +66,7 @@ class Retention(Contract):
 
 
 class ConsolidationSettings(Contract):
-    """How happenings become fewer, when a memory is brought within a budget."""
+    """Settings of consolidation, which brings a memory within a budget."""
 
     summariser: Name = 'extractive@1'
     """What makes one text of many, name@version: ours, or one of an installed entry point."""

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 # The model and the clauses of the store are also used elsewhere, and may be imported from there first.
 pytest.register_assert_rewrite(
-    'support', 'store.clauses', 'store.contract', 'store.plain_memory', 'store.sample'
+    'support', 'storage.clauses', 'storage.contract', 'storage.plain_memory', 'storage.sample'
 )
 
 # How long an example takes depends on what else the machine does.

@@ -114,6 +114,6 @@ def test_core_imports_without_ros(tmp_path: Path) -> None:
     program = (
         'import sys\n'
         'for name in ("rclpy", "tf2_ros", "geometry_msgs", "std_msgs"): sys.modules[name] = None\n'
-        'import hylo_memory_ros.service, hylo_memory_ros.landmarks, hylo_memory_ros.cli\n'
+        'import hylo_memory_ros.service, hylo_memory_ros.perception, hylo_memory_ros.cli\n'
     )
     subprocess.run([sys.executable, '-c', program], cwd=tmp_path, check=True, timeout=60)

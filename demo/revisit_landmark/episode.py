@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from demo.revisit_landmark.world import LABEL, Point, Robot, sweep
-from hylo_memory_ros.landmarks import AbsenceReport, InputSettings, LandmarkPipeline, LandmarkSettings
 from hylo_memory_ros.model import Hit, MemoryQuery, Pose
+from hylo_memory_ros.perception import AbsenceReport, InputSettings, LandmarkPipeline, LandmarkSettings
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['MAP', 'SETTINGS', 'Memory', 'Mode', 'explore', 'recall']

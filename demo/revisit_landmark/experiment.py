@@ -10,8 +10,8 @@ from typing import Literal
 
 from demo.revisit_landmark.episode import MAP, SETTINGS, Memory, Mode, explore, recall
 from demo.revisit_landmark.world import LABEL, NS, Point, Robot, Room
-from hylo_memory_ros.landmarks import LandmarkPipeline
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
+from hylo_memory_ros.perception import LandmarkPipeline
 from hylo_memory_ros.service import MemoryService
 
 __all__ = ['EPISODES', 'MOVED', 'WRONG', 'Episode', 'Result', 'run']

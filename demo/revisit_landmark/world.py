@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hylo_memory_ros.errors import TransformTooNewError
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks import Detections, Message, digest32
+from hylo_memory_ros.perception import Detections, Message, digest32
+from hylo_memory_ros.transforms import Transform
 
 __all__ = ['LABEL', 'Point', 'Robot', 'Room', 'sweep']
 

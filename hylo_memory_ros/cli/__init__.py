@@ -5,6 +5,6 @@ Everything is read without the file's lock. Only `replay` writes, and only the f
 
 from __future__ import annotations
 
-from hylo_memory_ros.cli.application import main
+from hylo_memory_ros.cli.app import main
 
 __all__ = ['main']

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.lines import episode_line, json_line
+from hylo_memory_ros.cli.json_lines import episode_line, json_line
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import INSTANT, PAIR, TIMES, AsJson, KnownAt, KnownSeq, Limit, MemoryFile
 from hylo_memory_ros.cli.tables import console, episodes_table

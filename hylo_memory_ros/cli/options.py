@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.instant import instant_ns
+from hylo_memory_ros.cli.times import instant_ns
 from hylo_memory_ros.model import MemoryQuery, Pose
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.lines import hit_line, json_line, transition_line
+from hylo_memory_ros.cli.json_lines import hit_line, json_line, transition_line
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import AsJson, AsOf, Keys, KnownAt, KnownSeq, Limit, MemoryFile
 from hylo_memory_ros.cli.tables import console, skills_table, summary_text, transitions_table

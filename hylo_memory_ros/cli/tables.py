@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hylo_memory_ros.cli.instant import instant_text
+from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
-from hylo_memory_ros.model.helpfulness import COUNTS, VERDICTS
-from hylo_memory_ros.store.helpfulness_report import Told
+from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
+from hylo_memory_ros.storage.feedback.scores import Told
 
 __all__ = [
     'changes_table',

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from hylo_memory_ros.model._json import depth_of, parse_object
 from hylo_memory_ros.model._text import normal_frame, normal_key, sound_text
-from hylo_memory_ros.model._time import MAX_STAMP_NS, ns_from_seconds, seconds_from_ns
 from hylo_memory_ros.model.consolidation import Budget, Condensed, ConsolidationReport, Reversion
+from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.model.episode import Episode
-from hylo_memory_ros.model.evidence import CandidateEvidence
-from hylo_memory_ros.model.helpfulness import FeedbackResult, Helpfulness, Verdict
+from hylo_memory_ros.model.feedback import FeedbackResult, Helpfulness, Verdict
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, sound_covariance
 from hylo_memory_ros.model.query import MAX_K, MemoryQuery
 from hylo_memory_ros.model.result import (
+    CandidateEvidence,
     Change,
     Changes,
     CorrectionResult,
@@ -34,8 +34,7 @@ from hylo_memory_ros.model.result import (
 )
 from hylo_memory_ros.model.retention import Fill, KindRetention, RetentionReport
 from hylo_memory_ros.model.skill import SKILL_STATUSES, SkillPayload, SkillStatus, SkillTransition, Verdicts
-from hylo_memory_ros.model.space import EmbeddingSpace
-from hylo_memory_ros.model.span import TimeSpan
+from hylo_memory_ros.model.time import MAX_STAMP_NS, TimeSpan, ns_from_seconds, seconds_from_ns
 
 __all__ = [
     'MAX_K',

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-__all__ = ['FrameId', 'Key', 'Label', 'Name', 'Text', 'normal_frame', 'normal_key', 'sound_text']
+__all__ = ['FrameId', 'Key', 'Label', 'Name', 'Text', 'floats_of', 'normal_frame', 'normal_key', 'sound_text']
 
 MAX_KEY_BYTES = 512
 
@@ -92,3 +93,19 @@ Label = Annotated[str, AfterValidator(lambda text: normal_key(text, 'label') if 
 
 FrameId = Annotated[str, AfterValidator(normal_frame)]
 """A coordinate frame (REP-105), without leading slash."""
+
+
+def floats_of(value: object) -> list[float]:
+    """Return the numbers of a list, an array or another iterable as floats.
+
+    Raises
+    ------
+    ValueError
+        It is no list of numbers, or one is too large for float64.
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ValueError(f'{type(value).__name__} is no list of numbers')
+    try:
+        return [float(part) for part in value]
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise ValueError(f'no list of numbers: {exc}') from exc

@@ -15,7 +15,7 @@ __all__ = ['Budget', 'Condensed', 'ConsolidationReport', 'Reversion']
 
 
 class Budget(Contract):
-    """What a memory, or a part of it, may hold at hand; at least one limit.
+    """Limits of a memory, or of a part of it, outside the archive; at least one is given.
 
     Examples
     --------
@@ -48,13 +48,13 @@ class Budget(Contract):
         return items_over, bytes_over
 
     def holds(self, items: int, size: int) -> bool:
-        """Whether so many statements of so many bytes are within it."""
+        """Return True if a number of statements and bytes is within the budget."""
         return (self.items is None or items <= self.items) and (self.bytes is None or size <= self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Condensed:
-    """One statement that stands for several from now on."""
+    """One summary and the statements that it replaces."""
 
     id: str
     """The statement that stands for them."""
@@ -64,7 +64,7 @@ class Condensed:
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationReport:
-    """What one consolidation did, or would do."""
+    """Result of one consolidation, or of its dry run."""
 
     consolidation_id: str = ''
     """Its name, by which it can be reverted; empty: it changed no statement, or was a dry run."""
@@ -109,7 +109,7 @@ class ConsolidationReport:
 
 @dataclass(frozen=True, slots=True)
 class Reversion:
-    """What taking a consolidation back did."""
+    """Result of the reversal of a consolidation."""
 
     consolidation_id: str
     """The consolidation."""

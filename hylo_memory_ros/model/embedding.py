@@ -6,13 +6,26 @@ import math
 import re
 import struct
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from typing_extensions import Self
 
-from hylo_memory_ros.model._numbers import floats_of
+from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._text import Text, floats_of
 
-__all__ = ['Embeddings', 'SpaceName', 'Vector', 'sound_vector']
+__all__ = [
+    'Backend',
+    'EmbeddingSpace',
+    'Embeddings',
+    'Metric',
+    'SpaceName',
+    'SpaceNames',
+    'Spaces',
+    'Vector',
+    'sound_vector',
+    'undeclared',
+]
 
 SPACE = re.compile(r'[^\s@]+@[^\s@]+')
 MIN_NORM = 1e-12
@@ -58,3 +71,103 @@ Vector = Annotated[tuple[float, ...], BeforeValidator(sound_vector)]
 
 Embeddings = Annotated[Mapping[str, tuple[float, ...]], BeforeValidator(_embeddings)]
 """Vectors by space."""
+
+Metric = Literal['cosine', 'dot', 'l2']
+"""How vectors are compared; see `hylo_memory_ros.index.vectors.metric` for the direction of each."""
+
+Backend = Literal['exact', 'usearch', 'turbo_quant', 'provekv_pool']
+"""What finds the candidates of a question by vector."""
+
+_DIGEST = re.compile(r'sha256:[0-9a-f]{64}')
+
+
+def _digest(value: str) -> str:
+    if value and not _DIGEST.fullmatch(value):
+        raise ValueError(f'{value!r} is no digest: it reads sha256: and 64 hexadecimal digits')
+    return value
+
+
+class EmbeddingSpace(Contract):
+    """One embedding space: dimension, metric and model are kept in the file and may not change."""
+
+    dimension: Annotated[int, Field(ge=1, le=65_536)]
+    """Number of components of each vector."""
+    metric: Metric = 'cosine'
+    """How vectors are compared: cosine, dot or l2; more similar is always higher."""
+    model: Text = ''
+    """Name of the model that makes the vectors."""
+    provider_digest: Annotated[str, AfterValidator(_digest)] = ''
+    """Digest of model file and configuration, sha256:…; empty: of the embedder, or not known."""
+    embedder: Text = ''
+    """Embedder plug-in that turns texts into vectors of this space; empty: vectors come with the items."""
+    backend: Backend = 'exact'
+    """What finds candidates once there are more vectors than `exact_up_to`."""
+    exact_up_to: Annotated[int, Field(ge=0, le=2**31)] = 20_000
+    """Up to this many vectors every question is answered by an exact scan, whatever the backend."""
+    exact_rerank: bool = True
+    """Compare candidates again in exact float32; a derived backend without it is refused."""
+    pool_factor: Annotated[int, Field(ge=10, le=1000)] = 10
+    """Candidates that are compared again in exact float32, for each hit asked for."""
+    quantisation: Literal['f32', 'f16', 'i8'] = 'f16'
+    """Scalar type of the vectors in the graph of usearch; i8 for cosine only."""
+    bits: Annotated[int, Field(ge=2, le=8)] = 4
+    """Bits for each component in turbo_quant, the sketch of the residual included."""
+    mean_of_summaries: bool = False
+    """A summary gets the mean of the vectors it stands for; else its text is embedded, where it can be."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of the random rotation and sketch of turbo_quant and provekv_pool."""
+
+    @model_validator(mode='after')
+    def _reranked(self) -> Self:
+        if self.backend != 'exact' and not self.exact_rerank:
+            raise ValueError(
+                f'exact_rerank: false with the derived backend {self.backend!r}: candidates of a derived '
+                'index are never an answer before exact float32 compared them'
+            )
+        if self.backend == 'usearch' and self.quantisation == 'i8' and self.metric != 'cosine':
+            raise ValueError(
+                f'quantisation: i8 with the metric {self.metric!r}: 8 bits hold vectors of length one, which '
+                'only cosine compares'
+            )
+        return self
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """Fields kept in the file, which make vectors comparable and may not change."""
+        return {
+            'dimension': self.dimension,
+            'metric': self.metric,
+            'model': self.model,
+            'provider_digest': self.provider_digest,
+        }
+
+
+def _names(spaces: Mapping[str, EmbeddingSpace]) -> Mapping[str, EmbeddingSpace]:
+    for name in spaces:
+        if not SPACE.fullmatch(name):
+            raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+    return spaces
+
+
+Spaces = Annotated[Mapping[str, EmbeddingSpace], AfterValidator(_names)]
+"""Embedding spaces by name, ``name@version``."""
+
+_IN_PARAMETERS = re.compile(r'[A-Za-z][A-Za-z0-9_-]{0,63}@[A-Za-z0-9_-]{1,32}')
+
+
+def _name(value: str) -> str:
+    if not _IN_PARAMETERS.fullmatch(value):
+        raise ValueError(
+            f'{value!r} is no name of a space: it reads name@version, of letters, digits, _ and -, and '
+            'begins with a letter'
+        )
+    return value
+
+
+SpaceNames = tuple[Annotated[str, AfterValidator(_name)], ...]
+"""Names as they can be part of a parameter's name."""
+
+
+def undeclared(dimension: int) -> EmbeddingSpace:
+    """Return what a space is while none is declared: cosine, exact, of its first vector's dimension."""
+    return EmbeddingSpace(dimension=dimension)

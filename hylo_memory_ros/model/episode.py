@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hylo_memory_ros.model._time import seconds_from_ns
+from hylo_memory_ros.model.time import seconds_from_ns
 
 __all__ = ['Episode']
 
@@ -37,7 +37,7 @@ class Episode:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """True until the episode ends."""
         return self.end_seq is None
 
     @property
@@ -52,5 +52,5 @@ class Episode:
 
     @property
     def duration_s(self) -> float | None:
-        """How long it took, seconds; None: it is open."""
+        """Duration in seconds; None while the episode is open."""
         return None if self.ended_ns is None else (self.ended_ns - self.begun_ns) / 1e9

@@ -11,16 +11,15 @@ from pydantic import Field, model_validator
 from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._json import JsonObject
 from hylo_memory_ros.model._text import Key, Label, Name, Text
-from hylo_memory_ros.model._time import StampNs, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.embedding import Embeddings
 from hylo_memory_ros.model.pose import Pose, Vector3
-from hylo_memory_ros.model.span import TimeSpan
+from hylo_memory_ros.model.time import StampNs, TimeSpan, rename_seconds, seconds_from_ns
 
 __all__ = ['Confidence', 'Link', 'MemoryItem', 'MemoryKind']
 
 
 class MemoryKind(str, Enum):
-    """What kind of memory a statement belongs to."""
+    """Kind of memory that a statement belongs to."""
 
     WORKING = 'working'
     """In-process, bounded, never on disk."""

@@ -1,4 +1,4 @@
-"""Where something is: position, orientation and their uncertainty in a named frame."""
+"""Pose: position, orientation and covariance in a named frame."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._numbers import floats_of
-from hylo_memory_ros.model._text import FrameId
-from hylo_memory_ros.model._time import StampNs, rename_seconds, seconds_from_ns
+from hylo_memory_ros.model._text import FrameId, floats_of
+from hylo_memory_ros.model.time import StampNs, rename_seconds, seconds_from_ns
 
 __all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'sound_covariance']
 

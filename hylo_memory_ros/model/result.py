@@ -1,4 +1,4 @@
-"""What is answered."""
+"""Results of the operations of a memory."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
-from hylo_memory_ros.model._time import seconds_from_ns
-from hylo_memory_ros.model.evidence import CandidateEvidence
-from hylo_memory_ros.model.helpfulness import Helpfulness
+from hylo_memory_ros.model.feedback import Helpfulness
 from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.pose import Pose
+from hylo_memory_ros.model.time import seconds_from_ns
 
 __all__ = [
+    'CandidateEvidence',
     'Change',
     'Changes',
     'CorrectionResult',
+    'Exactness',
     'History',
     'Hit',
     'Outcome',
@@ -29,13 +30,51 @@ __all__ = [
     'WriteResult',
 ]
 
+Exactness = Literal[
+    'exact_reference',
+    'approximate_candidate_generation_with_exact_rerank',
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateEvidence:
+    """Evidence of one source of candidates for one query."""
+
+    backend: str
+    """What found them: ``mirror``, ``fts5``, ``sql``, ``working``, ``exact``, ``usearch``, …"""
+    generation_id: str = ''
+    """Derived generation that was searched; empty: none was."""
+    requested: int = 0
+    """How many candidates were asked for; 0: all."""
+    returned: int = 0
+    """How many the source gave."""
+    after_filter: int = 0
+    """How many of them passed every filter and both time axes."""
+    scanned: int = 0
+    """How many rows or vectors were looked at; 0 where the source does not count."""
+    missing: int = 0
+    """Matches that the generation did not hold."""
+    stale: int = 0
+    """Entries of the generation that are no longer what the store holds."""
+    corrupt: int = 0
+    """Entries that failed their digest."""
+    reranked: int = 0
+    """How many were compared again in exact float32."""
+    exactness: Exactness = 'exact_reference'
+    """Whether anything that matches can be missing."""
+    degradations: tuple[str, ...] = ()
+    """What was given up, each in one sentence."""
+    fallback: str = ''
+    """Why the exact way was taken instead of the configured one; empty: it was not."""
+
+
 Outcome = Literal['ADD', 'INVALIDATE', 'SKIP_DUP', 'MERGE']
 Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'stale']
 
 
 @dataclass(frozen=True, slots=True)
 class WriteEvent:
-    """What one written item did to the timeline of its identity."""
+    """Effect of one written item on the timeline of its identity."""
 
     event: Outcome
     """``ADD``, ``INVALIDATE`` (the open version was shortened), ``SKIP_DUP``, ``MERGE``."""
@@ -67,7 +106,7 @@ class WriteResult:
 
 
 class Removal(int):
-    """How many versions a forget, retract or purge took away, and which."""
+    """Count and ids of the versions that a forget, retract or purge removed."""
 
     ids: tuple[str, ...]
     """Their ids."""
@@ -97,7 +136,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What a verification found."""
+    """Findings of a verification."""
 
     problems: tuple[str, ...]
     """Each in one sentence; empty: all is as it should be."""
@@ -110,13 +149,13 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What is counted beside an item; not versioned, so no time travel applies to it."""
+    """Statistics beside an item; not versioned, so no time travel applies to them."""
 
     observations: int = 0
     """How often it was confirmed."""
@@ -243,7 +282,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One committed transaction, as the feed tells it."""
+    """One committed transaction in the feed."""
 
     sequence: int
     """Its number; in the feed there is no gap."""
@@ -268,7 +307,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionResult:
-    """What a correction of a map did, or its reversal."""
+    """Result of a map correction, or of its reversal."""
 
     correction_id: str
     """Its name, by which it can be taken back."""

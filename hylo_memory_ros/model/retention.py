@@ -12,7 +12,7 @@ __all__ = ['Fill', 'KindRetention', 'RetentionReport']
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """How full one kind of memory is.
+    """Fill level of one kind of memory.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Fill:
 
     @property
     def part(self) -> float:
-        """How much of its limits is used, the greater of both; above 1: it is over one; 0.0: it has none."""
+        """Used share of the limits, the greater of both; above 1: over a limit; 0.0: no limit is set."""
         return max((held / limit for _, held, limit in self._limited() if limit), default=0.0)
 
     def reached(self, part: float) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class KindRetention:
-    """What was done to keep one kind within its limits."""
+    """Actions that brought one kind within its limits."""
 
     before: Fill
     """How full it was."""
@@ -75,7 +75,7 @@ class KindRetention:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What one look at the limits did."""
+    """Result of one retention run."""
 
     kinds: tuple[KindRetention, ...] = ()
     """One for each kind that has limits."""

@@ -1,4 +1,4 @@
-"""What the payload of a skill holds: how something is done, when it may be, and what is known of it."""
+"""Payload of a skill: instructions, conditions of use, and evidence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Condition = Annotated[Text, StringConstraints(min_length=1, strict=True)]
 
 
 class Verdicts(Contract):
-    """How often a skill was judged, and how."""
+    """Number of verdicts on a skill, by verdict."""
 
     useful: Tally = 0
     """It did what it promises."""
@@ -86,7 +86,7 @@ class SkillPayload(Contract):
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """What it does and when: all that evidence is about, so that a transition leaves it as it is."""
+        """Instructions and conditions: what evidence is about, unchanged by a transition."""
         return {
             'code': self.code,
             'params': self.params,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hylo_memory_ros.replay.bag import Bag, Recorded
-from hylo_memory_ros.replay.names import Names
-from hylo_memory_ros.replay.replaying import Replayed, replay
+from hylo_memory_ros.replay.replay import Replayed, replay
+from hylo_memory_ros.replay.topic_names import Names
 
 __all__ = ['Bag', 'Names', 'Recorded', 'Replayed', 'replay']

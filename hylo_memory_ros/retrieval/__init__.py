@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hylo_memory_ros.retrieval.cursor import MAX_SEQUENCE, Cursor
-from hylo_memory_ros.retrieval.question import Question
-from hylo_memory_ros.retrieval.retriever import Retriever
+from hylo_memory_ros.retrieval.engine import RetrievalEngine
+from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 
-__all__ = ['MAX_SEQUENCE', 'Cursor', 'Question', 'Retriever']
+__all__ = ['MAX_SEQUENCE', 'Cursor', 'ResolvedQuery', 'RetrievalEngine']

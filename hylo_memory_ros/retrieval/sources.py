@@ -16,11 +16,11 @@ import numpy as np
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
-from hylo_memory_ros.model.space import EmbeddingSpace
-from hylo_memory_ros.retrieval.matches import MEASURED, Matches, Rows
-from hylo_memory_ros.retrieval.question import Question
-from hylo_memory_ros.store import Store
-from hylo_memory_ros.store.rows import ItemRow
+from hylo_memory_ros.model.embedding import EmbeddingSpace
+from hylo_memory_ros.retrieval.candidates import MEASURED, Matches, Rows
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
+from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = ['FEW', 'Place', 'Similar', 'Source', 'Statements', 'VectorSearch']
 
@@ -68,7 +68,7 @@ class Source(Protocol):
 
     name: str
 
-    def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
+    def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
         """Return all that matches here; with matches given, only of those."""
 
 
@@ -81,7 +81,7 @@ class Place:
         self._store = store
         self._mirror = mirror
 
-    def find(self, asked: Question, seq: int | None, matches: Matches | None) -> Found:
+    def find(self, asked: ResolvedQuery, seq: int | None, matches: Matches | None) -> Found:
         """Return what is near; with matches given, only of those."""
         if matches is not None and len(matches) <= FEW:
             return self._measured(asked, matches)
@@ -103,7 +103,7 @@ class Place:
         count = len(hits)
         return Found(near, CandidateEvidence('mirror', returned=count, after_filter=len(near), scanned=count))
 
-    def _measured(self, asked: Question, matches: Matches) -> Found:
+    def _measured(self, asked: ResolvedQuery, matches: Matches) -> Found:
         query = asked.query
         assert query.near is not None
         (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
@@ -129,7 +129,7 @@ class Statements:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
+    def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
         """Return what passes; with matches given, only of those."""
         named = matches is not None and len(matches) <= _MOST_NAMED
         # In the order of the file: neighbours are read together.
@@ -155,7 +155,7 @@ class Statements:
         )
 
     @staticmethod
-    def _backend(asked: Question) -> str:
+    def _backend(asked: ResolvedQuery) -> str:
         return 'sql' if asked.query.text is None else 'fts5'
 
 
@@ -167,12 +167,12 @@ class Similar:
     def __init__(self, vectors: VectorSearch) -> None:
         self._vectors = vectors
 
-    def find(self, asked: Question, seq: int, matches: Matches | None) -> Found:
+    def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
         """Compare every match exactly; what has no vector leaves."""
         assert matches is not None
         return self.best(asked, seq, len(matches), matches)
 
-    def best(self, asked: Question, seq: int, k: int, matches: Matches | None = None) -> Found:
+    def best(self, asked: ResolvedQuery, seq: int, k: int, matches: Matches | None = None) -> Found:
         """Return the k most similar, best first."""
         query = asked.query
         assert query.embedding is not None

@@ -14,12 +14,12 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 
 from hylo_memory_ros.errors import ConfigurationError, HyloMemoryError
 from hylo_memory_ros.ros.bond import Bond
-from hylo_memory_ros.ros.guard import Guard
 from hylo_memory_ros.ros.log_bridge import UNTHROTTLED, bridged
 from hylo_memory_ros.ros.parameters import Parameters
-from hylo_memory_ros.ros.servers import Servers
+from hylo_memory_ros.ros.perception.transforms import transform_source
+from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
+from hylo_memory_ros.ros.services.servers import Servers
 from hylo_memory_ros.ros.session import Session
-from hylo_memory_ros.ros.transforms import transform_source
 
 __all__ = ['MemoryNode']
 
@@ -66,7 +66,7 @@ class MemoryNode(LifecycleNode):
         self._unbridge = bridged(self.get_logger())
         self._stopping = stopping
         self._session: Session | None = None
-        self._guard = Guard()
+        self._guard = RequestGuard()
         self._servers = Servers(self, self._guard)
         self.parameters = Parameters(self)
         self._transforms = transform_source(self, keep_s=self._startup_value('tf_buffer_s', 30.0))

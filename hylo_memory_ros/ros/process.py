@@ -16,8 +16,8 @@ import rclpy
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.signals import SignalHandlerOptions
 
-from hylo_memory_ros.ros.executor import MessageExecutor
 from hylo_memory_ros.ros.node import MemoryNode
+from hylo_memory_ros.ros.runtime.executor import MessageExecutor
 
 __all__ = ['run']
 

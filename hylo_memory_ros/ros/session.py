@@ -15,29 +15,28 @@ from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
 from hylo_memory_ros.errors import NotNowError
-from hylo_memory_ros.frames import PendingQueue
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.battery import BatteryTopic
-from hylo_memory_ros.ros.correcting import Correcting
-from hylo_memory_ros.ros.editing import Editing
-from hylo_memory_ros.ros.episodes import EpisodeHandler
-from hylo_memory_ros.ros.events import Events
-from hylo_memory_ros.ros.feedback import Judging
-from hylo_memory_ros.ros.guard import Guard
-from hylo_memory_ros.ros.keeping import Keeping
-from hylo_memory_ros.ros.localisation import LocalisationTopic
-from hylo_memory_ros.ros.maintenance import Maintenance
-from hylo_memory_ros.ros.markers import Markers
-from hylo_memory_ros.ros.opening import behind, opened
-from hylo_memory_ros.ros.perception import Perception
-from hylo_memory_ros.ros.placement import Placement
-from hylo_memory_ros.ros.proving import Proving
-from hylo_memory_ros.ros.reading import Reading
-from hylo_memory_ros.ros.stamps import StampWatch
-from hylo_memory_ros.ros.status import Diagnostics, StatusTopic
-from hylo_memory_ros.ros.transforms import NodeTransforms
-from hylo_memory_ros.ros.workers import Lane
-from hylo_memory_ros.ros.writing import Writing
+from hylo_memory_ros.ros.open_memory import behind, opened
+from hylo_memory_ros.ros.perception.localization import LocalisationTopic
+from hylo_memory_ros.ros.perception.perception import Perception
+from hylo_memory_ros.ros.perception.placement import Placement
+from hylo_memory_ros.ros.perception.transforms import NodeTransforms
+from hylo_memory_ros.ros.publishers.events import Events
+from hylo_memory_ros.ros.publishers.markers import Markers
+from hylo_memory_ros.ros.publishers.status import Diagnostics, StatusTopic
+from hylo_memory_ros.ros.retention_scheduler import BatteryTopic, Keeping
+from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.ros.services.episodes import EpisodeHandler
+from hylo_memory_ros.ros.services.feedback import Judging
+from hylo_memory_ros.ros.services.landmarks import Editing
+from hylo_memory_ros.ros.services.maintenance import Maintenance
+from hylo_memory_ros.ros.services.maps import Correcting
+from hylo_memory_ros.ros.services.query import Reading
+from hylo_memory_ros.ros.services.receipts import Proving
+from hylo_memory_ros.ros.services.write import Writing
+from hylo_memory_ros.ros.stamp_watch import StampWatch
+from hylo_memory_ros.transforms import PendingQueue
 
 __all__ = ['Session']
 
@@ -60,7 +59,7 @@ class Session:
         Its settings.
     transforms : NodeTransforms
         Where frames were; outlives the session.
-    guard : Guard
+    guard : RequestGuard
         Counts requests; outlives the session.
     abandoned : callable
         Whether the process is to end, so that opening is not waited for.
@@ -76,7 +75,7 @@ class Session:
         node: Node,
         config: NodeConfig,
         transforms: NodeTransforms,
-        guard: Guard,
+        guard: RequestGuard,
         abandoned: Callable[[], bool],
     ) -> None:
         self._node, self._config, self._transforms, self._guard = node, config, transforms, guard
@@ -291,12 +290,12 @@ class Session:
         self._behind_told = bool(told)
         return [told] if told else []
 
-    def _lane(self, name: str, threads: int) -> Lane:
-        lane = Lane(name, threads, self._config.queue_limit)
+    def _lane(self, name: str, threads: int) -> WorkerPool:
+        lane = WorkerPool(name, threads, self._config.queue_limit)
         self._undo.append(lambda: self._ended(name, lane))
         return lane
 
-    def _ended(self, name: str, lane: Lane) -> None:
+    def _ended(self, name: str, lane: WorkerPool) -> None:
         if not lane.close(END_S):
             logger.warning('the %s did not end within %g s', name, END_S)
 

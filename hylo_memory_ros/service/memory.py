@@ -1,58 +1,62 @@
-"""A memory: store, mirror and working memory behind one face.
+"""The memory of a robot behind one facade.
 
-Threads: every method may be called from any thread. What changes the memory takes one lock,
-under which the store commits, the mirror follows and listeners are told, in that order;
-what asks runs beside it and never sees a mirror older than a write that returned.
+Threads: every method may be called from any thread. What changes the memory takes one lock, under which the
+store commits, the indexes follow and listeners are called, in that order; queries run beside it and never
+see an index older than a write that returned.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
-from hylo_memory_ros.model import (
-    Change,
-    Changes,
-    History,
-    MemoryItem,
-    MemoryKind,
-    VerifyReport,
-    WriteEvent,
-    WriteResult,
-    normal_key,
-)
-from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
-from hylo_memory_ros.service.asking import Asking
-from hylo_memory_ros.service.episodes import Episodes
-from hylo_memory_ros.service.feedback import Judging
-from hylo_memory_ros.service.maps import Maps
-from hylo_memory_ros.service.relocating import Relocating
-from hylo_memory_ros.service.removing import Removing
-from hylo_memory_ros.service.retention import Retaining
-from hylo_memory_ros.service.skills import FOUND
-from hylo_memory_ros.service.sound import refuse_unsound, sound_name
-from hylo_memory_ros.store import SqliteStore
-from hylo_memory_ros.store.cold.storage import ColdHeld
-from hylo_memory_ros.store.port import Within
-from hylo_memory_ros.store.writing import check_items, check_stamps, resolved
+from hylo_memory_ros.model import Change
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler
+from hylo_memory_ros.service.handlers.episodes import EpisodeHandler
+from hylo_memory_ros.service.handlers.feedback import FeedbackHandler
+from hylo_memory_ros.service.handlers.maintenance import MaintenanceHandler
+from hylo_memory_ros.service.handlers.maps import MapHandler
+from hylo_memory_ros.service.handlers.query import QueryHandler
+from hylo_memory_ros.service.handlers.receipts import ReceiptHandler
+from hylo_memory_ros.service.handlers.remove import RemovalHandler
+from hylo_memory_ros.service.handlers.retention import RetentionHandler
+from hylo_memory_ros.service.handlers.write import WriteHandler
+from hylo_memory_ros.service.skills import FOUND, SkillReport
+from hylo_memory_ros.storage import SqliteStore
 
 __all__ = ['MemoryService']
 
+H = TypeVar('H')
+P = ParamSpec('P')
+R = TypeVar('R')
 
-class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
-    """A memory that is written, asked and forgotten through one face.
+
+def _delegate(
+    part: str, method: Callable[Concatenate[H, P], R]
+) -> Callable[Concatenate[MemoryService, P], R]:
+    """Return a method of the facade that calls a handler, with its signature and docstring."""
+
+    @wraps(method)
+    def call(memory: MemoryService, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(getattr(memory, part), *args, **kwargs)
+
+    return call
+
+
+class MemoryService:
+    """A memory that is written, queried and forgotten through one facade.
 
     Made by `open`. Every refusal is a subclass of `HyloMemoryError`, and leaves all as it was.
 
     Examples
     --------
-    >>> from hylo_memory_ros.model import MemoryQuery, Pose
+    >>> from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
     >>> with MemoryService.open() as memory:
     ...     mug = MemoryItem(kind='spatial', key='mug', content='red mug',
     ...                      pose=Pose(frame_id='map', position=(1.0, 2.0, 0.8)))
@@ -61,6 +65,19 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
     ...     event, hits[0].item.content, memory.forget(MemoryQuery(key='mug'))
     ('ADD', 'red mug', 1)
     """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
+        self._writes = WriteHandler(core)
+        self._queries = QueryHandler(core)
+        self._receipts = ReceiptHandler(core)
+        self._removals = RemovalHandler(core)
+        self._episodes = EpisodeHandler(core)
+        self._feedback = FeedbackHandler(core)
+        self._maps = MapHandler(core)
+        self._consolidation = ConsolidationHandler(core)
+        self._retention = RetentionHandler(core, self._consolidation)
+        self._maintenance = MaintenanceHandler(core, self._episodes)
 
     @classmethod
     def open(
@@ -73,7 +90,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         background: bool = False,
         read_only: bool = False,
     ) -> MemoryService:
-        """Open a memory, or make a new one.
+        """Open a memory, or create a new one.
 
         Parameters
         ----------
@@ -86,7 +103,7 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         map_id : str
             The current map; empty: none.
         background : bool
-            Load the spatial mirror in a thread; questions with a place raise `LoadingError` until `ready`.
+            Load the spatial mirror in a thread; queries with a place raise `LoadingError` until `ready`.
         read_only : bool
             Read a file that another process may be writing.
 
@@ -99,19 +116,68 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
         """
         config = config or MemoryConfig()
         store = SqliteStore(url, config, clock or time.time_ns, read_only=read_only)
-        memory: MemoryService | None = None
+        core: MemoryCore | None = None
         try:
-            memory = cls(store, config, map_id, background=background, read_only=read_only)
+            core = MemoryCore(store, config, map_id, background=background, read_only=read_only)
+            memory = cls(core)
             if not read_only:
                 memory.set_map(map_id)
-                memory._skills.reconcile(lambda item: memory.write([item], actor=FOUND))
-            memory._begin_anew()
+                core.skills.reconcile(lambda item: memory.write([item], actor=FOUND))
+            memory._episodes.resume()
         except BaseException:
-            if memory is not None:
-                memory.close()
+            if core is not None:
+                core.close()
             store.close()
             raise
         return memory
+
+    write = _delegate('_writes', WriteHandler.write)
+
+    query = _delegate('_queries', QueryHandler.query)
+    render = _delegate('_queries', QueryHandler.render)
+    history = _delegate('_queries', QueryHandler.history)
+    changes = _delegate('_queries', QueryHandler.changes)
+    counts = _delegate('_queries', QueryHandler.counts)
+    vector_of = _delegate('_queries', QueryHandler.vector_of)
+    skill_transitions = _delegate('_queries', QueryHandler.skill_transitions)
+    subscribe_retrievals = _delegate('_queries', QueryHandler.subscribe_retrievals)
+
+    receipt = _delegate('_receipts', ReceiptHandler.receipt)
+    replay_receipt = _delegate('_receipts', ReceiptHandler.replay_receipt)
+    chain = _delegate('_receipts', ReceiptHandler.chain)
+    register = _delegate('_receipts', ReceiptHandler.register)
+    may_reuse = staticmethod(ReceiptHandler.may_reuse)
+
+    forget = _delegate('_removals', RemovalHandler.forget)
+    end = _delegate('_removals', RemovalHandler.end)
+    retract = _delegate('_removals', RemovalHandler.retract)
+    purge = _delegate('_removals', RemovalHandler.purge)
+
+    begin_episode = _delegate('_episodes', EpisodeHandler.begin_episode)
+    end_episode = _delegate('_episodes', EpisodeHandler.end_episode)
+    episodes = _delegate('_episodes', EpisodeHandler.episodes)
+    on_episode_end = _delegate('_episodes', EpisodeHandler.on_episode_end)
+
+    feedback = _delegate('_feedback', FeedbackHandler.feedback)
+
+    set_map = _delegate('_maps', MapHandler.set_map)
+    correct_map = _delegate('_maps', MapHandler.correct_map)
+    revert_correction = _delegate('_maps', MapHandler.revert_correction)
+
+    consolidate = _delegate('_consolidation', ConsolidationHandler.consolidate)
+    revert_consolidation = _delegate('_consolidation', ConsolidationHandler.revert_consolidation)
+    consolidations = _delegate('_consolidation', ConsolidationHandler.consolidations)
+
+    fill = _delegate('_retention', RetentionHandler.fill)
+    over_limit = _delegate('_retention', RetentionHandler.over_limit)
+    retain = _delegate('_retention', RetentionHandler.retain)
+
+    snapshot = _delegate('_maintenance', MaintenanceHandler.snapshot)
+    manifest = _delegate('_maintenance', MaintenanceHandler.manifest)
+    restore = _delegate('_maintenance', MaintenanceHandler.restore)
+    verify = _delegate('_maintenance', MaintenanceHandler.verify)
+    verify_mirror = _delegate('_maintenance', MaintenanceHandler.verify_mirror)
+    cold_storage = _delegate('_maintenance', MaintenanceHandler.cold_storage)
 
     def __enter__(self) -> MemoryService:
         """Return the memory itself."""
@@ -125,267 +191,82 @@ class MemoryService(Asking, Judging, Episodes, Removing, Relocating, Retaining):
 
     def close(self) -> None:
         """Close the memory: threads ended, write-ahead log emptied, lock released. Safe to repeat."""
-        self._proving.receipts.close()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._mirroring.close()
-        self._working.clear()
-        self._answered.clear()
-        self._skills.close()
-        self._store.close()
+        self._core.close()
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call a listener after each commit, in the thread of the writer; the returned callable ends that.
+
+        It is also called with evictions from working memory: op ``evict``, ids and keys, at the sequence of
+        that moment. They take no sequence, so they are not in the feed (`changes`).
+        """
+        return self._core.events.subscribe(listener)
+
+    @property
+    def config(self) -> MemoryConfig:
+        """Limits and tolerances."""
+        return self._core.config
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None: in memory."""
+        return self._core.store.path
+
+    @property
+    def skill_directory(self) -> Path | None:
+        """The directory of skill files; None: there is none."""
+        return self._core.skills.path
+
+    @property
+    def skill_report(self) -> SkillReport:
+        """Findings of the last complete reading of the directory of skill files."""
+        return self._core.skills.report
+
+    @property
+    def epoch(self) -> str:
+        """Name of this history; a restore begins a new one."""
+        return self._core.store.epoch
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction that every query sees."""
+        mirror, committed = self._core.indexes.mirror, self._core.store.sequence
+        # For a moment after its commit, while the mirror follows, the store is ahead.
+        return min(committed, mirror.sequence) if mirror.ready else committed
 
     @property
     def mirror_sequence(self) -> int:
         """Number of the newest transaction that the mirror holds."""
-        return self._mirroring.mirror.sequence
+        return self._core.indexes.mirror.sequence
 
     @property
     def ready(self) -> bool:
-        """Whether the mirror is loaded."""
-        return self._mirroring.mirror.ready
+        """True once the mirror is loaded."""
+        return self._core.indexes.mirror.ready
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
         """Wait until the mirror is loaded; False after the timeout."""
-        return self._mirroring.mirror.wait_ready(timeout_s)
+        return self._core.indexes.mirror.wait_ready(timeout_s)
 
-    def set_map(self, map_id: str, *, create: bool = True) -> str:
-        """Make a map the current one, and return the one before.
+    @property
+    def map_id(self) -> str:
+        """The current map; empty: none."""
+        return self._core.maps.current
 
-        Raises
-        ------
-        NotFoundError
-            The map is not known, and may not be made.
-        InvalidRequestError
-            Its name is not sound.
-        """
-        with self._lock:
-            self._refuse_closed()
-            return self._maps.switch(map_id, create=create)
+    @property
+    def current_episode(self) -> str:
+        """Name of the open episode; empty: none is open."""
+        return self._core.episode
 
-    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` after each commit, in the writer's thread; the result ends that.
+    def now_ns(self) -> int:
+        """Return the highest service time seen, nanoseconds."""
+        return self._core.store.now_ns()
 
-        It is also told what working memory evicts: op ``evict``, ids and keys, at the sequence of then.
-        That takes no sequence, so it is not in the feed (`changes`).
-        """
-        return self._listeners.add(listener)
+    def side_write(self, within: Callable[[Any], None], *, durable: bool = False) -> None:
+        """Change side tables in a transaction that takes no sequence."""
+        with self._core.changing():
+            self._core.store.side_write(within, durable=durable)
 
-    def write(
-        self,
-        items: Sequence[MemoryItem],
-        *,
-        request_id: str | None = None,
-        actor: str = '',
-        dry_run: bool = False,
-        durable: bool = True,
-        within: Within | None = None,
-    ) -> WriteResult:
-        """Store items in one transaction, all or none, in order.
-
-        Parameters
-        ----------
-        items : sequence of MemoryItem
-            At least one; those with a pose and without ``map_id`` get the current map.
-        request_id : str, optional
-            A repeated request gets its first answer again.
-        actor : str
-            For whom.
-        dry_run : bool
-            Tell what would happen, and store nothing.
-        durable : bool
-            Whether the commit must survive a power cut, or only a killed process.
-        within : callable, optional
-            Stores side tables in the same transaction; given its connection and sequence.
-
-        Raises
-        ------
-        InvalidRequestError, ClockError, IdConflictError, StoreError
-            Nothing of the call is stored.
-        """
-        if not items:
-            raise InvalidRequestError('items: there is none to write')
-        refuse_unsound(sound_name, request_id=request_id, actor=actor)
-        ready = [self._maps.placed(item) for item in self._spaces.embedded(items)]
-        now_ns = self._store.now_ns()
-        ready = [resolved(item, now_ns) if item.kind is MemoryKind.WORKING else item for item in ready]
-        durables = [item for item in ready if item.kind is not MemoryKind.WORKING]
-        working = [item for item in ready if item.kind is MemoryKind.WORKING]
-        self._working.check(ready)
-        check_items(working, self.config)
-        check_stamps(working, self.config)
-        with self._lock:
-            self._refuse_closed()
-            if (known := self._answered.get(request_id, len(ready))) is not None:
-                return known
-            durables = self._skills.judged(durables, actor)
-            self._mirroring.vectors.check_items(durables)
-            if not dry_run:
-                self._maps.remember(item.scope.get('map_id', '') for item in durables)
-            events: Sequence[WriteEvent] = ()
-            sequence = self._store.sequence
-            if durables or within is not None:
-                with self._skills.staged(durables, dry_run=dry_run) as publish_files:
-                    result, committed = self._store.write(
-                        durables,
-                        request_id=request_id,
-                        actor=actor,
-                        dry_run=dry_run,
-                        durable=durable,
-                        within=within,
-                    )
-                    if committed is not None:
-                        publish_files()
-                self._follow(committed)
-                events, sequence = result.events, result.sequence
-            if len(events) != len(durables):
-                raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
-            told, evicted = self._working.write(
-                working, self._store.sequence, now_ns, episode=self._episode, dry_run=dry_run
-            )
-            self._tell_evicted(evicted, now_ns)
-            kept, stored = iter(told), iter(events)
-            in_order = (next(kept if item.kind is MemoryKind.WORKING else stored) for item in ready)
-            result = WriteResult(tuple(in_order), sequence)
-            if working and not dry_run:
-                self._answered.keep(request_id, result)
-            return result
-
-    def history(
-        self,
-        id: str | None = None,
-        *,
-        kind: str | None = None,
-        key: str | None = None,
-        map_id: str | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> History:
-        """Return the versions of an id, or of an identity, in the order of belief.
-
-        Raises
-        ------
-        InvalidRequestError
-            Neither an id nor a key is given, or both are.
-        """
-        self._refuse_closed()
-        if (id is None) == (key is None):
-            raise InvalidRequestError(
-                'history: give an id, or a key (with kind and map_id where keys repeat)'
-            )
-        if limit < 1:
-            raise InvalidRequestError(f'history: limit {limit} is below 1')
-        item_id, key, map_id = refuse_unsound(normal_key, id=id, key=key, map_id=map_id or None)
-        if kind is not None and kind not in set(MemoryKind):
-            raise InvalidRequestError(f'kind: {kind!r} is none of {", ".join(MemoryKind)}', field='kind')
-        limit = min(limit, MAX_SEQUENCE)
-        question = f'history {item_id!r} {kind!r} {key!r} {map_id!r}'
-        offset = Cursor.decoded(cursor, self.epoch, question).offset if cursor else 0
-        versions = self._store.history(
-            item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit + 1, offset=offset
-        )
-        following = None
-        if len(versions) > limit:
-            following = Cursor(self.epoch, question, offset + limit).encoded()
-        return History(tuple(versions[:limit]), following)
-
-    def changes(self, after: tuple[str, int] | None = None, limit: int = 1000) -> Changes:
-        """Return the feed of transactions after a position (epoch, sequence), without a gap.
-
-        Raises
-        ------
-        EpochChangedError
-            The position belongs to another history; begin again.
-        """
-        self._refuse_closed()
-        epoch, sequence = after if after is not None else (self.epoch, 0)
-        if epoch != self.epoch:
-            raise EpochChangedError(f'epoch: {epoch!r} is another history than {self.epoch!r}; begin again')
-        if sequence < 0 or limit < 1:
-            raise InvalidRequestError(f'changes: sequence {sequence} and limit {limit} must be >= 0 and >= 1')
-        return self._store.changes(min(sequence, MAX_SEQUENCE), min(limit, MAX_SEQUENCE))
-
-    def snapshot(self, copy_path: str | None = None) -> str:
-        """Return the hash of what is open; with a path, also copy the memory there.
-
-        Raises
-        ------
-        StoreError
-            The copy exists, or cannot be written.
-        """
-        with self._lock:
-            self._refuse_closed()
-            if copy_path:
-                self._store.copy(Path(copy_path))
-            return self._store.digest()
-
-    def manifest(self) -> dict[str, Any]:
-        """Return the snapshot hash with sequence, epoch, counts, versions and completeness."""
-        self._refuse_closed()
-        return self._store.manifest()
-
-    def restore(self, path: str) -> None:
-        """Verify a copy, put it in the place of this memory, and begin a new epoch.
-
-        The file before is kept beside it, with ``.before-restore-`` and the time in its name.
-
-        Raises
-        ------
-        InvalidRequestError
-            An episode is open.
-        StoreError
-            The copy is not sound; nothing is changed.
-        """
-        with self._lock:
-            self._refuse_closed()
-            if self._episode:
-                raise InvalidRequestError(
-                    f'restore: the episode {self._episode!r} is open: end it first', field='path'
-                )
-            self._proving.receipts.flush()
-            try:
-                committed = self._store.restore(Path(path), self._skills.match_copy)
-            except BaseException:
-                self._skills.mend()
-                raise
-            self._proving.receipts.recount()
-            self._working.clear()
-            self._answered.clear()
-            self._maps = Maps(self._store, self._maps.current)
-            self._mirroring.reload()
-            self._skills.restored()
-            self._listeners.tell(committed.change)
-            self._begin_anew()
-
-    def verify(self) -> VerifyReport:
-        """Recompute every timeline and hash, and hold the mirror and the skill files against the store.
-
-        Writes and questions go on meanwhile.
-        """
-        self._refuse_closed()
-        report = self._store.verify()
-        return replace(report, problems=report.problems + self.verify_mirror() + self._skills.problems())
-
-    def verify_mirror(self) -> tuple[str, ...]:
-        """Hold the mirror against the store, row by row; a difference is logged and mended.
-
-        Raises
-        ------
-        LoadingError
-            The mirror is being loaded.
-        """
-        with self._lock:
-            self._refuse_closed()
-            sequence = self._store.sequence
-        return self._mirroring.check(sequence)
-
-    def cold_storage(self) -> ColdHeld | None:
-        """Return the cold file, its size and what it holds; None: there never was anything in it."""
-        self._refuse_closed()
-        return self._store.cold_held()
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of open versions by kind, and of items in working memory."""
-        self._refuse_closed()
-        return {**self._store.counts(), MemoryKind.WORKING.value: len(self._working)}
+    def side_read(self, within: Callable[[Any], R]) -> R:
+        """Read side tables from one consistent state."""
+        self._core.refuse_closed()
+        return self._core.store.side_read(within)

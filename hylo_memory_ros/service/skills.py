@@ -1,4 +1,4 @@
-"""Skills of one memory: the compiled predicates that follow its commits, and the directory of their files.
+"""Skills of one memory: compiled predicates, and the directory of skill files.
 
 Threads: what changes is called under the service's lock of writes; questions run beside it.
 """
@@ -16,24 +16,23 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import content_bytes, identity_digest
+from hylo_memory_ros.domain.skills import SkillIndex, parse_predicate, problems_of_skill_item
 from hylo_memory_ros.errors import HyloMemoryError, StoreError
-from hylo_memory_ros.identity import content_bytes, identity_digest
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.skills import SkillIndex, parse_predicate, problems_of_skill_item
-from hylo_memory_ros.store import Committed, Store
-from hylo_memory_ros.store.skill import (
+from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.storage.skills.directory import SkillDirectory, file_name, item_of_file, printable
+from hylo_memory_ros.storage.skills.repository import (
     judged_skill,
     payloads_of_skills,
     skill_items,
     stated_of_skills,
     stated_skills,
 )
-from hylo_memory_ros.store.skill_directory import SkillDirectory
-from hylo_memory_ros.store.skill_file import file_name, item_of_file, printable
-from hylo_memory_ros.store.transaction import get_state, put_state
+from hylo_memory_ros.storage.unit_of_work import get_state, put_state
 
-__all__ = ['FOUND', 'NO_DIRECTORY', 'SkillReport', 'Skills', 'skill_directory_of']
+__all__ = ['FOUND', 'NO_DIRECTORY', 'SkillLibrary', 'SkillReport', 'skill_directory_of']
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ _DIRECTORIES = 'skill_directories'
 
 @dataclass(frozen=True, slots=True)
 class SkillReport:
-    """What was found in the directory when the memory was opened, or after a restore."""
+    """Findings in the directory when the memory was opened, or after a restore."""
 
     files: int = 0
     """Sound files that the database knows."""
@@ -61,7 +60,7 @@ class SkillReport:
 
     @property
     def warnings(self) -> list[str]:
-        """What an operator should know, each in one sentence."""
+        """Messages for an operator, each one sentence."""
         told = list(self.problems)
         if self.set_aside:
             name, reason = self.set_aside[0]
@@ -85,7 +84,7 @@ def skill_directory_of(path: Path | None, config: MemoryConfig) -> Path | None:
     return None if path is None else path.with_name(f'{path.name}.skills')
 
 
-class Skills:
+class SkillLibrary:
     """The skills of one memory.
 
     Parameters
@@ -125,7 +124,7 @@ class Skills:
         """Compile what the store holds now."""
         self.index.load(self._store.side_read(lambda connection: list(payloads_of_skills(connection))))
 
-    def follow(self, committed: Committed) -> None:
+    def follow(self, committed: CommitResult) -> None:
         """Take over what one transaction changed."""
         self.index.add(committed.skills)
         if any(number in self.index for number in committed.unsaid):
@@ -133,7 +132,7 @@ class Skills:
             parse_predicate.cache_clear()
             self.reload()
 
-    def judged(self, items: Sequence[MemoryItem], actor: str) -> list[MemoryItem]:
+    def with_verdicts(self, items: Sequence[MemoryItem], actor: str) -> list[MemoryItem]:
         """Give skills that change their status without telling verdicts those that they have.
 
         They are the verdicts that held, and what feedback has counted since. What was found in the
@@ -141,9 +140,9 @@ class Skills:
         """
         if actor == FOUND:
             return list(items)
-        return [self._judged(item) if item.kind is MemoryKind.SKILL else item for item in items]
+        return [self._with_verdicts(item) if item.kind is MemoryKind.SKILL else item for item in items]
 
-    def _judged(self, item: MemoryItem) -> MemoryItem:
+    def _with_verdicts(self, item: MemoryItem) -> MemoryItem:
         if 'verdicts' in item.payload or item.key is None:
             return item
         identity = identity_digest(item, self._identity_scope)

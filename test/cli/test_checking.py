@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.frames import TransformBuffer
-from hylo_memory_ros.landmarks import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.perception import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.transforms import TransformBuffer
 
 from .conftest import Run, S, Written
 
@@ -32,7 +32,7 @@ def test_info_tells_what_a_file_holds(run: Run, file: Path) -> None:
 
 
 def test_info_and_history_know_of_the_cold_file(run: Run, written: Written) -> None:
-    path, store = written.path, written.memory._store
+    path, store = written.path, written.memory._core.store
     history = run('history', path, '--key', 'mug', '--json').lines
     moved = store.cool([one.identity_id for one in store.coolable()])
     assert moved.assertions > 0

@@ -47,7 +47,7 @@ def test_a_replay_that_differs_says_why_and_fails(run: Run, file: Path, kept: st
 
 def test_a_replay_works_while_the_file_is_written(run: Run, written: Written) -> None:
     name = written.memory.query(NEAR, receipt=True).receipt_id
-    written.memory._proving.receipts.flush()
+    written.memory._core.receipts.flush()
     assert run('replay-receipt', written.path, name).code == 0
 
 

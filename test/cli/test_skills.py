@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cli.conftest import Run
-from skills.examples import payload, skill
+from domain.skills.examples import payload, skill
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.service import MemoryService

@@ -85,7 +85,7 @@ def cold(lived: Path) -> Path:
     """Return the folder of the same memory, all that may be in the cold file there."""
     folder = Path(shutil.copytree(lived, lived.with_name('cold')))
     with opened(folder) as memory:
-        assert memory._store.cool(range(1, 20)).assertions == 15 + 6
+        assert memory._core.store.cool(range(1, 20)).assertions == 15 + 6
     return folder
 
 
@@ -98,7 +98,7 @@ def check(folder: Path, expected: Any) -> None:
         report = memory.verify()
         assert report.ok, report.problems
         # What was begun is finished: there is nothing in the cold file but what is cold.
-        memory._store.cool(range(1, 20))
+        memory._core.store.cool(range(1, 20))
         assert told(memory) == expected
     names = {file.name for file in folder.iterdir()} - {'acknowledged', 'memory.db.lock'}
     assert names == {'memory.db', 'memory.db.cold'}
@@ -107,7 +107,7 @@ def check(folder: Path, expected: Any) -> None:
 def test_a_move_there(nursery: Nursery, lived: Path) -> None:
     with opened(lived) as memory:
         expected = told(memory)
-    code = OPEN + 'while memory._store.cool(range(1, 20), limit=4).assertions: acknowledge("cooled")'
+    code = OPEN + 'while memory._core.store.cool(range(1, 20), limit=4).assertions: acknowledge("cooled")'
     for place, _ in nursery.kill_along(lived, code, KILLS):
         check(place, expected)
 
@@ -115,7 +115,7 @@ def test_a_move_there(nursery: Nursery, lived: Path) -> None:
 def test_a_move_back(nursery: Nursery, cold: Path) -> None:
     with opened(cold) as memory:
         expected = told(memory)
-    code = f'{OPEN}memory._store.warm(range(1, 20), limit=100); acknowledge("warm")'
+    code = f'{OPEN}memory._core.store.warm(range(1, 20), limit=100); acknowledge("warm")'
     for place, _ in nursery.kill_along(cold, code, KILLS):
         check(place, expected)
 
@@ -184,7 +184,7 @@ def test_a_restore_over_it(nursery: Nursery, cold: Path, tmp_path: Path) -> None
             assert after[0] == before[0]
             assert ('restore' in [change.op for change in after[2]]) >= ('restored' in words)
             assert memory.verify().ok
-            memory._store.cool(range(1, 20))
+            memory._core.store.cool(range(1, 20))
             assert told(memory)[0] == before[0]
         for kept in place.glob('memory.db.before-restore-*'):
             if kept.suffix != '.cold':

@@ -8,14 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from skills.examples import skill
+from domain.skills.examples import skill
 from support.nursery import Nursery
 
-from hylo_memory_ros.identity import content_bytes
+from hylo_memory_ros.domain.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.skill_directory import SET_ASIDE
-from hylo_memory_ros.store.skill_file import file_name
+from hylo_memory_ros.storage.skills.directory import SET_ASIDE, file_name
 
 # The child kills itself in the middle: before the n-th event of a kind that concerns a path or a statement.
 KILL = """
@@ -33,7 +32,7 @@ def kill_before(event, text, nth=1):
 
     sys.addaudithook(lambda what, arguments: look(what, ' '.join(map(str, arguments))))
     for memory in memories:
-        memory._store._db._writer.raw_connection().dbapi_connection.set_trace_callback(
+        memory._core.store._db._writer.raw_connection().dbapi_connection.set_trace_callback(
             lambda statement: look('statement', statement)
         )
 

@@ -7,7 +7,7 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 
 from demo.bag import CLOCK, DETECTIONS, TF, TF_STATIC, bag_of, read_bag
 from demo.drive import Drive
-from hylo_memory_ros.messages.detections import read_detections
+from hylo_memory_ros.perception.ingestion.decoders.detections import read_detections
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from store.plain_memory import NS, PlainMemory, Stretch, distance
+from storage.plain_memory import NS, PlainMemory, Stretch, distance
 from support.clock import ManualClock
 
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose

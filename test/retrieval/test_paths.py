@@ -32,7 +32,7 @@ class Room:
 
     def _open(self) -> MemoryService:
         memory = MemoryService.open(f'sqlite:///{self.path}', config=self.config, clock=lambda: self.now_ns)
-        memory._mirroring.vectors.wait_idle()
+        memory._core.indexes.vectors.wait_idle()
         return memory
 
     def restart(self) -> None:
@@ -56,7 +56,7 @@ class Room:
 
     def fill(self) -> None:
         self.memory.write([self.thing(number) for number in range(COUNT)])
-        self.memory._mirroring.vectors.wait_idle()
+        self.memory._core.indexes.vectors.wait_idle()
 
     def like(self, number: int) -> tuple[str, tuple[float, ...]]:
         return SPACE, tuple(self.vectors[number].tolist())
@@ -133,7 +133,7 @@ def test_vectors_lead_where_no_filter_leaves_few_and_pages_go_on(
 ) -> None:
     asked = MemoryQuery(embedding=room.like(7), labels=['cup'], k=COUNT)
     expected = room.memory.query(asked)
-    monkeypatch.setattr('hylo_memory_ros.retrieval.plan.SUBSET', 50)
+    monkeypatch.setattr('hylo_memory_ros.retrieval.planner.SUBSET', 50)
 
     page = room.memory.query(asked.model_copy(update={'k': 30}))
     found = list(page)

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import RenderedSegmentIdentity
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.identity import RenderedSegmentIdentity
+from hylo_memory_ros.evidence.prompts.render import rendered
+from hylo_memory_ros.evidence.prompts.renderers import Renderer, quoted, renderer_named, utc_text
+from hylo_memory_ros.evidence.prompts.token_counters import half_of_ascii, utf8_bytes
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose, QueryResult
-from hylo_memory_ros.retrieval.escaping import quoted
-from hylo_memory_ros.retrieval.renderers import Renderer, renderer_named, utc_text
-from hylo_memory_ros.retrieval.rendering import rendered
-from hylo_memory_ros.retrieval.tokens import half_of_ascii, utf8_bytes
 from hylo_memory_ros.service import MemoryService
 
 RENDERERS = ('hylo-prelude@1', 'hylo-jsonl@1')

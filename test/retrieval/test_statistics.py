@@ -10,7 +10,7 @@ from support.clock import ManualClock
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.landmark import landmark
+from hylo_memory_ros.storage.landmarks.landmarks import landmark
 
 NEAR = (Pose(frame_id='map', position=(0.0, 0.0, 0.0)), 5.0)
 WAYS = [{'near': NEAR}, {'labels': ('mug',)}, {'near': NEAR, 'text': 'mug'}, {'text': 'mug'}]

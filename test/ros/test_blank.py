@@ -7,7 +7,7 @@ from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 
 from hylo_memory_ros.msg import MemoryHit, MemoryItem
-from hylo_memory_ros.ros.blank import maker
+from hylo_memory_ros.ros.convert.blank import maker
 
 pytestmark = pytest.mark.ros
 

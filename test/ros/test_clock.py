@@ -12,7 +12,7 @@ from rosgraph_msgs.msg import Clock
 from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
-from hylo_memory_ros.ros.servers import TYPES
+from hylo_memory_ros.ros.services.servers import TYPES
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from hylo_memory_ros import errors
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.codes import CODES, described, told
+from hylo_memory_ros.ros.convert.errors import CODES, described, told
 
 pytestmark = pytest.mark.ros
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]

@@ -12,11 +12,11 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.msg import MemoryFilter
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
-from hylo_memory_ros.ros.answers import bytes_of_hit, fitting, hit_to_msg
-from hylo_memory_ros.ros.fields import stamp_msg, stamp_ns
-from hylo_memory_ros.ros.filters import OPTIONS, query_from_msg
-from hylo_memory_ros.ros.items import item_from_msg, item_to_msg
-from hylo_memory_ros.ros.paging import cursor_of, cursor_read
+from hylo_memory_ros.ros.convert.fields import stamp_msg, stamp_ns
+from hylo_memory_ros.ros.convert.filters import OPTIONS, query_from_msg
+from hylo_memory_ros.ros.convert.items import item_from_msg, item_to_msg
+from hylo_memory_ros.ros.convert.pagination import cursor_of, cursor_read
+from hylo_memory_ros.ros.convert.results import bytes_of_hit, fitting, hit_to_msg
 
 pytestmark = pytest.mark.ros
 

@@ -13,8 +13,8 @@ from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import InvalidRequestError, UnknownFrameError
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
-from hylo_memory_ros.ros.correcting import path_of, rigid_of
-from hylo_memory_ros.ros.fields import stamp_msg
+from hylo_memory_ros.ros.convert.fields import stamp_msg
+from hylo_memory_ros.ros.services.maps import path_of, rigid_of
 from hylo_memory_ros.srv import CorrectMap, Query
 
 pytestmark = pytest.mark.ros

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ros.harness import Talker, near, spatial
 
-from hylo_memory_ros.model.helpfulness import VERDICTS
+from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.srv import Episode, Feedback, Purge, Query
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ros.harness import Talker, spatial
 
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.servers import TYPES
+from hylo_memory_ros.ros.services.servers import TYPES
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
 

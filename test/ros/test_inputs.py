@@ -16,10 +16,10 @@ from tf2_msgs.msg import TFMessage
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.landmarks import InputSettings
 from hylo_memory_ros.msg import MemoryFilter, MemoryStatus
 from hylo_memory_ros.parameters import InputConfig
-from hylo_memory_ros.ros.inputs import message_type
+from hylo_memory_ros.perception import InputSettings
+from hylo_memory_ros.ros.perception.inputs import message_type
 from hylo_memory_ros.srv import Flush, SetMap, Snapshot
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]

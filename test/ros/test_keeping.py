@@ -16,7 +16,7 @@ from sensor_msgs.msg import BatteryState
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem
 from hylo_memory_ros.parameters import ParameterFile
-from hylo_memory_ros.ros.fields import stamp_msg
+from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.srv import Changes, Forget
 
 pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.timeout(90)]

@@ -9,7 +9,7 @@ import pytest
 
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.opening import opened
+from hylo_memory_ros.ros.open_memory import opened
 from hylo_memory_ros.service import MemoryService
 
 

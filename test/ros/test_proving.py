@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from identity.examples import codec, segment, semantic, token_kv
+from domain.identity.examples import codec, segment, semantic, token_kv
 from ros.harness import NODE, Talker, near, spatial
 
-from hylo_memory_ros.identity import CachedPrefix, TokenKvIdentity
+from hylo_memory_ros.domain.identity import CachedPrefix, TokenKvIdentity
 from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter
 from hylo_memory_ros.srv import MayReuse, Purge, Query, Receipt, Render
 

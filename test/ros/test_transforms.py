@@ -23,9 +23,8 @@ from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.errors import TransformTooNewError, UnknownFrameError
-from hylo_memory_ros.frames import LATEST, PendingQueue
-from hylo_memory_ros.messages import read_transforms
-from hylo_memory_ros.ros.transforms import (
+from hylo_memory_ros.perception.ingestion.decoders import read_transforms
+from hylo_memory_ros.ros.perception.transforms import (
     TF_QOS,
     TF_STATIC_QOS,
     NodeTransforms,
@@ -33,6 +32,7 @@ from hylo_memory_ros.ros.transforms import (
     Tf2TransformSource,
     transform_source,
 )
+from hylo_memory_ros.transforms import LATEST, PendingQueue
 
 pytestmark = pytest.mark.ros
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from hylo_memory_ros.errors import NotActiveError, StoreBusyError
-from hylo_memory_ros.ros.answering import Awaited, Settled, awaited_in_executor, drive
-from hylo_memory_ros.ros.workers import Lane
+from hylo_memory_ros.ros.runtime.dispatch import Awaited, Settled, awaited_in_executor, drive
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.ros
 
 
 def test_one_thread_keeps_the_order() -> None:
-    lane, done = Lane('w', 1, 100), []
+    lane, done = WorkerPool('w', 1, 100), []
     futures = [lane.submit(lambda n=n: done.append(n)) for n in range(50)]
     for future in futures:
         future.result(timeout=5)
@@ -24,7 +24,7 @@ def test_one_thread_keeps_the_order() -> None:
 
 
 def test_beyond_the_limit_is_busy_and_what_is_queued_once_still_fits() -> None:
-    lane, gate = Lane('w', 1, 2), threading.Event()
+    lane, gate = WorkerPool('w', 1, 2), threading.Event()
     started = threading.Event()
     lane.submit(lambda: (started.set(), gate.wait(5)))
     started.wait(5)
@@ -40,7 +40,7 @@ def test_beyond_the_limit_is_busy_and_what_is_queued_once_still_fits() -> None:
 
 
 def test_closing_refuses_what_waits_and_lets_the_running_job_end() -> None:
-    lane, gate, started = Lane('w', 1, 9), threading.Event(), threading.Event()
+    lane, gate, started = WorkerPool('w', 1, 9), threading.Event(), threading.Event()
     running = lane.submit(lambda: (started.set(), gate.wait(5)))
     started.wait(5)
     waiting = lane.submit(lambda: 1)
@@ -56,7 +56,7 @@ def test_closing_refuses_what_waits_and_lets_the_running_job_end() -> None:
 
 
 def test_a_job_that_raises_harms_no_other() -> None:
-    lane = Lane('w', 1, 9)
+    lane = WorkerPool('w', 1, 9)
     with pytest.raises(ZeroDivisionError):
         lane.submit(lambda: 1 / 0).result(timeout=5)
 
@@ -67,7 +67,7 @@ def test_a_job_that_raises_harms_no_other() -> None:
 def test_a_job_that_is_done_once_waits_for_nobody_and_what_it_raises_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    lane, gate, done = Lane('w', 1, 1), threading.Event(), list[int]()
+    lane, gate, done = WorkerPool('w', 1, 1), threading.Event(), list[int]()
 
     def refuse() -> None:
         gate.wait(5)

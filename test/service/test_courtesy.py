@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from hylo_memory_ros.service import courtesy
-from hylo_memory_ros.service.courtesy import Courtesy
+from hylo_memory_ros.service import background_throttle as courtesy
+from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 
 
 class Silence(threading.Event):
@@ -31,7 +31,7 @@ def test_it_waits_for_questions_four_times_as_long_as_it_worked_at_most(
     monkeypatch.setattr(time, 'monotonic', lambda: now_s[0])
     silence = Silence()
     monkeypatch.setattr(courtesy.threading, 'Event', lambda: silence)
-    giving = Courtesy()
+    giving = BackgroundThrottle()
     with giving.asking():
         assert not silence.is_set()
         for _ in range(3):

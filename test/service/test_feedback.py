@@ -24,11 +24,14 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.service.feedback import MAX_NOTE_BYTES
-from hylo_memory_ros.store.association_receipt import AssociationReceipt, save_association_receipts
-from hylo_memory_ros.store.feedback import feedback
-from hylo_memory_ros.store.helpfulness import episode_retrieval, helpfulness
-from hylo_memory_ros.store.landmark import landmark
+from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
+from hylo_memory_ros.storage.feedback.scores import episode_retrieval, helpfulness
+from hylo_memory_ros.storage.feedback.verdicts import feedback
+from hylo_memory_ros.storage.landmarks.association_receipts import (
+    AssociationReceipt,
+    save_association_receipts,
+)
+from hylo_memory_ros.storage.landmarks.landmarks import landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 FACTS = MemoryQuery(kinds=frozenset({'semantic'}))
@@ -104,7 +107,7 @@ def test_what_is_in_cold_storage_may_be_judged(tmp_path: Path, clock: ManualCloc
         for since in (2, 3, 4):
             memory.write([MemoryItem(kind='semantic', key='dock', content=f'at {since}', valid_from=since)])
         old = memory.query(then)[0].item.id
-        assert memory._store.cool([one.identity_id for one in memory._store.coolable()]).versions
+        assert memory._core.store.cool([one.identity_id for one in memory._core.store.coolable()]).versions
         memory.feedback('wrong', ids=[old])
         memory.feedback('wrong', receipt_id=asked(memory, then).receipt_id)
         assert memory.query(then)[0].stats.helpfulness.wrong == 2

@@ -13,9 +13,9 @@ from scipy.stats import beta
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery
-from hylo_memory_ros.model.helpfulness import EPISODE_WEIGHT, NEVER_JUDGED
+from hylo_memory_ros.model.feedback import EPISODE_WEIGHT, NEVER_JUDGED
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.helpfulness import episode_retrieval, helpfulness
+from hylo_memory_ros.storage.feedback.scores import episode_retrieval, helpfulness
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from support.lived import BACKENDS, WAYS, Person, living, neighbours, open_lived
 from hylo_memory_ros.index.vectors.artifact import Artifact, Artifacts
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.purged import how_purged
-from hylo_memory_ros.store.schema import metadata
+from hylo_memory_ros.storage.erasure.registry import how_purged
+from hylo_memory_ros.storage.schema import metadata
 
 # Working memory is in no file; an answer that it was in is named in its receipt.
 UNWRITTEN = {'working content', 'working payload', 'working vector'}
@@ -64,7 +64,7 @@ def person(lived: tuple[Path, Person]) -> Person:
 @pytest.fixture
 def memory(folder: Path) -> Iterator[MemoryService]:
     with open_lived(folder / 'memory.db', 'turbo_quant') as opened:
-        opened._mirroring.vectors.wait_idle()
+        opened._core.indexes.vectors.wait_idle()
         yield opened
 
 
@@ -151,12 +151,12 @@ def test_vectors_leave_with_whatever_was_made_of_them(tmp_path: Path, backend: s
     person = Person()
     with open_lived(tmp_path / 'memory.db', backend) as memory:
         memory.write([*neighbours(), person.item()])
-        memory._mirroring.vectors.wait_idle()
+        memory._core.indexes.vectors.wait_idle()
         assert bool(list(tmp_path.glob('*.generation'))) == (backend != 'exact')
         assert {'vector', 'id'} <= set(person.marks.found(tmp_path))
         assert memory.purge(MemoryQuery(key=person.key)) == 1
         assert person.marks.found(tmp_path) == {}
-        memory._mirroring.vectors.wait_idle()
+        memory._core.indexes.vectors.wait_idle()
         assert bool(list(tmp_path.glob('*.generation'))) == (backend != 'exact')
         assert person.marks.found(tmp_path) == {}
 
@@ -221,7 +221,7 @@ def test_what_could_not_be_erased_is_named_and_erased_later(
         raise OSError(28, 'No space left on device')
 
     with open_lived(folder / 'memory.db', 'turbo_quant') as memory, monkeypatch.context() as patch:
-        patch.setattr('hylo_memory_ros.store.database.rewrite', full)
+        patch.setattr('hylo_memory_ros.storage.engine.database.rewrite', full)
         assert str(folder / 'memory.db') in purge_person(memory, person)
     with open_lived(folder / 'memory.db', 'turbo_quant'):
         assert person.marks.found(folder) == {}

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from identity.examples import SHA, artifact, semantic, token_kv
+from domain.identity.examples import SHA, artifact, semantic, token_kv
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
-from hylo_memory_ros.identity import (
+from hylo_memory_ros.domain.identity import (
     Codec,
     CompressionArtifactIdentity,
     EmbeddingIdentity,
@@ -24,10 +23,14 @@ from hylo_memory_ros.identity import (
     TokenKvDigest,
     TokenKvIdentity,
 )
+from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
-from hylo_memory_ros.model.space import EmbeddingSpace
+from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.store.association_receipt import AssociationReceipt, save_association_receipts
+from hylo_memory_ros.storage.landmarks.association_receipts import (
+    AssociationReceipt,
+    save_association_receipts,
+)
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 NEAR = MemoryQuery(near=(HERE, 50.0))
@@ -127,7 +130,7 @@ def test_a_reader_of_the_file_keeps_receipts_as_long_as_it_lives(memory: MemoryS
 def test_the_oldest_receipts_leave(clock: Clock) -> None:
     with MemoryService.open(clock=clock, config=MemoryConfig(receipt_retention=5)) as memory:
         names = [memory.query(NEAR, receipt=True).receipt_id for _ in range(12)]
-        memory._proving.receipts.flush()
+        memory._core.receipts.flush()
         assert [memory.receipt(name)['id'] for name in names[-5:]] == names[-5:]
         for name in names[:-5]:
             with pytest.raises(NotFoundError):
@@ -137,7 +140,7 @@ def test_the_oldest_receipts_leave(clock: Clock) -> None:
 def test_receipts_keep_to_their_bytes(clock: Clock) -> None:
     with MemoryService.open(clock=clock, config=MemoryConfig(receipt_limit_bytes=10_000)) as memory:
         names = [memory.query(MemoryQuery(text='x' * 3000), receipt=True).receipt_id for _ in range(6)]
-        memory._proving.receipts.flush()
+        memory._core.receipts.flush()
         assert memory.receipt(names[-1])
         with pytest.raises(NotFoundError):
             memory.receipt(names[2])
@@ -282,8 +285,8 @@ def test_a_purge_takes_ids_keys_and_words_out_of_receipts(memory: MemoryService)
 
 
 def test_what_was_purged_while_a_question_was_answered_is_in_no_receipt(memory: MemoryService) -> None:
-    receipts = memory._proving.receipts
-    asked, _ = memory._proving._asked(MemoryQuery(key='mug'), True)
+    receipts = memory._core.receipts
+    asked, _ = memory._queries._record(MemoryQuery(key='mug'), True)
     memory.purge(MemoryQuery(key='mug'))
     receipts.keep(asked)
     receipts.flush()
@@ -447,7 +450,7 @@ def test_a_receipt_survives_a_restart_and_a_restore(
     memory: MemoryService, clock: Clock, tmp_path: Path
 ) -> None:
     answer = memory.query(NEAR, receipt=True)
-    memory._proving.receipts.flush()
+    memory._core.receipts.flush()
     memory.snapshot(str(tmp_path / 'copy.db'))
     memory.write([thing('jug', 0.1)])
     memory.restore(str(tmp_path / 'copy.db'))

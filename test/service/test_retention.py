@@ -205,7 +205,7 @@ def test_a_fact_confirmed_ten_thousand_times_keeps_to_its_limit(tmp_path: Path) 
             assert [one.problem for one in report.kinds] == ['']
             assert (memory.history(key='door'), memory.snapshot(), memory.counts()) == before
             assert memory.fill()['semantic'].items <= 80
-        held = memory._store.cold_held()
+        held = memory._core.store.cold_held()
         assert held is not None
         assert held.statements >= 9_920
         assert [hit.item.valid_from_ns for hit in memory.query(asked)] == [NS]

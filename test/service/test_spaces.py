@@ -37,7 +37,7 @@ class Letters:
 @pytest.fixture
 def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
     embedder = Letters()
-    monkeypatch.setattr('hylo_memory_ros.service.spaces.embedder_named', lambda _: embedder)
+    monkeypatch.setattr('hylo_memory_ros.service.embedding_spaces.embedder_named', lambda _: embedder)
     return embedder
 
 
@@ -115,7 +115,7 @@ def test_a_changed_model_is_refused_and_never_mixed(
     with opened(tmp_path, dimension=26, embedder='letters') as memory:
         memory.write([note('abba')])
     other = Letters('2')
-    monkeypatch.setattr('hylo_memory_ros.service.spaces.embedder_named', lambda _: other)
+    monkeypatch.setattr('hylo_memory_ros.service.embedding_spaces.embedder_named', lambda _: other)
 
     with pytest.raises(ConfigurationError, match='provider_digest') as refused:
         opened(tmp_path, dimension=26, embedder='letters')
@@ -123,7 +123,7 @@ def test_a_changed_model_is_refused_and_never_mixed(
     assert refused.value.details['parameter'] == 'space.letters@1.provider_digest'
     config = MemoryConfig(embedding_spaces={'letters@2': EmbeddingSpace(dimension=26, embedder='letters')})
     with MemoryService.open(f'sqlite:///{tmp_path / "memory.db"}', config=config) as memory:
-        assert memory._mirroring.vectors.count('letters@2') == 0
+        assert memory._core.indexes.vectors.count('letters@2') == 0
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_file_remembers_its_spaces_for_who_declares_none(tmp_path: Path) -> No
         memory.write([note('a', embeddings={'letters@1': [1.0, 2.0]})])
         with pytest.raises(InvalidRequestError, match='not declared'):
             memory.write([note('b', embeddings={'other@1': [1.0, 2.0]})])
-        assert memory._mirroring.vectors.search('letters@1', [4.0, 6.0], 1).similarities.tolist() == [-5.0]
+        assert memory._core.indexes.vectors.search('letters@1', [4.0, 6.0], 1).similarities.tolist() == [-5.0]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def identified(memory: MemoryService) -> str:
 def test_receipts_name_vectors_as_generations_do(tmp_path: Path, letters: Letters) -> None:
     with opened(tmp_path, dimension=26, embedder='letters') as memory:
         memory.write([note('abba')])
-        assertion, item_id, digest = memory._store.vector_records('letters@1')[0]
+        assertion, item_id, digest = memory._core.store.vector_records('letters@1')[0]
         space = EmbeddingSpace(dimension=26, model='letters', provider_digest=letters.digest)
 
         told = identified(memory)

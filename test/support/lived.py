@@ -10,17 +10,17 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from identity.examples import token_kv
-from landmarks.pieces import NS, a_message, a_pipeline, an_input, feed, some_settings
-from skills.examples import payload as skill_payload
+from domain.identity.examples import token_kv
+from domain.skills.examples import payload as skill_payload
+from perception.pieces import NS, a_message, a_pipeline, an_input, feed, some_settings
 from support.footprint import Footprint
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.identity import TokenKvIdentity
-from hylo_memory_ros.landmarks import Edit, RigidCorrection
+from hylo_memory_ros.domain.identity import TokenKvIdentity
 from hylo_memory_ros.model import Budget, EmbeddingSpace, MemoryItem, MemoryQuery, Pose
+from hylo_memory_ros.perception import Edit, RigidCorrection
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.transforms import Transform
 
 __all__ = ['AREAS', 'BACKENDS', 'WAYS', 'Person', 'living', 'neighbours', 'open_lived', 'purge_person']
 
@@ -119,7 +119,7 @@ def living(memory: MemoryService, person: Person) -> None:
     memory.write(neighbours())
     for area in AREAS:
         area(memory, person)
-    memory._mirroring.vectors.wait_idle()
+    memory._core.indexes.vectors.wait_idle()
 
 
 def _items(memory: MemoryService, person: Person) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.identity import EmbeddingDigest, Ordering
+from hylo_memory_ros.domain.identity import EmbeddingDigest, Ordering
 from hylo_memory_ros.index.vectors._space import SpaceTable
 from hylo_memory_ros.index.vectors.artifact import Artifact
 from hylo_memory_ros.index.vectors.generation import (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.index.vectors._columns import Versions
 from hylo_memory_ros.index.vectors._store import Part, Slots, VectorSource
 from hylo_memory_ros.index.vectors.metric import estimated, similarities_of
-from hylo_memory_ros.model.space import EmbeddingSpace, Metric
+from hylo_memory_ros.model.embedding import EmbeddingSpace, Metric
 
 __all__ = ['Asking', 'Compared', 'SpaceTable']
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hylo_memory_ros.domain.identity import DerivedGenerationIdentity, EmbeddingDigest, require_ordering
 from hylo_memory_ros.errors import HyloMemoryError
-from hylo_memory_ros.identity import DerivedGenerationIdentity, EmbeddingDigest, require_ordering
 from hylo_memory_ros.index.vectors.generation import (
     Generation,
     Record,
@@ -24,7 +24,7 @@ from hylo_memory_ros.index.vectors.generation import (
     digest_of_records,
     embedding_digests,
 )
-from hylo_memory_ros.model.space import EmbeddingSpace
+from hylo_memory_ros.model.embedding import EmbeddingSpace
 
 __all__ = ['Artifact', 'ArtifactError', 'Artifacts']
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.identity import require_exact_rerank
+from hylo_memory_ros.domain.identity import require_exact_rerank
 from hylo_memory_ros.index.vectors._building import AbandonedError, built
 from hylo_memory_ros.index.vectors._space import Asking, Compared, SpaceTable
 from hylo_memory_ros.index.vectors._store import VectorSource
@@ -24,7 +24,7 @@ from hylo_memory_ros.index.vectors.evidence import CandidateEvidence
 from hylo_memory_ros.index.vectors.generation import Generation
 from hylo_memory_ros.index.vectors.hnsw import GraphCodes, usearch_installed
 from hylo_memory_ros.index.vectors.metric import estimated
-from hylo_memory_ros.model.space import EmbeddingSpace
+from hylo_memory_ros.model.embedding import EmbeddingSpace
 
 __all__ = ['Searched', 'Surroundings']
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.identity import (
+from hylo_memory_ros.domain.identity import (
     DerivedGenerationIdentity,
     EmbeddingDigest,
     EmbeddingIdentity,
@@ -22,7 +22,7 @@ from hylo_memory_ros.identity import (
 from hylo_memory_ros.index.vectors.hnsw import GraphCodec, GraphCodes
 from hylo_memory_ros.index.vectors.provekv_pool import PoolCodec, PoolCodes
 from hylo_memory_ros.index.vectors.turbo_quant import TurboCodes, TurboQuant
-from hylo_memory_ros.model.space import EmbeddingSpace
+from hylo_memory_ros.model.embedding import EmbeddingSpace
 
 __all__ = [
     'Codec',

@@ -19,8 +19,7 @@ from hylo_memory_ros.index.vectors.artifact import Artifacts
 from hylo_memory_ros.index.vectors.backend import Searched, Surroundings
 from hylo_memory_ros.index.vectors.evidence import VectorHits
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.model.embedding import MIN_NORM
-from hylo_memory_ros.model.space import EmbeddingSpace, undeclared
+from hylo_memory_ros.model.embedding import MIN_NORM, EmbeddingSpace, undeclared
 
 __all__ = ['VectorIndex']
 

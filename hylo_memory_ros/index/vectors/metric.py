@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.model.space import Metric
+from hylo_memory_ros.model.embedding import Metric
 
 __all__ = ['estimated', 'lengths_of', 'scores_of', 'similarities_of']
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import require_ordering
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.identity import require_ordering
 from hylo_memory_ros.index.vectors import VectorHits
 from hylo_memory_ros.index.vectors.generation import embedding_digests
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryQuery
@@ -38,16 +38,16 @@ def fill(memory: MemoryService, name: str = SPACE, seed: int = 0) -> None:
             for number, vector in enumerate(vectors)
         ]
     )
-    memory._mirroring.vectors.wait_idle()
+    memory._core.indexes.vectors.wait_idle()
 
 
 def generation(memory: MemoryService, name: str = SPACE) -> str:
-    memory._mirroring.vectors.wait_idle()
-    return memory._mirroring.vectors.generation(name)
+    memory._core.indexes.vectors.wait_idle()
+    return memory._core.indexes.vectors.generation(name)
 
 
 def ask(memory: MemoryService) -> VectorHits:
-    return memory._mirroring.vectors.search(SPACE, [1.0] * DIMENSION, 10, at_ns=memory.now_ns())
+    return memory._core.indexes.vectors.search(SPACE, [1.0] * DIMENSION, 10, at_ns=memory.now_ns())
 
 
 def saved(path: Path) -> list[Path]:
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_not_believed(path: Path, backend: str, first: str, da
     file.write_bytes(changed[damage])
 
     with _restarted(path, backend) as memory:
-        right = memory._mirroring.vectors._spaces[SPACE].table
+        right = memory._core.indexes.vectors._spaces[SPACE].table
         hits = ask(memory)
         assert len(hits.version_rows) == 10
         assert len(right.slots) == COUNT
@@ -144,7 +144,7 @@ def test_a_purge_leaves_no_generation_that_holds_what_was_deleted(path: Path, ba
     with opened(path, backend=backend) as memory:
         fill(memory)
         before, file = generation(memory), saved(path)[0]
-        (record,) = [one for one in memory._store.vector_records(SPACE) if one[0] == 8]
+        (record,) = [one for one in memory._core.store.vector_records(SPACE) if one[0] == 8]
         assert record[2] in file.read_bytes()
 
         memory.purge(MemoryQuery(key='k7'))
@@ -152,7 +152,7 @@ def test_a_purge_leaves_no_generation_that_holds_what_was_deleted(path: Path, ba
         assert not file.exists()
         assert generation(memory) not in {before, ''}
         assert all(record[2] not in one.read_bytes() for one in saved(path))
-        assert len(memory._mirroring.vectors._spaces[SPACE].table.slots) == COUNT - 1
+        assert len(memory._core.indexes.vectors._spaces[SPACE].table.slots) == COUNT - 1
 
 
 def test_a_restore_uses_no_generation_of_the_history_before(path: Path, backend: str, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_restore_uses_no_generation_of_the_history_before(path: Path, backend:
 def test_a_generation_that_fails_is_dropped_and_the_answer_is_exact(path: Path, backend: str) -> None:
     with opened(path, backend=backend) as memory:
         fill(memory)
-        searched = memory._mirroring.vectors._spaces[SPACE]
+        searched = memory._core.indexes.vectors._spaces[SPACE]
         right = ask(memory).version_rows.tolist()
         assert searched.generation is not None
         object.__setattr__(searched.generation, 'codes', None)
@@ -187,8 +187,8 @@ def test_a_generation_that_fails_is_dropped_and_the_answer_is_exact(path: Path, 
 def test_an_ordering_that_is_not_that_of_the_store_is_refused(path: Path, backend: str, first: str) -> None:
     with _restarted(path, backend) as memory:
         generation(memory)
-        searched = memory._mirroring.vectors._spaces[SPACE]
-        records = memory._store.vector_records(SPACE)
+        searched = memory._core.indexes.vectors._spaces[SPACE]
+        records = memory._core.store.vector_records(SPACE)
         held = searched.generation
         assert held is not None
 
@@ -212,7 +212,7 @@ def test_without_usearch_the_answer_is_exact_and_says_so(path: Path, monkeypatch
 
 def test_below_the_limit_no_file_stays(path: Path, backend: str, first: str) -> None:
     with _restarted(path, backend, exact_up_to=COUNT) as memory:
-        memory._mirroring.vectors.wait_idle()
+        memory._core.indexes.vectors.wait_idle()
         assert memory.path is not None
         assert saved(memory.path) == []
 

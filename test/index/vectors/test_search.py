@@ -65,13 +65,13 @@ class Memory:
 
     @property
     def index(self) -> VectorIndex:
-        return self.service._mirroring.vectors
+        return self.service._core.indexes.vectors
 
     def search(self, vector: Any, k: int = 10, **options: Any) -> VectorHits:
         return self.index.search(SPACE, vector, k, **{'at_ns': self.now_ns, **options})
 
     def keys(self, hits: VectorHits) -> list[str]:
-        rows = self.service._store.fetch(hits.version_rows.tolist())
+        rows = self.service._core.store.fetch(hits.version_rows.tolist())
         return [rows[row][7] for row in hits.version_rows.tolist()]
 
 
@@ -300,4 +300,4 @@ def test_where_no_space_is_declared_the_first_vector_says_what_it_is(tmp_path: P
     with MemoryService.open(url) as memory:
         with pytest.raises(InvalidRequestError, match='has 2'):
             memory.write([other])
-        assert memory._mirroring.vectors.search('x@1', [2.0, 4.0], 1).similarities[0] == pytest.approx(1.0)
+        assert memory._core.indexes.vectors.search('x@1', [2.0, 4.0], 1).similarities[0] == pytest.approx(1.0)

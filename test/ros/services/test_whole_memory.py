@@ -8,7 +8,7 @@ import pytest
 from ros.harness import Talker, near, spatial
 
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.servers import TYPES
+from hylo_memory_ros.ros.services.servers import TYPES
 from hylo_memory_ros.srv import Changes, Flush, SetMap, Snapshot
 
 pytestmark = pytest.mark.ros

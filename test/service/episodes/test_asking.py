@@ -8,10 +8,10 @@ import pytest
 from service.episodes.pieces import HERE, an_episode, fact, facts_of, keys_of
 from support.clock import NS, ManualClock
 
-from hylo_memory_ros.frames import Transform
-from hylo_memory_ros.landmarks.trajectory import RigidCorrection
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
+from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.transforms import Transform
 
 
 class TestAsking:

@@ -6,12 +6,12 @@ import threading
 from typing import Any
 
 import pytest
-from landmarks.pieces import Turning, a_bag, a_pipeline, feed, open_memory, state_of, two_cameras
+from perception.pieces import Turning, a_bag, a_pipeline, feed, open_memory, state_of, two_cameras
 from service.episodes.pieces import EPISODIC, an_episode, events_of, fact, keys_of, summary_of
 from support.clock import ManualClock
 
-from hylo_memory_ros.landmarks import Message
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery
+from hylo_memory_ros.perception import Message
 from hylo_memory_ros.service import MemoryService
 
 

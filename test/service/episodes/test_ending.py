@@ -179,7 +179,7 @@ def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: s
             memory.feedback('wrong', ids=[before])
             getattr(memory, removed)(MemoryQuery(keys=('k0', 'old')))
             if cools:
-                store = memory._store
+                store = memory._core.store
                 assert store.cool([one.identity_id for one in store.coolable()]).assertions == 2
             memory.end_episode(outcome='success')
             found = memory.query(MemoryQuery(episode='e', kinds=['episodic'], k=50))

@@ -114,7 +114,7 @@ class TestPurge:
         memory.forget(MemoryQuery(episode='run'))
         ever = {'include_invalidated': True, 'kinds': frozenset({'semantic', 'episodic'})}
         before = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
-        store = memory._store
+        store = memory._core.store
         clock.set(3000.0)
         assert store.cool([one.identity_id for one in store.coolable()]).assertions > 3  # type: ignore[attr-defined]
         after = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]

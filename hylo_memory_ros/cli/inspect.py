@@ -1,0 +1,157 @@
+"""What a file is and holds: `info`, `verify`, `snapshot`, `observations`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from hylo_memory_ros.cli.json_lines import json_line
+from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.cli.options import AsJson, MemoryFile
+from hylo_memory_ros.cli.tables import console, facts_table
+from hylo_memory_ros.cli.times import instant_text
+from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.consolidation.sizes import held_by_kind
+from hylo_memory_ros.storage.landmarks.landmarks import landmark
+from hylo_memory_ros.storage.landmarks.ledger import InputRow, ObservationRecord, load_inputs
+from hylo_memory_ros.storage.landmarks.ledger import observations as ledger_observations
+from hylo_memory_ros.storage.schema import known_map
+
+__all__ = ['info', 'observations', 'snapshot', 'verify']
+
+
+def info(file: MemoryFile, as_json: AsJson = False) -> None:
+    """Tell what a memory file holds: size, times, counts, maps, inputs, landmarks, snapshot."""
+    with opened(file) as memory:
+        facts = _facts(memory, file)
+    if as_json:
+        print(json_line(facts))
+        return
+    console().print(facts_table(_in_words(facts)))
+
+
+def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = {'file': str(file), 'bytes': file.stat().st_size, **memory.manifest()}
+
+    held = {kind: one._asdict() for kind, one in memory.side_read(held_by_kind).items()}
+    cold = memory.cold_storage()
+    facts['cold_storage'] = None if cold is None else cold._asdict()
+    return {**facts, 'held': held, **memory.side_read(_tables)}
+
+
+def _tables(connection: sa.Connection) -> dict[str, Any]:
+    counted = sa.select(sa.func.count(), sa.func.count(landmark.c.written_ns)).select_from(landmark)
+    held, confirmed = connection.execute(counted.where(landmark.c.forgotten_ns.is_(None))).one()
+    return {
+        'maps': list(connection.scalars(sa.select(known_map.c.map_id))),
+        'inputs': {name: row._asdict() for name, row in load_inputs(connection).items()},
+        'landmarks': {'held': held, 'confirmed': confirmed},
+    }
+
+
+def _in_words(facts: dict[str, Any]) -> dict[str, str]:
+    held = facts['landmarks']
+    words = {
+        'file': f'{facts["file"]}, {facts["bytes"]:,} bytes',
+        'snapshot': facts['digest'],
+        'complete': 'yes' if facts.get('complete', True) else 'no: observations were dropped or late',
+        'sequence': f'{facts["sequence"]}, recorded {instant_text(facts["recorded_at_ns"], "never")}',
+        'epoch': facts['epoch'],
+        'items': ', '.join(f'{count} {kind}' for kind, count in facts['counts'].items() if count) or 'none',
+        'at hand': ', '.join(
+            f'{one["items"]} {kind} in {one["bytes"]:,} bytes' for kind, one in facts['held'].items()
+        )
+        or 'nothing',
+        'cold storage': _cold_in_words(facts['cold_storage']),
+        'landmarks': f'{held["held"]}, {held["confirmed"]} of them confirmed',
+        'maps': ', '.join(name or '(none)' for name in facts['maps']) or '(none)',
+        'schema': f'{facts["schema"]}, canonical form {facts["canonical_form"]}',
+    }
+    for name, row in facts['inputs'].items():
+        told = InputRow(**row)
+        words[f'input {name}'] = (
+            f'newest {instant_text(told.newest_ns, "none")}, {told.dropped} dropped, {told.late} late'
+        )
+    return words
+
+
+def _cold_in_words(cold: dict[str, Any] | None) -> str:
+    if cold is None:
+        return 'nothing'
+    if cold['lost']:
+        return str(cold['lost'])
+    return f'{cold["statements"]} statements, {cold["file"]}, {cold["bytes"]:,} bytes'
+
+
+def verify(file: MemoryFile, as_json: AsJson = False) -> None:
+    """Recompute every timeline, hash and the mirror from the evidence; exit code 1 when one differs."""
+    with opened(file) as memory:
+        report = memory.verify()
+    if as_json:
+        fields = ('ok', 'problems', 'identities', 'versions', 'sequence')
+        print(json_line({name: getattr(report, name) for name in fields}))
+    else:
+        for problem in report.problems:
+            print(problem)
+        told = 'sound' if report.ok else f'{len(report.problems)} problems'
+        looked_at = f'{report.identities} timelines, {report.versions} versions'
+        print(f'{told}: {looked_at}, up to sequence {report.sequence}')
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def snapshot(
+    file: MemoryFile,
+    copy: Annotated[
+        Path | None,
+        typer.Option('--copy', metavar='PATH', help='Also copy the memory, whole, to a new file.'),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the hash of what is believed and open: equal for equal memories on any machine."""
+    with opened(file) as memory:
+        digest = memory.snapshot(None if copy is None else str(copy.absolute()))
+        manifest = memory.manifest()
+    print(json_line(manifest) if as_json else digest)
+
+
+def observations(
+    file: MemoryFile,
+    input: Annotated[str | None, typer.Option('--input', help='Only those of this input.')] = None,
+    landmark: Annotated[str | None, typer.Option('--landmark', help='Only those given to this key.')] = None,
+    as_csv: Annotated[bool, typer.Option('--csv', help='Comma-separated, with a header.')] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the ledger: each detection of each message, and the landmark it was given to."""
+    if as_csv and as_json:
+        raise typer.BadParameter('--csv and --json: give one of them')
+
+    def print_all(connection: sa.Connection) -> None:
+        write = _writer(as_csv=as_csv, as_json=as_json)
+        for record in ledger_observations(connection):
+            if input in (None, record.input) and landmark in (None, record.landmark):
+                write(record)
+
+    with opened(file) as memory:
+        memory.side_read(print_all)
+
+
+_COLUMNS = ('input', 'stamp_ns', 'index', 'landmark')
+
+
+def _writer(*, as_csv: bool, as_json: bool) -> Callable[[ObservationRecord], None]:
+    if as_json:
+        return lambda record: print(json_line(dict(zip(_COLUMNS, record, strict=True))))
+    if as_csv:
+        rows = csv.writer(sys.stdout, lineterminator='\n')
+        rows.writerow(_COLUMNS)
+        return rows.writerow
+    return lambda record: print(
+        f'{record.input}  {instant_text(record.stamp_ns)}  {record.detection}  {record.landmark or "-"}'
+    )

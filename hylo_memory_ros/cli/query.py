@@ -1,0 +1,164 @@
+"""What a memory answers: `query`, `history`, `changes`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hylo_memory_ros.cli.json_lines import change_line, hit_line, json_line, summary_line, version_line
+from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.cli.options import (
+    NUMBER,
+    WHOLE,
+    After,
+    AsJson,
+    AsOf,
+    Center,
+    Confidence,
+    Frame,
+    Invalidated,
+    Keys,
+    KnownAt,
+    KnownSeq,
+    Labels,
+    Limit,
+    Linked,
+    MapId,
+    MemoryFile,
+    Most,
+    Radius,
+    Weights,
+    question,
+)
+from hylo_memory_ros.cli.tables import changes_table, console, hits_table, summary_text, versions_table
+from hylo_memory_ros.cli.times import instant_text
+from hylo_memory_ros.errors import NotFoundError
+from hylo_memory_ros.model import MemoryKind
+
+__all__ = ['changes', 'history', 'query']
+
+Cursor = Annotated[str | None, typer.Option('--cursor', help='Go on where an earlier answer ended.')]
+
+
+def query(
+    file: MemoryFile,
+    near: Center = None,
+    radius: Radius = None,
+    frame: Frame = 'map',
+    horizontal: Annotated[
+        bool, typer.Option('--horizontal', help='Measure in the plane of x and y.')
+    ] = False,
+    map_id: MapId = None,
+    kind: Annotated[list[MemoryKind] | None, typer.Option('--kind', help='May be repeated.')] = None,
+    label: Labels = None,
+    key: Keys = None,
+    id: Annotated[list[str] | None, typer.Option('--id', help='Id; may be repeated.')] = None,
+    entity: Annotated[list[str] | None, typer.Option('--entity', help='Named by it; repeated: all.')] = None,
+    object_id: Annotated[
+        list[str] | None, typer.Option('--object', help='Object id in it; repeated: all.')
+    ] = None,
+    relation: Linked = None,
+    depth: Annotated[
+        int, typer.Option('--depth', help='Most links to follow from --relation or --entity.', **WHOLE)
+    ] = 1,
+    text: Annotated[str | None, typer.Option('--text', help='Words that must all appear.')] = None,
+    episode: Annotated[str | None, typer.Option('--episode', help='Said in this episode.')] = None,
+    outcome: Annotated[
+        str | None, typer.Option('--outcome', help='Said in an episode that ended so.')
+    ] = None,
+    as_of: AsOf = None,
+    known_at: KnownAt = None,
+    known_seq: KnownSeq = None,
+    include_invalidated: Invalidated = False,
+    min_confidence: Confidence = None,
+    min_existence: Annotated[
+        float | None,
+        typer.Option('--min-existence', metavar='P', help='Least probability to be there still.', **NUMBER),
+    ] = None,
+    min_helpfulness: Annotated[
+        float | None,
+        typer.Option('--min-helpfulness', metavar='S', help='Least score of having helped.', **NUMBER),
+    ] = None,
+    stale: Annotated[
+        bool, typer.Option('--stale/--no-stale', help='Also what was not seen where it should be.')
+    ] = True,
+    weight: Weights = None,
+    k: Most = 10,
+    cursor: Cursor = None,
+    explain: Annotated[
+        bool, typer.Option('--explain', help='Say what was left out; with --json as a last line.')
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask: what is near, what has this label, key or these words, now or at another time."""
+    asked = question(
+        near, radius, frame, map_id, horizontal=horizontal, kinds=frozenset(kind) if kind else None,
+        labels=label, keys=key, ids=id, entities=entity, text=text, as_of_ns=as_of, known_at_ns=known_at,
+        known_seq=known_seq, include_invalidated=include_invalidated, min_confidence=min_confidence, k=k,
+        cursor=cursor, explain=explain, object_ids=object_id, relation=relation, depth=depth,
+        min_existence=min_existence, min_helpfulness=min_helpfulness, include_stale=stale,
+        weights=dict(weight) if weight else None, episode=episode, outcome=outcome,
+    )  # fmt: skip
+    with opened(file) as memory:
+        result = memory.query(asked)
+    if as_json:
+        lines = [hit_line(hit) for hit in result]
+        for line in [*lines, summary_line(result)] if explain else lines:
+            print(json_line(line))
+        return
+    screen = console()
+    if result:
+        screen.print(hits_table(result.hits))
+    screen.print(summary_text(result, radius), markup=False, soft_wrap=True)
+
+
+def history(
+    file: MemoryFile,
+    id: Annotated[str | None, typer.Argument(metavar='[ID]', help='Id of any version.')] = None,
+    key: Annotated[str | None, typer.Option('--key', help='Key, instead of an id.')] = None,
+    kind: Annotated[MemoryKind | None, typer.Option('--kind', help='Where keys repeat.')] = None,
+    map_id: Annotated[str | None, typer.Option('--map', help='Where keys repeat.')] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what was true of one thing, when, and since when that was believed."""
+    with opened(file) as memory:
+        answer = memory.history(
+            id, kind=kind.value if kind else None, key=key, map_id=map_id, limit=limit, cursor=cursor
+        )
+    if not answer.versions:
+        raise NotFoundError(f'history: there is nothing of {f"the id {id!r}" if id else f"the key {key!r}"}')
+    if as_json:
+        for version in answer.versions:
+            print(json_line(version_line(version)))
+        return
+    screen = console()
+    screen.print(versions_table(answer.versions))
+    if answer.cursor:
+        screen.print(f'go on with --cursor {answer.cursor}', markup=False, soft_wrap=True)
+
+
+def changes(
+    file: MemoryFile,
+    after: After = 0,
+    epoch: Annotated[str | None, typer.Option('--epoch', help='Refuse another history than this.')] = None,
+    limit: Limit = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Print the feed of transactions, oldest first."""
+    with opened(file) as memory:
+        answer = memory.changes((epoch or memory.epoch, after), limit)
+    if as_json:
+        for change in answer.changes:
+            print(json_line(change_line(change)))
+        return
+    screen = console()
+    if answer.changes:
+        screen.print(changes_table(answer.changes))
+    gap = '; older ones are no longer kept' if answer.gap else ''
+    last = answer.changes[-1] if answer.changes else None
+    where = f', at {instant_text(last.recorded_at_ns)}' if last else ''
+    told = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
+    screen.print(told, markup=False)

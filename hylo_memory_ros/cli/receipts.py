@@ -1,0 +1,126 @@
+"""What proves an answer: `receipt`, `replay-receipt`, `chain`, and `render` for a prompt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hylo_memory_ros.cli.json_lines import json_line
+from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.cli.options import (
+    AsJson,
+    AsOf,
+    Center,
+    Frame,
+    Keys,
+    KnownSeq,
+    Labels,
+    MapId,
+    MaxTokens,
+    MemoryFile,
+    Most,
+    Radius,
+    question,
+)
+from hylo_memory_ros.evidence.chain import Chain
+from hylo_memory_ros.evidence.receipts import Replay
+
+__all__ = ['chain', 'receipt', 'render', 'replay_receipt']
+
+ReceiptId = Annotated[
+    str, typer.Argument(metavar='ID', help='Receipt, as its query or event named it.', show_default=False)
+]
+
+
+def receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
+    """Print the recorded evidence of a retrieval or an association."""
+    with opened(file) as memory:
+        body = memory.receipt(id)
+    print(json_line(body) if as_json else json.dumps(body, ensure_ascii=False, indent=2))
+
+
+def replay_receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
+    """Ask the question of a receipt again, of the same state; exit code 1 when other ids come."""
+    with opened(file) as memory:
+        replay = memory.replay_receipt(id)
+    if as_json:
+        print(json_line(replay.as_dict()))
+    else:
+        _print_replay(replay)
+    if not replay.same:
+        raise typer.Exit(1)
+
+
+def _print_replay(replay: Replay) -> None:
+    if replay.same:
+        print(f'the same: {len(replay.ids)} ids in the same order')
+        return
+    print(f'not the same: {len(replay.ids)} ids then, {len(replay.found)} now')
+    for name in replay.missing:
+        print(f'  missing {name}')
+    for name in replay.added:
+        print(f'  added {name}')
+    for reason in replay.reasons:
+        print(f'because: {reason}')
+
+
+def chain(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
+    """Print the identities behind one answer, from its records to what was made of it."""
+    with opened(file) as memory:
+        answer = memory.chain(id)
+    if as_json:
+        for link in answer.links:
+            print(json_line(asdict(link)))
+        return
+    _print_chain(answer)
+
+
+_STEPS = {
+    'record': 'statements',
+    'embedding': 'vectors',
+    'generation': 'candidate index',
+    'candidates': 'candidates',
+    'rerank': 'order',
+    'segment': 'prompt',
+    'token_kv': 'cache',
+    'artifact': 'compressed',
+}
+
+
+def _print_chain(answer: Chain) -> None:
+    for step, words in _STEPS.items():
+        links = answer.step(step)
+        print(f'{words}:' if links else f'{words}: none')
+        for link in links:
+            print(f'  {link.digest or "(working memory)"}  {link.about}')
+    if not answer.complete:
+        print('not complete: a purge took hits out of the receipt')
+
+
+def render(
+    file: MemoryFile,
+    near: Center = None,
+    radius: Radius = None,
+    frame: Frame = 'map',
+    map_id: MapId = None,
+    label: Labels = None,
+    key: Keys = None,
+    text: Annotated[str | None, typer.Option('--text', help='Words that must all appear.')] = None,
+    as_of: AsOf = None,
+    known_seq: KnownSeq = None,
+    k: Most = 10,
+    max_tokens: MaxTokens = None,
+    renderer: Annotated[
+        str, typer.Option('--renderer', help='hylo-prelude@1, hylo-jsonl@1 or an entry point.')
+    ] = '',
+) -> None:
+    """Print the memory prelude of a prompt; unchanged memory gives unchanged bytes."""
+    asked = question(
+        near, radius, frame, map_id,
+        text=text, labels=label, keys=key, as_of_ns=as_of, known_seq=known_seq, k=k,
+    )  # fmt: skip
+    with opened(file) as memory:
+        print(memory.render(asked, max_tokens, renderer=renderer).text, end='')

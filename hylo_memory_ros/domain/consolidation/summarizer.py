@@ -1,0 +1,219 @@
+"""Summarisers: what makes one text of many statements. The default is extractive and deterministic.
+
+Another one is installed as an entry point of the group `GROUP`: a callable without arguments that returns
+a `Summariser`, called once for each memory. One that answers otherwise for the same items makes
+consolidation otherwise, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import count
+from typing import Protocol
+
+from hylo_memory_ros.domain.consolidation.lineage import first_ns, is_standing, labels_of, last_ns, stood
+from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.plugins import made_by_plugin
+
+__all__ = [
+    'DEFAULT_SUMMARISER',
+    'GROUP',
+    'Extractive',
+    'Summariser',
+    'normal_words',
+    'numbers',
+    'sentences',
+    'summariser_named',
+]
+
+_WORD = re.compile(r'\w+')
+# A number is whole, with its sign, point and colon; what is neither letter nor punctuation is a word too.
+_SAID = re.compile(r'(?<!\w)[-+\u2212]?\d+(?:[.,:/-]\d+)*\w*|\w+|[^\w\s.,;:!"\'()\u2026]')
+_BETWEEN_SENTENCES = re.compile(r'(?<=[.!?])\s+|\s*\n\s*')
+
+
+def normal_words(text: str) -> list[str]:
+    """Return the words of a text without case and punctuation, in Unicode's compatible form.
+
+    Numbers and signs are words.
+
+    Examples
+    --------
+    >>> normal_words('Saw the MUG, at 12:03!') == normal_words('saw the mug at 12:03')
+    True
+    >>> normal_words('O12 is at -3.5 °C')
+    ['o12', 'is', 'at', '-3.5', '°', 'c']
+    """
+    if not text.isascii():
+        text = unicodedata.normalize('NFKC', text)
+    return _SAID.findall(text.casefold())
+
+
+def numbers(words: Iterable[str]) -> tuple[str, ...]:
+    """Return those of words that hold a digit.
+
+    Examples
+    --------
+    >>> numbers(normal_words('took O12 to room 7'))
+    ('o12', '7')
+    """
+    return tuple(word for word in words if any(map(str.isdigit, word)))
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text, those without a word left out.
+
+    Examples
+    --------
+    >>> sentences('Left the dock. Battery 3.5 V!')
+    ['Left the dock.', 'Battery 3.5 V!']
+    """
+    parts = (part.strip() for part in _BETWEEN_SENTENCES.split(text))
+    return [part for part in parts if _WORD.search(part)]
+
+
+GROUP = 'hylo_memory_ros.summarisers'
+"""Entry point group of summarisers."""
+DEFAULT_SUMMARISER = 'extractive@1'
+_MOST_LABELS = 8
+_ENDS = '.', '!', '?', ';', ':', '\u2026', '\u3002', '\uff01', '\uff1f', '\u0964', '\u061f'
+_TIMES = re.compile(r' \(x([1-9]\d{0,8})\)$')
+
+
+class Summariser(Protocol):
+    """Makes one text of several statements."""
+
+    name: str
+    """``name@version``; what answers otherwise for the same items is another version."""
+
+    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+        """Return a text that stands for items.
+
+        Parameters
+        ----------
+        items : sequence of MemoryItem
+            At least two, in order of world time.
+        max_bytes : int
+            Most bytes of the text in UTF-8.
+        """
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    place: int
+    text: str
+    words: tuple[str, ...]
+
+
+class Extractive:
+    """Says how many there are, from when to when, of which labels, and the sentences that say most.
+
+    A sentence weighs as much as its words on average, a word as often as statements hold it. The first
+    and the last sentence are taken first, then the weightiest, of equal ones the earlier, while there is
+    room; one that says the same as a sentence taken before counts for it. They stand in order of time,
+    each in a line and closed by a full stop. What a summary of this kind quotes counts as what it quotes.
+    """
+
+    name = DEFAULT_SUMMARISER
+
+    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+        """Return the head and the sentences that fit."""
+        head = _cut(_head(items), max_bytes)
+        said, weight = _distinct(items)
+        room = max_bytes - len(head.encode())
+        chosen: list[tuple[int, str]] = []
+        for sentence, times in _in_order_of_weight(said, weight):
+            text = f'\n{_closed(sentence.text)}' + (f' (x{times})' if times > 1 else '')
+            size = len(text.encode())
+            if size <= room:
+                chosen.append((sentence.place, text))
+                room -= size
+        return head + ''.join(text for _, text in sorted(chosen))
+
+
+def _head(items: Sequence[MemoryItem]) -> str:
+    counted = ', '.join(f'{label} x{times}' for label, times in _most_common(labels_of(items)))
+    between = f'{_utc(min(map(first_ns, items)))} to {_utc(max(map(last_ns, items)))}'
+    return f'{sum(map(stood, items))} records, {between}' + (f' ({counted})' if counted else '') + ':'
+
+
+def _most_common(labels: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(labels.items(), key=lambda one: (-one[1], one[0]))[:_MOST_LABELS]
+
+
+def _utc(stamp_ns: int) -> str:
+    moment = datetime.fromtimestamp(stamp_ns // 1_000_000_000, timezone.utc)
+    return moment.replace(tzinfo=None).isoformat() + 'Z'
+
+
+def _closed(text: str) -> str:
+    return text if text.endswith(_ENDS) else f'{text}.'
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    return text.encode()[:max_bytes].decode(errors='ignore')
+
+
+_Said = dict[tuple[str, ...], tuple[_Sentence, int]]
+
+
+def _distinct(items: Sequence[MemoryItem]) -> tuple[_Said, Counter[str]]:
+    """Return each sentence once, with how often it is said, and how many items hold each word."""
+    said: _Said = {}
+    weight: Counter[str] = Counter()
+    places = count()
+    for item in items:
+        held: set[str] = set()
+        for text, more in _sentences(item):
+            place = next(places)
+            words = tuple(normal_words(text))
+            held.update(words)
+            first, times = said.get(words, (_Sentence(place, text, words), 0))
+            said[words] = first, times + more
+        weight.update(held)
+    # What a number or a sign is about is said by the words around it.
+    weight = Counter({word: times for word, times in weight.items() if any(map(str.isalpha, word))})
+    return said, weight
+
+
+def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
+    """Yield what an item says, sentence by sentence, and how often."""
+    if item.source != DEFAULT_SUMMARISER or not is_standing(item):
+        # One of near duplicates says it for all of them.
+        yield from ((text, stood(item)) for text in sentences(item.content))
+        return
+    _, *quoted = item.content.splitlines()
+    for text in quoted:
+        counted = _TIMES.search(text)
+        yield (text[: counted.start()], int(counted[1])) if counted else (text, 1)
+
+
+def _in_order_of_weight(said: _Said, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
+    ends = {sentence.place for sentence, _ in said.values()}
+    ends = {min(ends), max(ends)} if ends else ends
+
+    def rank(one: tuple[_Sentence, int]) -> tuple[bool, float, int]:
+        sentence = one[0]
+        central = sum(weight[word] for word in sentence.words) / len(sentence.words)
+        return sentence.place not in ends, -central, sentence.place
+
+    return sorted(said.values(), key=rank)
+
+
+def summariser_named(name: str) -> Summariser:
+    """Return a summariser: ours, or one of an installed entry point.
+
+    Raises
+    ------
+    ConfigurationError
+        None is registered under this name, or it cannot be loaded.
+    """
+    ours = {DEFAULT_SUMMARISER: Extractive}
+    made: Summariser = made_by_plugin(GROUP, name, 'consolidation.summariser', ours, ConfigurationError)
+    return made

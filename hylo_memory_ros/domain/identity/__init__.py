@@ -1,0 +1,93 @@
+"""Canonical bytes, digests of statements and snapshots, and the six identities.
+
+Similarity finds memories; only exact identity permits reuse. The layers, from what is remembered to
+what is computed of it: `SemanticIdentity`, `EmbeddingIdentity`, `DerivedGenerationIdentity`,
+`RenderedSegmentIdentity`, `TokenKvIdentity`, `CompressionArtifactIdentity`. Each has a digest of its
+own class, and the `gates` refuse one where another is meant.
+"""
+
+from __future__ import annotations
+
+from hylo_memory_ros.domain.identity.artifact import Codec, CompressionArtifactIdentity
+from hylo_memory_ros.domain.identity.canonical import CANONICAL_FORM, canonical_bytes
+from hylo_memory_ros.domain.identity.digest import (
+    ArtifactDigest,
+    EmbeddingDigest,
+    GenerationDigest,
+    LayerDigest,
+    SegmentDigest,
+    SemanticDigest,
+    Sha256,
+    TokenKvDigest,
+)
+from hylo_memory_ros.domain.identity.gates import (
+    EXACT,
+    CompressionFigure,
+    require_exact_rerank,
+    require_ordering,
+)
+from hylo_memory_ros.domain.identity.layer import Identity
+from hylo_memory_ros.domain.identity.prompt import (
+    AttentionLayout,
+    CacheLayout,
+    ModelRevision,
+    PositionLayout,
+    RenderedSegmentIdentity,
+    SegmentType,
+    Tokenizer,
+    TokenKvIdentity,
+)
+from hylo_memory_ros.domain.identity.reuse import CachedPrefix, Reuse, may_reuse, prefix_from_json
+from hylo_memory_ros.domain.identity.semantic import SemanticIdentity
+from hylo_memory_ros.domain.identity.set_hash import EMPTY_STATE, digest_of_state, updated_state
+from hylo_memory_ros.domain.identity.statement import Statement, content_bytes, identity_digest, statement_of
+from hylo_memory_ros.domain.identity.vectors import (
+    DerivedGenerationIdentity,
+    EmbeddingIdentity,
+    Ordering,
+    SourceSnapshot,
+)
+
+__all__ = [
+    'CANONICAL_FORM',
+    'EMPTY_STATE',
+    'EXACT',
+    'ArtifactDigest',
+    'AttentionLayout',
+    'CacheLayout',
+    'CachedPrefix',
+    'Codec',
+    'CompressionArtifactIdentity',
+    'CompressionFigure',
+    'DerivedGenerationIdentity',
+    'EmbeddingDigest',
+    'EmbeddingIdentity',
+    'GenerationDigest',
+    'Identity',
+    'LayerDigest',
+    'ModelRevision',
+    'Ordering',
+    'PositionLayout',
+    'RenderedSegmentIdentity',
+    'Reuse',
+    'SegmentDigest',
+    'SegmentType',
+    'SemanticDigest',
+    'SemanticIdentity',
+    'Sha256',
+    'SourceSnapshot',
+    'Statement',
+    'TokenKvDigest',
+    'TokenKvIdentity',
+    'Tokenizer',
+    'canonical_bytes',
+    'content_bytes',
+    'digest_of_state',
+    'identity_digest',
+    'may_reuse',
+    'prefix_from_json',
+    'require_exact_rerank',
+    'require_ordering',
+    'statement_of',
+    'updated_state',
+]

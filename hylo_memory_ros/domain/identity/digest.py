@@ -1,0 +1,178 @@
+"""Digests typed by the identity they belong to, so that none is accepted in place of another.
+
+The text form names the layer (``embedding:sha256:…``), each layer hashes under its own name and
+version, and each has its own class: a type checker, a run-time check and the bytes themselves all
+refuse a digest of one layer where that of another is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, ClassVar
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import Self
+
+from hylo_memory_ros.domain.identity.canonical import canonical_bytes
+from hylo_memory_ros.errors import InvalidRequestError
+
+__all__ = [
+    'ArtifactDigest',
+    'EmbeddingDigest',
+    'GenerationDigest',
+    'LayerDigest',
+    'SegmentDigest',
+    'SemanticDigest',
+    'Sha256',
+    'TokenKvDigest',
+]
+
+_HEX = re.compile(r'[0-9a-f]{64}')
+_DOMAIN = b'hylo-identity\0'
+
+
+class _Digest(str):
+    """A text of a fixed form; made only from such a text."""
+
+    __slots__ = ()
+    prefix: ClassVar[str]
+
+    def __new__(cls, text: object) -> Self:
+        """Take a digest from its text form.
+
+        Raises
+        ------
+        ValueError
+            It is no digest, or one of another layer.
+        """
+        if type(text) is cls:
+            return text
+        if not isinstance(text, str) or not text.startswith(cls.prefix):
+            raise ValueError(f'{text!r:.90} is no {cls.prefix}… of 64 hex digits: {_what(text)}')
+        if not _HEX.fullmatch(text, len(cls.prefix)):
+            raise ValueError(f'{text!r:.90} is no {cls.prefix}… of 64 hex digits in lower case')
+        return super().__new__(cls, text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _made(cls, digits: str) -> Self:
+        return super().__new__(cls, cls.prefix + digits)
+
+    @property
+    def raw(self) -> bytes:
+        """The 32 bytes."""
+        return bytes.fromhex(self[len(self.prefix) :])
+
+
+def _what(value: object) -> str:
+    if not isinstance(value, str):
+        return f'it is a {type(value).__name__}'
+    layer = value.partition(':')[0]
+    return f'a digest of the layer {layer!r} proves nothing here' if layer in LAYERS else 'it names no layer'
+
+
+class Sha256(_Digest):
+    """SHA-256 of plain bytes, ``sha256:`` and 64 hex digits: of a file, a vector, a text.
+
+    Examples
+    --------
+    >>> Sha256.of(b'abc')[:16]
+    'sha256:ba7816bf8'
+    """
+
+    __slots__ = ()
+    prefix = 'sha256:'
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """Return the digest of bytes."""
+        return cls._made(sha256(data).hexdigest())
+
+
+class LayerDigest(_Digest):
+    """The digest of one identity; its text form begins with the name of the layer."""
+
+    __slots__ = ()
+    layer: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the digest of an identity's fields in canonical form, under this layer's name."""
+        domain = _DOMAIN + f'{cls.layer}\0{cls.version}\0'.encode()
+        return cls._made(sha256(domain + canonical_bytes(fields)).hexdigest())
+
+    @classmethod
+    def needed(cls, value: object, field: str) -> Self:
+        """Return a value that is this digest already; the check at run time.
+
+        Raises
+        ------
+        InvalidRequestError
+            It is anything else, such as a digest of another layer or a plain text.
+        """
+        if type(value) is not cls:
+            raise InvalidRequestError(
+                f'{field}: {value!r:.90} is a {type(value).__name__}, where a {cls.__name__} is meant; '
+                'no identity stands for another',
+                field=field,
+            )
+        return value
+
+
+class SemanticDigest(LayerDigest):
+    """Of a remembered statement: what it says, and when that was so and was believed."""
+
+    __slots__ = ()
+    layer, prefix = 'semantic', 'semantic:sha256:'
+
+
+class EmbeddingDigest(LayerDigest):
+    """Of an authoritative vector of a statement."""
+
+    __slots__ = ()
+    layer, prefix = 'embedding', 'embedding:sha256:'
+
+
+class GenerationDigest(LayerDigest):
+    """Of a derived, rebuildable candidate index."""
+
+    __slots__ = ()
+    layer, prefix = 'generation', 'generation:sha256:'
+
+
+class SegmentDigest(LayerDigest):
+    """Of the exact bytes of one part of a prompt."""
+
+    __slots__ = ()
+    layer, prefix = 'segment', 'segment:sha256:'
+
+
+class TokenKvDigest(LayerDigest):
+    """Of tokens at their positions in one model's cache."""
+
+    __slots__ = ()
+    layer, prefix = 'token_kv', 'token_kv:sha256:'
+
+
+class ArtifactDigest(LayerDigest):
+    """Of the bytes that a compression emitted."""
+
+    __slots__ = ()
+    layer, prefix = 'artifact', 'artifact:sha256:'
+
+
+LAYERS = frozenset(
+    kind.layer
+    for kind in (
+        SemanticDigest, EmbeddingDigest, GenerationDigest, SegmentDigest, TokenKvDigest, ArtifactDigest,
+    )
+)  # fmt: skip

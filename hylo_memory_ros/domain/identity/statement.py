@@ -1,0 +1,122 @@
+"""Content digest, identity and id of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from hylo_memory_ros.domain.identity.canonical import canonical_bytes
+from hylo_memory_ros.model import MemoryItem, Pose
+
+__all__ = ['Statement', 'computed_id', 'content_bytes', 'identity_digest', 'statement_of']
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The digests of one resolved item; each is SHA-256, 32 bytes."""
+
+    content: bytes
+    """Equal for two items that say the same."""
+    identity: bytes
+    """Equal for two items of which the later may supersede the earlier."""
+    element: bytes
+    """What the snapshot hash counts: the content and, unless assumed, ``valid_from``."""
+    id: str
+    """``kind/`` and 32 hex digits, from content, identity and ``valid_from``; or the id given."""
+
+
+def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
+    """Return the digests of an item whose ``valid_from`` is resolved.
+
+    Parameters
+    ----------
+    item : MemoryItem
+        With `valid_from_ns` set.
+    identity_scope : sequence of str
+        Scope names whose values belong to the identity of a keyed item.
+
+    Examples
+    --------
+    >>> mug = MemoryItem(kind='spatial', key='mug', content='red', valid_from=1)
+    >>> again = MemoryItem(kind='spatial', key='mug', content='red', valid_from=2, confidence=0.5)
+    >>> a, b = statement_of(mug, ['map_id']), statement_of(again, ['map_id'])
+    >>> a.content == b.content, a.identity == b.identity, a.id == b.id
+    (True, True, False)
+    """
+    stamp_ns = item.valid_from_ns
+    if stamp_ns is None:
+        raise ValueError('valid_from is not resolved')
+    text = canonical_bytes(_content_fields(item))
+    # valid_from_ns sorts behind every other field, so its canonical form is a splice.
+    dated = text if item.valid_from_assumed else text[:-1] + b',"valid_from_ns":%d}' % stamp_ns
+    element = sha256(dated).digest()
+    content = sha256(text).digest() if item.key is not None else element
+    if item.key is None:
+        identity = sha256(b'keyless\0' + content).digest()
+    else:
+        identity = identity_digest(item, identity_scope)
+    named = item.id or computed_id(item.kind.value, content, identity, stamp_ns)
+    return Statement(content, identity, element, named)
+
+
+def computed_id(kind: str, content: bytes, identity: bytes, valid_from_ns: int) -> str:
+    """Return what a statement is called to which no id was given."""
+    digest = sha256(content + identity + valid_from_ns.to_bytes(8, 'big'))
+    return f'{kind}/{digest.hexdigest()[:32]}'
+
+
+def content_bytes(item: MemoryItem) -> bytes:
+    """Return the canonical bytes that the content digest of an item with a key is of.
+
+    Examples
+    --------
+    >>> mug = MemoryItem(kind='spatial', key='mug', content='red', valid_from=1)
+    >>> content_bytes(mug), sha256(content_bytes(mug)).digest() == statement_of(mug, []).content
+    (b'{"content":"red","key":"mug","kind":"spatial"}', True)
+    """
+    return canonical_bytes(_content_fields(item))
+
+
+def identity_digest(item: MemoryItem, identity_scope: Sequence[str]) -> bytes:
+    """Return the digest of what an item with a key may supersede; it depends on no time and no content.
+
+    Examples
+    --------
+    >>> mug = MemoryItem(kind='spatial', key='mug', content='red', valid_from=1)
+    >>> identity_digest(mug, ['map_id']) == statement_of(mug, ['map_id']).identity
+    True
+    """
+    scope = {name: item.scope[name] for name in identity_scope if name in item.scope}
+    return sha256(canonical_bytes({'key': item.key, 'kind': item.kind.value, 'scope': scope})).digest()
+
+
+def _content_fields(item: MemoryItem) -> dict[str, Any]:
+    """Return what makes two statements the same; empty fields are left out."""
+    fields: dict[str, Any] = {
+        'content': item.content,
+        'entities': sorted(set(item.entities)),
+        'extent': item.extent,
+        'key': item.key,
+        'label': item.label,
+        'links': sorted(set(item.links)),
+        'object_ids': sorted(set(item.object_ids)),
+        'payload': item.payload,
+        'pose': item.pose and _pose_fields(item.pose),
+        'scope': item.scope,
+    }
+    fields = {name: value for name, value in fields.items() if value}
+    fields['kind'] = item.kind.value
+    if item.key is None and (span := item.event_time):
+        fields['event_time'] = {'clock': span.clock, 'end_ns': span.end_ns, 'start_ns': span.start_ns}
+    return fields
+
+
+def _pose_fields(pose: Pose) -> dict[str, Any]:
+    fields: dict[str, Any] = {'frame_id': pose.frame_id, 'position': pose.position}
+    if (q := pose.orientation) is not None:
+        # q and -q are one rotation: the last component that is not zero is made positive.
+        sign = next(part for part in reversed(q) if part) < 0.0
+        fields['orientation'] = [-part + 0.0 for part in q] if sign else q
+    return fields

@@ -1,0 +1,227 @@
+"""One parameter each: a field of the typed configuration, by the name that it has in a parameter file."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from hylo_memory_ros.config import MemoryConfig, Retention
+from hylo_memory_ros.model import EmbeddingSpace
+from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model.embedding import SpaceNames
+from hylo_memory_ros.parameters.node_config import InputConfig, NodeConfig
+from hylo_memory_ros.perception import InputSettings, LandmarkSettings
+
+__all__ = ['Entry', 'input_entries', 'node_entries', 'space_entries']
+
+UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
+
+# Below which prefix the fields of a composed model appear.
+COMPOSED: dict[tuple[type[BaseModel], str], str] = {
+    (NodeConfig, 'memory'): '',
+    (NodeConfig, 'landmarks'): 'landmarks.',
+    (MemoryConfig, 'retention'): 'retention.',
+    (MemoryConfig, 'consolidation'): 'consolidation.',
+    **{(Retention, kind): f'{kind}.' for kind in Retention().by_kind},
+    (InputConfig, 'settings'): '',
+}
+# No parameters of their own: they follow from others, or from use_sim_time.
+DERIVED = {
+    (MemoryConfig, 'clock'),
+    (MemoryConfig, 'embedding_spaces'),
+    (NodeConfig, 'inputs'),
+    (InputSettings, 'name'),
+    (LandmarkSettings, 'global_frame'),
+    (LandmarkSettings, 'base_frame'),
+    (LandmarkSettings, 'localisation_gate'),
+    (LandmarkSettings, 'inputs'),
+    (LandmarkSettings, 'min_valid_stamp_s'),
+}
+
+
+class _InputNames(Contract):
+    inputs: tuple[Annotated[str, Field(pattern=r'^[A-Za-z][A-Za-z0-9_]{0,63}$')], ...] = ()
+    """Names of the perception inputs; the settings of each are below input.<name>."""
+
+
+class _SpaceNames(Contract):
+    embedding_spaces: SpaceNames = ()
+    """Names of the embedding spaces, name@version; the settings of each are below space.<name>."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One parameter."""
+
+    name: str
+    """Full name of the parameter."""
+    path: tuple[str, ...]
+    """Names of the fields that lead to its value, from the configuration or the input down."""
+    field: FieldInfo
+    """The field that it sets."""
+
+    @property
+    def default(self) -> Any:
+        """The value when nothing is given, as ROS takes it; the empty text when one must be given."""
+        if self.field.is_required():
+            return ''
+        value = self.field.get_default(call_default_factory=True)
+        if value is None:
+            return ''
+        return list(value) if isinstance(value, (tuple, dict)) else value
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it is fixed when the process starts."""
+        extra = self.field.json_schema_extra
+        return isinstance(extra, dict) and extra.get('read_only') is True
+
+    @property
+    def unit(self) -> str:
+        """Unit of the value, from the end of the name; empty: none."""
+        return next((unit for end, unit in UNITS.items() if self.path[-1].endswith(end)), '')
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether the value is the name of a topic."""
+        return self.path[-1].endswith('topic')
+
+    @property
+    def expected(self) -> str:
+        """The type, the range and the unit, in words."""
+        words = _in_words(self.field.annotation) + (', required' if self.field.is_required() else '')
+        limits = [
+            f'{sign} {limit:g}' if isinstance(limit, float) else f'{sign} {limit}'
+            for rule in self._rules()
+            for name, sign in (('gt', '>'), ('ge', '>='), ('lt', '<'), ('le', '<='))
+            if (limit := getattr(rule, name, None)) is not None
+        ]
+        words = ' '.join([words, ' and '.join(limits)]).rstrip()
+        return f'{words} ({self.unit})' if self.unit else words
+
+    def _rules(self) -> Iterator[Any]:
+        for rule in self.field.metadata:
+            yield from rule if isinstance(rule, annotated_types.GroupedMetadata) else (rule,)
+
+    @property
+    def range(self) -> tuple[float | None, float | None]:
+        """The least and the largest value, where there is one."""
+        low = high = None
+        for rule in self._rules():
+            low = getattr(rule, 'ge', getattr(rule, 'gt', low))
+            high = getattr(rule, 'le', getattr(rule, 'lt', high))
+        return low, high
+
+    def validated(self, value: Any) -> Any:
+        """Return a value as the configuration takes it; an integer is taken for a number.
+
+        Raises
+        ------
+        ValueError
+            With the name, the value and what was expected.
+        """
+        try:
+            if isinstance(value, bool) != (self.field.annotation is bool):
+                raise ValueError('a truth value is nothing else')
+            return self._adapter().validate_python(self._as_field(value))
+        except ValueError as exc:
+            shown = value if isinstance(value, (str, int, float, type(None))) else list(value)
+            raise ValueError(f'{self.name}: {shown!r} is not {self.expected}{_reasons(exc)}') from exc
+
+    def _as_field(self, value: Any) -> Any:
+        if isinstance(self.default, list):
+            # YAML's [] has no type and arrives as "not set"; [""] is how files usually say it.
+            value = () if value is None or list(value) == [''] else value
+            if self._is_mapping:
+                return _as_mapping(value, numbers=_is_number(get_args(self.field.annotation)[1]))
+            return value if isinstance(value, str) or not hasattr(value, '__iter__') else tuple(value)
+        if value == '' and self.field.is_required():
+            raise ValueError('it must be given')
+        return None if value == '' and self.field.default is None else value
+
+    @property
+    def _is_mapping(self) -> bool:
+        return get_origin(self.field.annotation) is Mapping
+
+    def _adapter(self) -> TypeAdapter[Any]:
+        annotation: Any = self.field.annotation
+        for rule in self.field.metadata:
+            annotation = Annotated[annotation, rule]
+        return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _as_mapping(pairs: Any, *, numbers: bool) -> dict[str, Any]:
+    mapping: dict[str, Any] = {}
+    for pair in pairs:
+        name, found, value = str(pair).partition('=')
+        if not found or name in mapping:
+            raise ValueError(f'{pair!r} is no name=value, or its name was there before')
+        mapping[name] = float(value) if numbers else value
+    return mapping
+
+
+def _is_number(annotation: Any) -> bool:
+    return _in_words(annotation) == NAMED[float]
+
+
+NAMED = {float: 'a number', int: 'an integer', bool: 'true or false', str: 'a string'}
+LISTS = {'a number': 'a list of numbers', 'an integer': 'a list of integers', 'a string': 'a list of strings'}
+
+
+def _in_words(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return 'one of ' + ', '.join(map(repr, parts))
+    if origin is Annotated:
+        return _in_words(parts[0])
+    if origin in (Union, types.UnionType):
+        return ' or '.join(_in_words(part) for part in parts if part is not type(None))
+    if origin is Mapping:
+        return 'a list of name=number' if _is_number(parts[1]) else 'a list of name=value'
+    if origin is tuple:
+        return LISTS.get(_in_words(parts[0]), 'a list')
+    return NAMED.get(annotation, 'a string')
+
+
+def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) -> Iterator[Entry]:
+    for name, field in model.model_fields.items():
+        if (model, name) in COMPOSED:
+            part = field.annotation
+            assert isinstance(part, type)
+            assert issubclass(part, BaseModel)
+            yield from _walk(part, prefix + COMPOSED[model, name], (*path, name))
+        elif (model, name) not in DERIVED:
+            yield Entry(prefix + name, (*path, name), field)
+
+
+def node_entries() -> tuple[Entry, ...]:
+    """Return the parameters that depend on no list of names, and those lists last."""
+    return (
+        *_walk(NodeConfig),
+        Entry('embedding_spaces', ('embedding_spaces',), _SpaceNames.model_fields['embedding_spaces']),
+        Entry('inputs', ('inputs',), _InputNames.model_fields['inputs']),
+    )
+
+
+def input_entries(name: str) -> tuple[Entry, ...]:
+    """Return the parameters of one input."""
+    return tuple(_walk(InputConfig, f'input.{name}.'))
+
+
+def space_entries(name: str) -> tuple[Entry, ...]:
+    """Return the parameters of one embedding space."""
+    return tuple(_walk(EmbeddingSpace, f'space.{name}.'))
+
+
+def _reasons(problem: ValueError) -> str:
+    """Return what our own rules say, which is more than type and range."""
+    if not isinstance(problem, ValidationError):
+        return ''
+    told = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']
+    return f': {"; ".join(map(str, told))}' if told else ''

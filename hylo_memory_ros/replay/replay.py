@@ -1,0 +1,145 @@
+"""One replay: the messages of a bag go through the pipeline that a node has, as fast as it takes them.
+
+What differs from a node that is fed by the same bag: the service clock is that of the bag (its
+``/clock``, or the times of recording), and commits follow from it; so sequences and `recorded_at`
+differ, while what is believed, and so the snapshot, is the same. The parameter `database_path` is
+not used: a replay never writes the memory of a robot unasked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.perception import LandmarkPipeline, PipelineStatus
+from hylo_memory_ros.replay.bag import Bag
+from hylo_memory_ros.replay.bag_clock import BagClock
+from hylo_memory_ros.replay.topic_names import Names
+from hylo_memory_ros.replay.topic_router import CLOCK, Feeding
+from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.service.skills import NO_DIRECTORY
+from hylo_memory_ros.transforms import TransformBuffer
+
+__all__ = ['Replayed', 'replay']
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of a replay."""
+
+    snapshot: str
+    """Hash of what is believed and open afterwards."""
+    complete: bool
+    """Whether nothing was dropped or late, and nothing still waits."""
+    sequence: int
+    """Number of the newest transaction."""
+    messages: int
+    """Messages that were read, over all loops."""
+    recorded_s: float
+    """How long the recording is, seconds, times the loops."""
+    seconds: float
+    """How long the replay took, seconds."""
+    status: PipelineStatus
+    """Counters of each input, and of landmarks."""
+    skipped: Mapping[str, str]
+    """Topics that nobody takes, with their types."""
+    missing: Mapping[str, str]
+    """Why an input got nothing, by its name."""
+    malformed: Mapping[str, int]
+    """Messages of tf and of the clock that are none, by topic."""
+    transforms_refused: Mapping[str, int]
+    """Transforms that were not taken, by reason."""
+
+
+def replay(
+    bag: Bag,
+    config: NodeConfig,
+    *,
+    names: Names | None = None,
+    database: str | None = None,
+    loops: int = 1,
+    told: Callable[[int], None] = lambda _: None,
+) -> Replayed:
+    """Replay an open bag into a memory.
+
+    Parameters
+    ----------
+    bag : Bag
+        What was recorded.
+    config : NodeConfig
+        The settings of the node; its inputs name the topics.
+    names : Names, optional
+        How topics are called; those of the node ``/hylo_memory`` unless given.
+    database : str, optional
+        URL of the memory; one that is not empty is gone on with. None: kept nowhere.
+    loops : int
+        How often; what comes again changes nothing.
+    told : callable
+        Is told now and then how much of the recording, over all loops, is done, nanoseconds.
+
+    Raises
+    ------
+    HyloMemoryError
+        The bag, the parameters or the memory cannot be used.
+    """
+    begun_s = time.perf_counter()
+    start_ns, end_ns = bag.span_ns
+    topics = bag.topics
+    clock = BagClock(0 if CLOCK in topics else start_ns)
+    # As a node before the first /clock: a bag may be older than what the file holds. It holds no skills.
+    alone = {'accept_older_clock': True, 'skill_directory': NO_DIRECTORY}
+    memory_config = config.memory.model_copy(update=alone)
+    transforms = TransformBuffer(config.tf_buffer_s)
+    with MemoryService.open(database, clock=clock, config=memory_config, map_id=config.map_id) as memory:
+        pipeline = LandmarkPipeline(memory, transforms, config.perception, map_id=memory.map_id, clock=clock)
+        feeding = Feeding(config, names or Names(), topics, transforms, pipeline, clock)
+        run = _Run(bag, feeding, pipeline, clock, round(config.commit_interval_s * 1e9))
+        for loop in range(loops):
+            if loop:
+                pipeline.on_clock_jump()
+                transforms.clear()
+            # The first message of a loop is as far as the loops before it have come.
+            run.once(told, start_ns - loop * (end_ns - start_ns))
+        pipeline.flush()
+        pipeline.commit(force=True)
+        status = pipeline.status()
+        waiting = sum(source.pending for source in status.inputs)
+        return Replayed(
+            snapshot=memory.snapshot(),
+            complete=bool(memory.manifest()['complete']) and not waiting,
+            sequence=memory.sequence,
+            messages=run.messages,
+            recorded_s=loops * (end_ns - start_ns) / 1e9,
+            seconds=time.perf_counter() - begun_s,
+            status=status,
+            skipped=feeding.skipped,
+            missing=feeding.missing,
+            malformed=dict(feeding.malformed),
+            transforms_refused=dict(transforms.refused),
+        )
+
+
+class _Run:
+    """Feeds a bag, and commits as its clock goes on."""
+
+    def __init__(
+        self, bag: Bag, feeding: Feeding, pipeline: LandmarkPipeline, clock: BagClock, interval_ns: int
+    ) -> None:
+        self._bag, self._feeding, self._pipeline, self._clock = bag, feeding, pipeline, clock
+        self._interval_ns = interval_ns
+        self.messages = 0
+
+    def once(self, told: Callable[[int], None], origin_ns: int) -> None:
+        due_ns = 0
+        for one in self._bag.messages(self._feeding.takers):
+            if not self._feeding.has_clock:
+                self._clock.now_ns = one.stamp_ns
+            self._feeding.take(one.topic, one.data)
+            self._pipeline.poll()
+            self.messages += 1
+            if one.stamp_ns >= due_ns:
+                self._pipeline.commit()
+                told(one.stamp_ns - origin_ns)
+                due_ns = one.stamp_ns + self._interval_ns

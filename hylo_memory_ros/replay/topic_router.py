@@ -1,0 +1,166 @@
+"""What becomes of each topic of a bag: transforms, the clock, an input, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
+from hylo_memory_ros.parameters import InputConfig, NodeConfig
+from hylo_memory_ros.perception import LandmarkPipeline, Message
+from hylo_memory_ros.perception.ingestion.decoders import (
+    READERS,
+    Reader,
+    read_clock,
+    read_localisation,
+    read_transforms,
+)
+from hylo_memory_ros.replay.bag_clock import BagClock
+from hylo_memory_ros.replay.topic_names import Names
+from hylo_memory_ros.transforms import TransformBuffer
+
+__all__ = ['CLOCK', 'Feeding']
+
+CLOCK = '/clock'
+"""The topic of the time, whose name is the same for every node."""
+_TF_TYPE, _CLOCK_TYPE = 'tf2_msgs/msg/TFMessage', 'rosgraph_msgs/msg/Clock'
+_LOCALISED_TYPE = 'geometry_msgs/msg/PoseWithCovarianceStamped'
+
+Take = Callable[[bytes], None]
+
+
+class Feeding:
+    """Hands the messages of a bag to those who would subscribe to their topics.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        The inputs.
+    names : Names
+        What their topics are called.
+    topics : mapping
+        Type of each topic in the bag.
+    transforms, pipeline, clock
+        Who gets the messages.
+
+    Raises
+    ------
+    ConfigurationError
+        An input is of a type that nothing reads, or the bag has none of them.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        names: Names,
+        topics: Mapping[str, str],
+        transforms: TransformBuffer,
+        pipeline: LandmarkPipeline,
+        clock: BagClock,
+    ) -> None:
+        self._transforms, self._pipeline, self._clock = transforms, pipeline, clock
+        self._global_frame = config.global_frame
+        self.takers: dict[str, list[Take]] = {}
+        """Who takes the messages of a topic."""
+        self.missing: dict[str, str] = {}
+        """Why an input gets nothing, by its name."""
+        self.malformed: Counter[str] = Counter()
+        """Messages on tf and clock that are none, by topic."""
+        self._topics = topics
+        tf = [(names.full('tf'), False), (names.full('tf_static'), True)]
+        self._has_tf = any(topics.get(topic) == _TF_TYPE for topic, _ in tf)
+        for topic, static in tf:
+            self._serve(topic, _TF_TYPE, self._transform_taker(topic, static=static))
+        self.has_clock = self._serve(CLOCK, _CLOCK_TYPE, self._take_clock)
+        if config.localisation_topic:
+            topic = names.full(config.localisation_topic)
+            self._serve(topic, _LOCALISED_TYPE, self._localisation_taker(topic))
+        for source in config.inputs:
+            self._serve_input(source, names.full(source.settings.topic))
+        if len(self.missing) == len(config.inputs):
+            told = '; '.join(self.missing.values()) or 'the parameters declare none'
+            raise ConfigurationError(f'inputs: the bag has nothing for any of them: {told}')
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """The topics that nobody takes, with their types."""
+        return {topic: kind for topic, kind in self._topics.items() if topic not in self.takers}
+
+    def take(self, topic: str, data: bytes) -> None:
+        """Hand one message to those who want it."""
+        for take in self.takers[topic]:
+            take(data)
+
+    def _serve(self, topic: str, kind: str, take: Take) -> bool:
+        found = self._topics.get(topic) == kind
+        if found:
+            self.takers.setdefault(topic, []).append(take)
+        return found
+
+    def _serve_input(self, source: InputConfig, topic: str) -> None:
+        name, kind = source.settings.name, source.settings.type
+        if kind not in READERS:
+            raise ConfigurationError(
+                f'input.{name}.type: {kind!r} is none of {", ".join(sorted(READERS))}',
+                parameter=f'input.{name}.type',
+            )
+        if not self._serve(topic, kind, self._input_taker(name, READERS[kind]())):
+            there = self._topics.get(topic)
+            told = f'{topic} is {there} there, not {kind}' if there else f'nothing on {topic}'
+            self.missing[name] = f'input {name}: {told}'
+
+    def _transform_taker(self, topic: str, *, static: bool) -> Take:
+        def take(data: bytes) -> None:
+            try:
+                transforms = read_transforms(data)
+            except ValueError:
+                self.malformed[topic] += 1
+                return
+            self._transforms.set_transforms(transforms, static=static)
+
+        return take
+
+    def _take_clock(self, data: bytes) -> None:
+        try:
+            self._clock.now_ns = read_clock(data)
+        except ValueError:
+            self.malformed[CLOCK] += 1
+
+    def _localisation_taker(self, topic: str) -> Take:
+        def take(data: bytes) -> None:
+            try:
+                told = read_localisation(data)
+            except ValueError:
+                self.malformed[topic] += 1
+                return
+            if told.stamp_ns and told.frame_id.removeprefix('/') == self._global_frame:
+                self._pipeline.note_localisation(told.stamp_ns, told.covariance)
+
+        return take
+
+    def _input_taker(self, name: str, read: Reader) -> Take:
+        def take(data: bytes) -> None:
+            try:
+                reading = read(data, name)
+            except ValueError:
+                self._pipeline.note_refused(name, 'malformed')
+                return
+            for reason, count in reading.refused.items():
+                self._pipeline.note_refused(name, reason, count)
+            for message in reading.messages:
+                self._refuse_without_tf(message)
+                self._pipeline.offer(message)
+
+        return take
+
+    def _refuse_without_tf(self, message: Message) -> None:
+        if self._has_tf or message.deletion is not None:
+            return
+        frame_id = message.frame_id.removeprefix('/')
+        if frame_id != self._global_frame or message.detections.frames:
+            raise InvalidRequestError(
+                f'input {message.input}: its messages are in the frame {frame_id!r}, and the bag has no '
+                f'/tf and no /tf_static that would bring them into {self._global_frame!r}',
+                input=message.input,
+                frame_id=frame_id,
+            )

@@ -1,0 +1,233 @@
+"""What an answer left out, and why: counted within its candidates, never by a table scan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hylo_memory_ros.domain.skills import OTHER_STATUS
+from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
+from hylo_memory_ros.retrieval.sources import FEW
+from hylo_memory_ros.storage import TOTAL_LIMIT, Store
+from hylo_memory_ros.storage.query.filters import ANY_STATISTICS, search_words
+from hylo_memory_ros.storage.statements.mapper import ItemRow
+
+__all__ = ['LOOKED_BEYOND', 'Around', 'Explanation', 'around_of_few']
+
+_VERSION_ROW, _VALID_FROM, _VALID_TO, _MAP, _FRAME, _X = 0, 1, 2, 9, 21, 22
+
+
+@dataclass(slots=True)
+class Around:
+    """Version rows by where and when they are."""
+
+    other_map: int = 0
+    other_frame: int = 0
+    here: list[int] = field(default_factory=list)
+    """Within the radius, at the time."""
+    untimely: list[int] = field(default_factory=list)
+    """Within the radius, at another time."""
+    outside: list[tuple[float, int]] = field(default_factory=list)
+    """(metres, version row) beyond the radius, at the time, nearest first."""
+
+
+def around_of_few(store: Store, asked: ResolvedQuery) -> Around | None:
+    """Return what passes the filters of a question, whenever and wherever; None: that may be many."""
+    if not asked.filters_rows:
+        return None
+    counts = store.estimates(asked.sql(world='any'), FEW + 1)
+    if min(counts.values(), default=FEW + 1) > FEW:
+        return None
+    query = asked.query
+    rest = {name: value for name, value in (query.scope or {}).items() if name != 'map_id'}
+    anyhow = query.model_copy(update={'scope': rest, **ANY_STATISTICS})
+    rows = list(store.matching(replace(asked.sql(world='any'), query=anyhow, space=''), None))
+    return None if len(rows) > 4 * FEW else _sorted_out(asked, list(store.fetch(rows).values()))
+
+
+def _sorted_out(asked: ResolvedQuery, rows: Sequence[ItemRow]) -> Around:
+    query, found = asked.query, Around()
+    assert query.near is not None
+    (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
+    for row in rows:
+        if row[_FRAME] is None:
+            continue
+        timely = query.include_invalidated or (
+            row[_VALID_FROM] <= asked.at_ns and (row[_VALID_TO] is None or asked.at_ns < row[_VALID_TO])
+        )
+        distance_m = math.dist(row[_X : _X + axes], pose.position[:axes])
+        inside = distance_m <= radius_m
+        is_map, is_frame = asked.map_id in (None, row[_MAP]), row[_FRAME] == pose.frame_id
+        if is_map and is_frame:
+            if inside:
+                (found.here if timely else found.untimely).append(row[_VERSION_ROW])
+            elif timely:
+                found.outside.append((distance_m, row[_VERSION_ROW]))
+        elif timely and inside and is_frame:
+            found.other_map += 1
+        elif timely and inside and is_map:
+            found.other_frame += 1
+    found.outside.sort()
+    return found
+
+
+LOOKED_BEYOND = 1_000
+"""So many rows outside the radius are tested for whether they pass the filters."""
+
+
+class Explanation:
+    """Counts by reason for one question.
+
+    Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
+    ``outside_radius``, ``below_score``, ``below_existence``, ``below_helpfulness``, ``stale``,
+    ``without_vector``, ``other_clock``, ``no_search_words``; of skills ``not_verified`` (or
+    ``other_skill_status``, when others were asked for), and for the caller's state ``trigger_failed``,
+    ``precondition_failed``, ``precondition_unknown`` (it lacks what is needed) and ``precondition_unfit`` (it
+    has it of another type).
+
+    Of what lies around a place, all that passes the filters is looked at where that is little; else so many
+    rows at most that the counts are lower bounds: 10 000 of a part of the mirror within the radius, and the
+    nearest `LOOKED_BEYOND` outside.
+    """
+
+    def __init__(self, store: Store, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int) -> None:
+        self._store = store
+        self._mirror = mirror
+        self._asked = asked
+        self._below_score = below_score
+        self.nearest_outside_m: float | None = None
+
+    def excluded(self) -> dict[str, int]:
+        """Return the counts that are not zero."""
+        query = self._asked.query
+        counts = {'below_score': self._below_score}
+        if query.text is not None and search_words(query.text) is None:
+            counts['no_search_words'] = 1
+        elif query.near is not None:
+            counts |= self._near()
+        else:
+            counts |= self._store.excluded_by_time(self._asked.sql())
+            counts |= self._store.excluded_by_statistics(self._asked.sql())
+            counts['other_map'] = self._other_map()
+            counts |= self._skills()
+        if query.embedding is not None and query.near is None:
+            asked = self._asked.sql()
+            counts['without_vector'] = self._store.count(replace(asked, space='')) - self._store.count(asked)
+        if query.time_range_ns is not None:
+            counts['other_clock'] = self._other_clock()
+        return {reason: count for reason, count in sorted(counts.items()) if count}
+
+    def _near(self) -> dict[str, int]:
+        asked, query = self._asked, self._asked.query
+        assert query.near is not None
+        if (around := around_of_few(self._store, asked)) is not None:
+            return self._of_few(around)
+        pose, radius_m = query.near
+        at_ns = None if query.include_invalidated else asked.at_ns
+        place = (asked.map_id, pose.frame_id, pose.position, radius_m)
+        left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal)
+        counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
+        counted = query.min_existence is not None or query.min_helpfulness is not None or asked.hides_stale
+        if counted or query.embedding is not None:
+            counts |= self._within(self._here(at_ns))
+        rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
+        if rows:
+            counts |= self._store.excluded_by_time(asked.sql(), rows)
+        counts['outside_radius'] = self._outside(at_ns)
+        return counts
+
+    def _of_few(self, around: Around) -> dict[str, int]:
+        asked = self._asked
+        counts = {'other_map': around.other_map, 'other_frame': around.other_frame}
+        if around.here:
+            counts |= self._within(around.here)
+        if around.untimely:
+            counts |= self._store.excluded_by_time(asked.sql(), around.untimely)
+        if around.outside:
+            matching = self._store.matching(asked.sql(), [row for _, row in around.outside])
+            nearest = next((distance_m for distance_m, row in around.outside if row in matching), None)
+            self.nearest_outside_m, counts['outside_radius'] = nearest, int(nearest is not None)
+        return counts
+
+    def _here(self, at_ns: int | None) -> list[int]:
+        asked, query = self._asked, self._asked.query
+        assert query.near is not None
+        pose, radius_m = query.near
+        here: list[int] = self._mirror.ids_within(
+            asked.map_id, pose.frame_id, pose.position, radius_m,
+            at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal,
+        )[:TOTAL_LIMIT].tolist()  # fmt: skip
+        return here
+
+    def _within(self, here: list[int]) -> dict[str, int]:
+        """Count what is near and left out for its statistics, or for want of a vector."""
+        asked, query = self._asked, self._asked.query
+        counts = dict(self._store.excluded_by_statistics(asked.sql(), here))
+        if query.embedding is not None:
+            anyhow = self._store.matching(replace(asked.sql(), space=''), here)
+            counts['without_vector'] = len(anyhow) - len(self._store.matching(asked.sql(), here))
+        return counts
+
+    def _outside(self, at_ns: int | None) -> int:
+        """Look for the nearest match beyond the radius, past what the filters refuse.
+
+        Each step looks twice as far as the nearest thing that no step has looked at yet.
+        """
+        asked, query = self._asked, self._asked.query
+        assert query.near is not None
+        pose, radius_m = query.near
+        place = (asked.map_id, pose.frame_id, pose.position)
+        seq, horizontal = asked.seq, query.horizontal
+        seen = 0
+        while seen < LOOKED_BEYOND:
+            nearest = self._mirror.nearest_outside(
+                *place, radius_m, at_ns=at_ns, seq=seq, horizontal=horizontal
+            )
+            if nearest is None:
+                return 0
+            if not asked.filters_rows:
+                self.nearest_outside_m = nearest.distance_m
+                return 1
+            reach_m = 2.0 * nearest.distance_m
+            around = self._mirror.within(*place, reach_m, at_ns=at_ns, seq=seq, horizontal=horizontal)
+            beyond = around.distances_m > radius_m
+            rows = around.version_rows[beyond][: LOOKED_BEYOND - seen].tolist()
+            distances = around.distances_m[beyond][: LOOKED_BEYOND - seen].tolist()
+            matching = self._store.matching(asked.sql(), rows)
+            for row, distance_m in zip(rows, distances, strict=True):
+                if row in matching:
+                    self.nearest_outside_m = distance_m
+                    return 1
+            seen += len(rows)
+            radius_m = reach_m
+        return 0
+
+    def _skills(self) -> dict[str, int]:
+        asked = self._asked
+        if not asked.hides_skills:
+            return {}
+        count, assertions = self._store.left_at_gate(asked.sql())
+        counts = {OTHER_STATUS: count} if asked.fit is None else asked.fit.count_reasons(assertions)
+        refused = counts.pop(OTHER_STATUS, 0)
+        status = 'not_verified' if asked.query.skill_status == ('verified',) else 'other_skill_status'
+        return {status: refused, **counts}
+
+    def _other_map(self) -> int:
+        scope = self._asked.query.scope
+        if not scope or 'map_id' not in scope:
+            return 0
+        rest = {name: value for name, value in scope.items() if name != 'map_id'}
+        everywhere = self._asked.query.model_copy(update={'scope': rest})
+        asked = self._asked.sql()
+        anywhere = replace(asked, query=everywhere)
+        return self._store.count(anywhere) - self._store.count(asked)
+
+    def _other_clock(self) -> int:
+        asked = self._asked
+        other = 'sim' if asked.clock == 'wall' else 'wall'
+        if asked.query.near is None:
+            return self._store.count(replace(asked.sql(), clock=other))
+        at_ns = None if asked.query.include_invalidated else asked.at_ns
+        return len(self._store.matching(replace(asked.sql(), clock=other), self._here(at_ns)))

@@ -1,0 +1,122 @@
+"""Items of working memory among the durable matches: scored alike, each rank that of the place it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hylo_memory_ros.model import MemoryItem, MemoryQuery
+from hylo_memory_ros.model.feedback import NEVER_JUDGED
+from hylo_memory_ros.retrieval.candidates import Floats
+from hylo_memory_ros.retrieval.ranking import Ranked, Ranking
+from hylo_memory_ros.retrieval.scoring import RRF_K, orders_of, part_of
+from hylo_memory_ros.storage.working_memory import Left, distance_from
+
+__all__ = ['NO_HISTORY', 'with_working', 'working_ranked']
+
+NO_HISTORY = (
+    'working memory keeps no history: of it only what it still holds answers, '
+    'not what was replaced, evicted or taken away since'
+)
+
+
+def working_ranked(
+    items: Sequence[MemoryItem],
+    query: MemoryQuery,
+    weights: Mapping[str, float],
+    ranking: Ranking | None,
+    at_ns: int,
+) -> list[Ranked]:
+    """Score the items of working memory that match.
+
+    Words have no rank there: where orders are fused such an item comes last among those of the words;
+    alone, they filter.
+    """
+    orders = orders_of(weights)
+    found = []
+    for item in items:
+        measured = _measured(item, query)
+        if query.embedding is not None and 'vector' not in measured:
+            continue
+        parts = {
+            name: float(part_of(name, value, at_ns))
+            for name, value in measured.items()
+            if name in ('near', 'vector') or weights[name] > 0.0
+        }
+        if len(orders) > 1 or (orders and orders[0] in ('recency', 'confidence', 'helpfulness')):
+            score = parts['rrf'] = _fused(measured, weights, orders, ranking)
+        elif orders and orders[0] in parts:
+            score = parts[orders[0]]
+        else:
+            score = parts['filter'] = 1.0
+        if score >= (query.min_score or 0.0):
+            found.append(Ranked(score, parts, measured.get('near'), None, item))
+    return found
+
+
+def with_working(excluded: Mapping[str, int], left: Left) -> dict[str, int]:
+    """Count among what was left out also what working memory left out.
+
+    Reason ``working_keeps_no_history``: it came after the belief asked about, and what was there before
+    is not known.
+    """
+    counts = {
+        **excluded,
+        'not_yet_valid': excluded.get('not_yet_valid', 0) + left.not_yet_valid,
+        'working_keeps_no_history': left.not_yet_known,
+    }
+    return {reason: count for reason, count in sorted(counts.items()) if count}
+
+
+def _measured(item: MemoryItem, query: MemoryQuery) -> dict[str, float]:
+    measured = {
+        'recency': float(item.valid_from_ns or 0),
+        'confidence': item.confidence,
+        'helpfulness': NEVER_JUDGED,
+    }
+    distance_m = distance_from(item, query)
+    if distance_m is not None:
+        measured['near'] = distance_m
+    if query.embedding is not None:
+        space, vector = query.embedding
+        kept = item.embeddings.get(space)
+        if kept is not None and len(kept) == len(vector):
+            measured['vector'] = _cosine(kept, vector)
+    return measured
+
+
+def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
+    one, other = np.asarray(first, np.float32), np.asarray(second, np.float32)
+    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+
+
+def _fused(
+    measured: Mapping[str, float],
+    weights: Mapping[str, float],
+    orders: Sequence[str],
+    ranking: Ranking | None,
+) -> float:
+    score = most = 0.0
+    for name in orders:
+        column = None if ranking is None else _column(ranking, name)
+        before = 0 if column is None else len(column)
+        if column is not None and name in measured:
+            value = measured[name]
+            before = int((column < value).sum() if name == 'near' else (column > value).sum())
+        score += weights[name] / (RRF_K + before + 1)
+        most += weights[name] / (RRF_K + 1)
+    return score / most
+
+
+def _column(ranking: Ranking, name: str) -> Floats | None:
+    matches = ranking.matches
+    stamps = matches.valid_from_ns
+    return {
+        'near': matches.distance_m,
+        'text': matches.text,
+        'vector': matches.vector,
+        'recency': None if stamps is None else stamps.astype(np.float64),
+        'confidence': matches.confidence,
+        'helpfulness': matches.helpfulness,
+    }[name]

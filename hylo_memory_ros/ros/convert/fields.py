@@ -1,0 +1,140 @@
+"""Single fields of messages: stamps, texts, pairs; zero and empty mean "not set"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from builtin_interfaces.msg import Time
+
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.ros.convert.blank import maker
+
+__all__ = [
+    'MAX_SEQUENCE',
+    'checked_sequence',
+    'checked_text',
+    'joined',
+    'pairs_of',
+    'scope_of',
+    'stamp_msg',
+    'stamp_ns',
+    'texts',
+]
+
+NS_PER_S = 1_000_000_000
+MAX_SEQUENCE = 2**63 - 1
+_make_time = maker(Time, 'sec', 'nanosec')
+REPLACEMENT = '\N{REPLACEMENT CHARACTER}'
+
+
+def stamp_ns(stamp: Any, field: str) -> int | None:
+    """Return a ``builtin_interfaces/Time`` in integer nanoseconds; zero is None.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is negative or its nanoseconds fill a second.
+    """
+    seconds, nanoseconds = stamp.sec, stamp.nanosec
+    if not seconds and not nanoseconds:
+        return None
+    if seconds < 0 or nanoseconds >= NS_PER_S:
+        raise InvalidRequestError(
+            f'{field}: {seconds} s {nanoseconds} ns is no time: seconds >= 0, nanoseconds < 1e9', field=field
+        )
+    return int(seconds) * NS_PER_S + int(nanoseconds)
+
+
+def stamp_msg(ns: int | None) -> Time:
+    """Return nanoseconds as a message; None is zero."""
+    seconds, nanoseconds = divmod(ns or 0, NS_PER_S)
+    stamp: Time = _make_time(seconds, nanoseconds)
+    return stamp
+
+
+def checked_text(text: str, field: str) -> str:
+    """Return a text as received, unless it came as bytes that are no UTF-8.
+
+    rclpy puts U+FFFD in place of such bytes, so that two different keys would become one.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is a U+FFFD, or a lone surrogate.
+    """
+    if REPLACEMENT in text:
+        raise InvalidRequestError(f'{field}: {text[:80]!r} holds U+FFFD: it was no UTF-8', field=field)
+    if not text.isascii():
+        try:
+            text.encode('utf-8')
+        except UnicodeEncodeError as exc:
+            raise InvalidRequestError(f'{field}: {text[:80]!r} holds a lone surrogate', field=field) from exc
+    return text
+
+
+def checked_sequence(value: int, field: str) -> int:
+    """Return a sequence as received, unless no store can have come to it.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is 2^63 or more.
+    """
+    if value > MAX_SEQUENCE:
+        raise InvalidRequestError(f'{field}: {value} is no sequence: at most {MAX_SEQUENCE}', field=field)
+    return value
+
+
+def texts(values: Iterable[str], field: str) -> tuple[str, ...]:
+    """Return a list of texts, each checked."""
+    return tuple(checked_text(value, f'{field}[{index}]') for index, value in enumerate(values))
+
+
+def pairs_of(values: Sequence[str], separator: str, field: str) -> tuple[tuple[str, str], ...]:
+    """Split ``name=value`` or ``relation:target`` at the first separator.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a text has no separator.
+
+    Examples
+    --------
+    >>> pairs_of(['on:O12', 'in:box:3'], ':', 'links')
+    (('on', 'O12'), ('in', 'box:3'))
+    """
+    pairs = []
+    for index, text in enumerate(texts(values, field)):
+        name, found, value = text.partition(separator)
+        if not found:
+            raise InvalidRequestError(
+                f'{field}[{index}]: {text!r} does not read name{separator}value', field=f'{field}[{index}]'
+            )
+        pairs.append((name, value))
+    return tuple(pairs)
+
+
+def scope_of(values: Sequence[str], map_id: str, prefix: str = '') -> dict[str, str]:
+    """Return a scope; the map may be named by its own field or by the pair ``map_id=…``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a name is given twice with different values.
+    """
+    scope: dict[str, str] = {}
+    given = list(pairs_of(values, '=', f'{prefix}scope'))
+    if map_id:
+        given.append(('map_id', checked_text(map_id, f'{prefix}map_id')))
+    for name, value in given:
+        if scope.setdefault(name, value) != value:
+            raise InvalidRequestError(
+                f'{prefix}scope: {name!r} is both {scope[name]!r} and {value!r}', field=f'{prefix}scope'
+            )
+    return scope
+
+
+def joined(pairs: Iterable[tuple[str, str]], separator: str) -> list[str]:
+    """Return pairs as messages carry them."""
+    return [f'{name}{separator}{value}' for name, value in pairs]

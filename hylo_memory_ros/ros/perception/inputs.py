@@ -1,0 +1,183 @@
+"""Perception subscribers: messages wait as bytes, and are decoded by the writer.
+
+Who may touch what: the executor's thread receives; the writer's thread takes. The queue between
+them is a deque, whose ends are safe to use from two threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
+from rclpy.node import Node
+
+from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.parameters import InputConfig
+from hylo_memory_ros.perception import LandmarkPipeline
+from hylo_memory_ros.perception.ingestion.decoders import READERS
+from hylo_memory_ros.ros import qos
+from hylo_memory_ros.ros.stamp_watch import StampWatch
+
+__all__ = ['Input', 'message_type']
+
+logger = logging.getLogger(__name__)
+
+
+def message_type(source: InputConfig) -> Any:
+    """Return the class of an input's messages, or None where it is not installed and optional.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing here reads this type, or its package is missing and not optional.
+    """
+    name, wanted = source.settings.name, source.settings.type
+    if wanted not in READERS:
+        raise ConfigurationError(
+            f'input.{name}.type: {wanted!r} is none of {", ".join(sorted(READERS))}',
+            parameter=f'input.{name}.type',
+        )
+    package, _, kind = wanted.split('/')
+    try:
+        return getattr(importlib.import_module(f'{package}.msg'), kind)
+    except (ImportError, AttributeError) as exc:
+        if source.settings.optional:
+            logger.warning('input %s is skipped: %s is not installed (%s)', name, wanted, exc)
+            return None
+        raise ConfigurationError(
+            f'input.{name}.type: {wanted!r} is not installed ({exc}); install {package}, or set '
+            f'input.{name}.optional',
+            parameter=f'input.{name}.type',
+        ) from exc
+
+
+class Input:
+    """One subscription, and the messages that wait to be decoded.
+
+    Parameters
+    ----------
+    node : Node
+        Whose namespace and remappings give the topic its name.
+    source : InputConfig
+        Its settings.
+    kind : type
+        Class of its messages.
+    arrived : callable
+        Called after a message came, in the executor's thread.
+    watch : StampWatch
+        Looks at the stamps.
+    group : CallbackGroup
+        Group of the subscription.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        source: InputConfig,
+        kind: Any,
+        arrived: Callable[[], None],
+        watch: StampWatch,
+        group: CallbackGroup,
+    ) -> None:
+        self.name = source.settings.name
+        self.received = 0
+        """Messages received since the node was configured."""
+        self.incompatible = ''
+        """The quality of service for which a publisher does not match; empty: all match."""
+        self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
+        self._watch = watch
+        self._read = READERS[source.settings.type]()
+        self._waiting: deque[bytes] = deque()
+        # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
+        self._dropped = 0
+        self._told = 0
+        self._malformed = 0
+        self._subscription: Any = None
+
+    def start(self) -> None:
+        """Subscribe."""
+        if self._subscription is None:
+            self._subscription = self._subscribed(
+                SubscriptionEventCallbacks(message_lost=self._lost, incompatible_qos=self._mismatched)
+            )
+
+    def stop(self) -> None:
+        """Subscribe no more; what was received stays. Safe to repeat."""
+        if self._subscription is not None:
+            self._node.destroy_subscription(self._subscription)
+            self._subscription = None
+
+    def drain(self, pipeline: LandmarkPipeline, most: int) -> int:
+        """Decode and offer what waits; return how many messages.
+
+        Parameters
+        ----------
+        pipeline : LandmarkPipeline
+            Takes the messages, and counts what was dropped or refused.
+        most : int
+            Messages to take at most, so that acknowledged writes need not wait for a burst.
+        """
+        if (dropped := self._dropped) > self._told:
+            pipeline.note_dropped(self.name, dropped - self._told)
+            self._told = dropped
+        taken = 0
+        while taken < most and self._waiting:
+            self._offer(pipeline, self._waiting.popleft())
+            taken += 1
+        return taken
+
+    def _offer(self, pipeline: LandmarkPipeline, message: bytes) -> None:
+        try:
+            read = self._read(message, self.name)
+        except ValueError as exc:
+            pipeline.note_refused(self.name, 'malformed')
+            self._malformed += 1
+            # A sender that is wrong mostly stays so: the first, second, fourth, eighth... are told.
+            if self._malformed & (self._malformed - 1) == 0:
+                told = 'input %s: refused a message, %d so far: %s'
+                logger.warning(told, self.name, self._malformed, exc)
+            return
+        for reason, count in read.refused.items():
+            pipeline.note_refused(self.name, reason, count)
+        for one in read.messages:
+            self._watch.check(one.stamp_ns, f'input {self.name}')
+            pipeline.offer(one)
+
+    def _subscribed(self, events: SubscriptionEventCallbacks) -> Any:
+        settings = self._source.settings
+        profile = qos.detections(settings.reliability, settings.depth, settings.durability)
+        try:
+            return self._node.create_subscription(
+                self._kind, settings.topic, self._take, profile,
+                callback_group=self._group, event_callbacks=events, raw=True,
+            )  # fmt: skip
+        except UnsupportedEventTypeError:
+            # Then nobody can tell what the middleware lost.
+            return self._node.create_subscription(
+                self._kind, settings.topic, self._take, profile, callback_group=self._group, raw=True
+            )
+
+    def _take(self, message: bytes) -> None:
+        self.received += 1
+        if len(self._waiting) >= self._source.queue:
+            self._waiting.popleft()
+            self._dropped += 1
+        self._waiting.append(message)
+        self._arrived()
+
+    def _lost(self, info: Any) -> None:
+        self._dropped += int(info.total_count_change)
+        self._arrived()
+
+    def _mismatched(self, info: Any) -> None:
+        self.incompatible = str(info.last_policy_kind)
+        logger.warning(
+            "input %s: a publisher on %s does not match its quality of service (%s): "
+            'input.%s.reliability, input.%s.durability',
+            self.name, self._source.settings.topic, self.incompatible, self.name, self.name,
+        )  # fmt: skip

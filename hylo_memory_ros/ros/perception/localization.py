@@ -1,0 +1,87 @@
+"""How sure localisation is: reports on a topic such as ``amcl_pose``, told to perception.
+
+Who may touch what: all in the executor's thread; what is told hands it to the writer's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import normal_frame
+from hylo_memory_ros.ros import qos
+from hylo_memory_ros.ros.convert.fields import stamp_ns
+
+__all__ = ['LocalisationTopic']
+
+logger = logging.getLogger(__name__)
+
+DEPTH = 10
+
+
+class LocalisationTopic:
+    """Subscribes to the robot's pose, for its covariance.
+
+    Parameters
+    ----------
+    node : Node
+        Whose namespace and remappings give the topic its name.
+    topic : str
+        Where ``geometry_msgs/PoseWithCovarianceStamped`` is published.
+    global_frame : str
+        Reports in another frame say nothing.
+    told : callable
+        Takes a stamp in nanoseconds and 36 numbers.
+    group : CallbackGroup
+        Group of the subscription.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        global_frame: str,
+        told: Callable[[int, Sequence[float]], None],
+        group: CallbackGroup,
+    ) -> None:
+        self._node, self._global_frame, self._told = node, global_frame, told
+        self.refused = 0
+        """Reports without a sound stamp, or in another frame."""
+        # Nav2 latches the pose and says it only when the robot moves; others do not latch it, and a
+        # subscription that asks for that hears nothing of them.
+        self._subscriptions = [
+            node.create_subscription(
+                PoseWithCovarianceStamped, topic, self._take, profile, callback_group=group
+            )
+            for profile in (
+                qos.detections('reliable', DEPTH, 'transient_local'),
+                qos.detections('best_effort', DEPTH),
+            )
+        ]
+
+    def close(self) -> None:
+        """Subscribe no more; safe to repeat."""
+        while self._subscriptions:
+            self._node.destroy_subscription(self._subscriptions.pop())
+
+    def _take(self, message: PoseWithCovarianceStamped) -> None:
+        try:
+            at_ns = stamp_ns(message.header.stamp, 'header.stamp')
+            frame_id = normal_frame(message.header.frame_id)
+        except (InvalidRequestError, ValueError):
+            at_ns, frame_id = None, ''
+        if at_ns is None or frame_id != self._global_frame:
+            if not self.refused:
+                logger.warning(
+                    'localisation: a pose in %r without a sound stamp, or not in %r, says nothing',
+                    message.header.frame_id,
+                    self._global_frame,
+                )
+            self.refused += 1
+            return
+        self._told(at_ns, message.pose.covariance.tolist())

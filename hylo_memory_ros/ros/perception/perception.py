@@ -1,0 +1,286 @@
+"""Perception in the node: inputs are drained, polled and committed by the writer's thread.
+
+Who may touch what: the executor's thread starts, stops and ticks; the pipeline is used by the
+writer's thread, except when the clock jumps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+
+from hylo_memory_ros.errors import HyloMemoryError, NotNowError
+from hylo_memory_ros.model import CorrectionResult
+from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.perception import AbsenceAnswer, AbsenceReport, LandmarkPipeline, PipelineStatus
+from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection, Trajectory
+from hylo_memory_ros.perception.edits import Edit, Edited
+from hylo_memory_ros.ros.perception.inputs import Input, message_type
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.ros.stamp_watch import StampWatch
+from hylo_memory_ros.transforms import TransformSource
+
+__all__ = ['Perception']
+
+logger = logging.getLogger(__name__)
+
+# Messages in one job of the writer, so that a write waits for a burst no longer than some 100 ms.
+BATCH = 32
+
+
+class Perception:
+    """The inputs of a node and the pipeline that they feed.
+
+    Parameters
+    ----------
+    node : Node
+        Where to subscribe.
+    config : NodeConfig
+        Its inputs and the settings of the pipeline.
+    memory : MemoryService
+        Where landmarks are kept.
+    transforms : TransformSource
+        Where frames were.
+    writer : WorkerPool
+        The one thread that writes.
+    clock : callable
+        The node's clock, nanoseconds; 0 while it has not started.
+    group : CallbackGroup
+        Group of the subscriptions.
+
+    Raises
+    ------
+    ConfigurationError
+        If an input cannot be had.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: NodeConfig,
+        memory: Any,
+        transforms: TransformSource,
+        writer: WorkerPool,
+        clock: Callable[[], int],
+        group: CallbackGroup,
+    ) -> None:
+        self._memory, self._transforms, self._writer, self._clock = memory, transforms, writer, clock
+        self._config = config
+        self.skipped: list[str] = []
+        """Optional inputs whose message package is missing."""
+        self.last_failure = ''
+        """Why the last commit failed; empty: it did not."""
+        self.localised: bool | None = None
+        """Whether the newest report of localisation was good enough; None: there was none."""
+        self._inputs: list[Input] = []
+        watch = StampWatch(clock)
+        for source in config.inputs:
+            kind = message_type(source)
+            if kind is None:
+                self.skipped.append(source.settings.name)
+            else:
+                self._inputs.append(Input(node, source, kind, self._schedule, watch, group))
+        self._lock = threading.Lock()
+        self._scheduled: set[str] = set()
+        self._waiters: list[Future[None]] = []
+        self._pipeline = self._opened()
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """The inputs that are subscribed to."""
+        return self._inputs
+
+    def _opened(self) -> LandmarkPipeline:
+        return LandmarkPipeline(
+            self._memory,
+            self._transforms,
+            self._config.perception,
+            map_id=self._memory.map_id,
+            clock=self._clock,
+        )
+
+    def start(self) -> None:
+        """Subscribe to the inputs."""
+        for source in self._inputs:
+            source.start()
+
+    def stop(self) -> Future[Any]:
+        """Subscribe no more; return when what was received is committed."""
+        for source in self._inputs:
+            source.stop()
+        return self._writer.submit(self._finish, always=True)
+
+    def close(self) -> None:
+        """Process and commit what is left; safe to repeat. After the writer has ended."""
+        for source in self._inputs:
+            source.stop()
+        self._pipeline.close()
+
+    def status(self) -> PipelineStatus:
+        """Return counters and watermarks."""
+        return self._pipeline.status()
+
+    def on_transforms(self) -> None:
+        """Go on with what waited for transforms; for `TransformSource.on_change`."""
+        if self._inputs:
+            self._schedule()
+
+    def tick(self) -> None:
+        """Let those look again who wait for a flush."""
+        with self._lock:
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.set_result(None)
+
+    def commit(self) -> None:
+        """Have the writer commit what changed; for a timer."""
+        if self._inputs:
+            self._once('commit', self._commit)
+
+    def changed(self) -> Future[None]:
+        """Return what is done after the next tick."""
+        waiter: Future[None] = Future()
+        with self._lock:
+            self._waiters.append(waiter)
+        return waiter
+
+    def flushed(self, until_ns: int | None) -> int:
+        """Process what was received and lift the watermark; return what still waits. In the writer."""
+        self._drained()
+        pending = self._pipeline.flush(until_ns)
+        self._pipeline.commit(force=True)
+        return pending
+
+    def settle(self) -> None:
+        """Commit what was received and can be decided; what waits for more goes on waiting. In the writer."""
+        self._drained()
+        self._pipeline.commit(force=True)
+
+    def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
+        """Take a report of absence after all that was received. In the writer."""
+        self._drained()
+        return self._pipeline.report_absent(report)
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        """Return the keys of landmarks named by key or id, after all that was received. In the writer."""
+        self._drained()
+        return self._pipeline.named(names)
+
+    def edit(self, edit: Edit) -> Edited:
+        """Change landmarks by hand, and commit it; return what is left. In the writer."""
+        edited = self._pipeline.edit(edit)
+        self._pipeline.commit(force=True)
+        return edited
+
+    def held_in(self, key: str) -> str:
+        """Return the frame that a landmark is held in; empty: none is known."""
+        return self._pipeline.held_in(key)
+
+    def receipt(self, receipt_id: str) -> Mapping[str, Any] | None:
+        """Return the receipt of a recent decision; None: it is no longer kept."""
+        return self._pipeline.receipt(receipt_id)
+
+    def on_clock_jump(self) -> None:
+        """Finish what can be resolved before the transforms of the old time are cleared."""
+        self._drained()
+        self._pipeline.on_clock_jump()
+
+    def set_map(self, map_id: str) -> None:
+        """Finish or drop pending work, then go on in another map. In the writer."""
+        self._drained()
+        self._pipeline.set_map(map_id)
+
+    def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> None:
+        """Have the writer take a report of how sure the robot's pose is."""
+
+        def take() -> None:
+            good = self._pipeline.note_localisation(stamp_ns, covariance)
+            if good != self.localised:
+                logger.info('localisation is %s', 'good enough' if good else 'not good enough')
+            self.localised = good
+
+        try:
+            self._writer.submit(take, always=True)
+        except NotNowError:
+            logger.debug('a report of localisation came while the node ended')
+
+    def corrected(
+        self, correction: RigidCorrection | Trajectory, map_id: str | None, actor: str, dry_run: bool
+    ) -> CorrectionResult:
+        """Move a map, and go on with its landmarks as that leaves them. In the writer."""
+        self._drained()
+        return self._pipeline.correct(correction, map_id=map_id, actor=actor, dry_run=dry_run)
+
+    def reverted(self, correction_id: str, actor: str, dry_run: bool) -> CorrectionResult:
+        """Take a correction back. In the writer."""
+        self._drained()
+        return self._pipeline.revert(correction_id, actor=actor, dry_run=dry_run)
+
+    def replaced(self, change: Callable[[], None]) -> None:
+        """Do something that replaces the memory, and go on with what is then in it. In the writer."""
+        self._drained()
+        self._pipeline.close()
+        try:
+            change()
+        finally:
+            self._pipeline = self._opened()
+
+    def _schedule(self) -> None:
+        self._once('drain', self._drain)
+
+    def _once(self, name: str, job: Callable[[], None]) -> None:
+        """Queue a job unless it is queued already."""
+        with self._lock:
+            if name in self._scheduled:
+                return
+            self._scheduled.add(name)
+
+        def run() -> None:
+            with self._lock:
+                self._scheduled.discard(name)
+            job()
+
+        try:
+            self._writer.submit(run, always=True)
+        except NotNowError:
+            self._scheduled.discard(name)
+
+    def _drain(self) -> None:
+        try:
+            taken = sum(source.drain(self._pipeline, BATCH) for source in self._inputs)
+            self._pipeline.poll()
+        except HyloMemoryError as exc:
+            self._failed(exc)
+            return
+        if taken >= BATCH:
+            self._schedule()
+
+    def _drained(self) -> None:
+        for source in self._inputs:
+            while source.drain(self._pipeline, BATCH):
+                pass
+        self._pipeline.poll()
+
+    def _commit(self) -> None:
+        try:
+            self._pipeline.commit()
+            self.last_failure = ''
+        except HyloMemoryError as exc:
+            self._failed(exc)
+
+    def _finish(self) -> None:
+        try:
+            self._drained()
+            self._pipeline.commit(force=True)
+        except HyloMemoryError as exc:
+            self._failed(exc)
+
+    def _failed(self, exc: HyloMemoryError) -> None:
+        self.last_failure = str(exc)
+        logger.error('perception is not stored, and will be tried again: %s', exc)

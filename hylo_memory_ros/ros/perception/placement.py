@@ -1,0 +1,171 @@
+"""Poses into the global frame: at their stamp, through the transforms, without waiting.
+
+A draft is placed at once when its transform is known. Otherwise it names the futures that a
+coroutine awaits before it asks again; nothing blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal
+
+from hylo_memory_ros.errors import ClockError, FrameError
+from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
+from hylo_memory_ros.transforms import LATEST, PendingQueue, Transform
+
+__all__ = ['Draft', 'Placement']
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One statement, and the transform that its pose needs."""
+
+    item: MemoryItem
+    """The statement as it was received."""
+    index: int = 0
+    """Its place in the request."""
+    stamp_ns: int = 0
+    """When the transform must hold, nanoseconds."""
+    future: Future[Transform] | None = None
+    """The transform, perhaps still to come; None: none is needed."""
+
+
+class Placement:
+    """Brings poses and centres into the global frame.
+
+    Parameters
+    ----------
+    pending : PendingQueue
+        Asks for transforms, again when they arrive.
+    global_frame : str
+        Fixed frame in which poses are stored.
+    untransformable : {'reject', 'keep_frame'}
+        What happens to a pose whose transform is refused.
+
+    Notes
+    -----
+    Any thread may call.
+    """
+
+    def __init__(
+        self, pending: PendingQueue, global_frame: str, untransformable: Literal['reject', 'keep_frame']
+    ) -> None:
+        self._pending = pending
+        self.global_frame = global_frame
+        self._keeps = untransformable == 'keep_frame'
+        self.kept = 0
+        """Poses that were kept in their own frame, because their transform was refused."""
+
+    def drafts(self, items: Sequence[MemoryItem], now_ns: int) -> list[Draft]:
+        """Ask for the transform of each pose that is in another frame; one question a message.
+
+        Parameters
+        ----------
+        items : sequence of MemoryItem
+            As received.
+        now_ns : int
+            The node's clock; it is the stamp of what has none. 0: it has not started.
+
+        Raises
+        ------
+        ClockError
+            If a stamp is missing and the clock has not started.
+        """
+        asked: dict[tuple[str, int], Future[Transform]] = {}
+        drafts = []
+        for index, item in enumerate(items):
+            pose = item.pose
+            stamp_ns = now_ns if pose is None or pose.stamp_ns is None else pose.stamp_ns
+            timed = item.valid_from_ns is not None or item.event_time is not None
+            needs = (
+                pose is not None and pose.frame_id != self.global_frame and item.kind != MemoryKind.WORKING
+            )
+            if not stamp_ns and (needs or not timed):
+                raise ClockError(
+                    f'items[{index}].header.stamp: 0, and the clock is not started (no /clock was received): '
+                    'give the stamp of the observation',
+                    index=index,
+                )
+            if not needs or pose is None:
+                drafts.append(Draft(item, index))
+                continue
+            key = (pose.frame_id, stamp_ns)
+            if key not in asked:
+                asked[key] = self._pending.submit(self.global_frame, *key)
+            drafts.append(Draft(item, index, stamp_ns, asked[key]))
+        return drafts
+
+    def placed(self, draft: Draft) -> MemoryItem:
+        """Return a draft whose transform is there as the statement to store.
+
+        Raises
+        ------
+        FrameError
+            If the transform was refused, and such poses are.
+        """
+        if draft.future is None:
+            return draft.item
+        item, pose = draft.item, draft.item.pose
+        assert pose is not None
+        try:
+            transform = draft.future.result(timeout=0)
+        except FrameError as exc:
+            if not self._keeps:
+                raise type(exc)(f'items[{draft.index}].header: {exc.message}', **exc.details) from exc
+            self.kept += 1
+            return item
+        origin = {
+            'frame_id': pose.frame_id,
+            'stamp_ns': draft.stamp_ns,
+            'stamp_assumed': pose.stamp_ns is None,
+            'translation': list(transform.translation),
+            'rotation': list(transform.rotation),
+        }
+        return item.model_copy(
+            update={'pose': _moved(pose, transform), 'provenance': {**item.provenance, 'transform': origin}}
+        )
+
+    def needs_centre(self, query: MemoryQuery) -> bool:
+        """Whether the centre of a query is in another frame."""
+        return query.near is not None and query.near[0].frame_id != self.global_frame
+
+    def centre(self, query: MemoryQuery) -> Future[Transform] | None:
+        """Ask for the transform of a query's centre; None when none is needed."""
+        if query.near is None or not self.needs_centre(query):
+            return None
+        centre = query.near[0]
+        stamp_ns = LATEST if centre.stamp_ns is None else centre.stamp_ns
+        return self._pending.submit(self.global_frame, centre.frame_id, stamp_ns)
+
+    def centred(self, query: MemoryQuery, future: Future[Transform] | None) -> MemoryQuery:
+        """Return a query with its centre in the global frame.
+
+        Raises
+        ------
+        FrameError
+            If the transform was refused. Where poses are kept in their own frame, the query is
+            asked there instead.
+        """
+        if future is None or query.near is None:
+            return query
+        try:
+            transform = future.result(timeout=0)
+        except FrameError:
+            if not self._keeps:
+                raise
+            return query
+        centre, radius_m = query.near
+        return query.model_copy(update={'near': (_moved(centre, transform), radius_m)})
+
+
+def _moved(pose: Pose, transform: Transform) -> Pose:
+    turn, cov = pose.orientation, pose.covariance
+    return Pose(
+        frame_id=transform.target_frame,
+        position=transform.position(pose.position),
+        orientation=None if turn is None else transform.orientation(turn),
+        covariance=None if cov is None else transform.covariance(cov),
+        stamp_ns=pose.stamp_ns or transform.stamp_ns or None,
+    )

@@ -1,0 +1,208 @@
+"""Where transforms come from: the topics `tf` and `tf_static`, kept by tf2 or by the stand-in.
+
+Both names are relative, so that a namespaced robot has its own; a launch file remaps them. The
+messages are read from their bytes: that is many times cheaper than Python messages, and bytes that
+are no TFMessage are counted instead of raised in the executor.
+
+Who may touch what: the executor's thread delivers messages; questions may be asked from any
+thread. Nothing waits: `hylo_memory_ros.transforms.PendingQueue` asks again. A clock that jumps back is
+the node's business: it finishes its pending work, then calls `clear`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from geometry_msgs.msg import TransformStamped
+from rclpy.callback_groups import CallbackGroup
+from rclpy.duration import Duration
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.time import Time
+from tf2_msgs.msg import TFMessage
+
+from hylo_memory_ros.perception.ingestion.decoders.transforms import read_transforms
+from hylo_memory_ros.transforms import TransformBuffer, TransformSource
+from hylo_memory_ros.transforms.buffer import DEFAULT_KEEP_S, Rigid
+from hylo_memory_ros.transforms.frame_tree import Incoming
+
+__all__ = [
+    'TF_QOS',
+    'TF_STATIC_QOS',
+    'NodeTransforms',
+    'StandInTransformSource',
+    'Tf2TransformSource',
+    'transform_source',
+]
+
+TF_QOS = QoSProfile(
+    depth=100,
+    history=HistoryPolicy.KEEP_LAST,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+)
+"""For `tf`; the profile of tf2's own listener."""
+
+TF_STATIC_QOS = QoSProfile(
+    depth=100,
+    history=HistoryPolicy.KEEP_LAST,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+)
+"""For `tf_static`: latched, the last message of each publisher."""
+
+
+class NodeTransforms(TransformSource, Protocol):
+    """A source of transforms that listens on behalf of a node."""
+
+    def take(self, message: bytes, *, static: bool) -> None:
+        """Take one TFMessage in its serialized form, as if it had come over a topic."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening; safe to repeat. Questions are still answered from what is there."""
+        ...
+
+
+class StandInTransformSource(TransformBuffer):
+    """The stand-in buffer, fed by the topics `tf` and `tf_static` of a node.
+
+    Parameters
+    ----------
+    node : rclpy.node.Node
+        Its namespace and remappings give the topics their full names.
+    keep_s : float
+        How long transforms are kept, seconds.
+    callback_group : CallbackGroup, optional
+        For both subscriptions; the node's default group otherwise.
+    """
+
+    _keep_poses = True
+
+    def __init__(
+        self, node: Node, *, keep_s: float = DEFAULT_KEEP_S, callback_group: CallbackGroup | None = None
+    ) -> None:
+        super().__init__(keep_s, keep_poses=self._keep_poses)
+        self._node = node
+        self._malformed: Counter[str] = Counter()
+        self._subscriptions = [
+            node.create_subscription(
+                TFMessage,
+                topic,
+                lambda message, static=static: self.take(message, static=static),
+                qos,
+                callback_group=callback_group,
+                raw=True,
+            )
+            for topic, qos, static in (('tf', TF_QOS, False), ('tf_static', TF_STATIC_QOS, True))
+        ]
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Incoming transforms that were not taken, by reason; ``malformed`` counts messages."""
+        return self._malformed + Counter(super().refused)
+
+    def take(self, message: bytes, *, static: bool) -> None:
+        """Take one TFMessage in its serialized form, as if it had come over a topic."""
+        try:
+            transforms = read_transforms(message)
+        except ValueError as exc:
+            self._malformed['malformed'] += 1
+            self._node.get_logger().warning(f'dropped a tf message: {exc}', throttle_duration_sec=10.0)
+            return
+        self.set_transforms(transforms, static=static)
+
+    def close(self) -> None:
+        """Stop listening; safe to repeat. Questions are still answered from what is there."""
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+        self._subscriptions.clear()
+
+
+class Tf2TransformSource(StandInTransformSource):
+    """tf2's own buffer behind the same face; parameters as for `StandInTransformSource`.
+
+    The numbers are tf2's. What the base class keeps beside them is stamps only, to count and to
+    name refusals: tf2's Python face does not say which transforms it did not take, and tells past,
+    future and no data apart only in its texts.
+
+    It is `BufferCore` and not `tf2_ros.Buffer`, which adds to it a service that outlives a lifecycle
+    cleanup, calls that sleep, and a callback on clock jumps that raises in some Jazzy releases
+    (ros2/geometry2#710).
+
+    Raises
+    ------
+    ImportError
+        If tf2 is not installed.
+    """
+
+    _keep_poses = False
+
+    def __init__(
+        self, node: Node, *, keep_s: float = DEFAULT_KEEP_S, callback_group: CallbackGroup | None = None
+    ) -> None:
+        # Untyped, and absent where ROS comes as wheels.
+        tf2: Any = importlib.import_module('tf2_py')
+        self._failure: type[Exception] = tf2.TransformException
+        self._core = tf2.BufferCore(Duration(nanoseconds=round(keep_s * 1e9)))
+        self._message = TransformStamped()
+        super().__init__(node, keep_s=keep_s, callback_group=callback_group)
+
+    def _taken(self, transform: Incoming, static: bool) -> None:
+        # One message serves all: tf2 copies what it is given, and a new one would cost more than tf2.
+        message = self._message
+        message.header.frame_id, message.child_frame_id = transform.parent, transform.child
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(transform.stamp_ns, 10**9)
+        offset, rotation = message.transform.translation, message.transform.rotation
+        offset.x, offset.y, offset.z = transform.translation
+        rotation.x, rotation.y, rotation.z, rotation.w = transform.rotation
+        (self._core.set_transform_static if static else self._core.set_transform)(message, 'tf')
+
+    def _cleared(self) -> None:
+        self._core.clear()
+
+    def _join(self, target: str, source: str, stamp_ns: int) -> Rigid | None:
+        try:
+            found = self._core.lookup_transform_core(target, source, Time(nanoseconds=stamp_ns)).transform
+        except self._failure:
+            return None
+        offset, rotation = found.translation, found.rotation
+        return (offset.x, offset.y, offset.z), (rotation.x, rotation.y, rotation.z, rotation.w)
+
+
+def transform_source(
+    node: Node,
+    *,
+    keep_s: float = DEFAULT_KEEP_S,
+    callback_group: CallbackGroup | None = None,
+    kind: Literal['auto', 'tf2', 'stand_in'] = 'auto',
+) -> NodeTransforms:
+    """Return what answers questions about transforms on this machine: tf2 where it is installed.
+
+    Build one per process, with the node, and `close` it with the node.
+
+    Parameters
+    ----------
+    node, keep_s, callback_group
+        As for `StandInTransformSource`.
+    kind : {'auto', 'tf2', 'stand_in'}
+        What to use; ``auto`` takes the stand-in only where tf2 cannot be imported.
+
+    Raises
+    ------
+    ImportError
+        If `kind` is ``tf2`` and it is not installed.
+    """
+    if kind != 'stand_in':
+        try:
+            return Tf2TransformSource(node, keep_s=keep_s, callback_group=callback_group)
+        except ImportError as exc:
+            if kind == 'tf2':
+                raise
+            node.get_logger().info(
+                f'tf2 is not installed ({exc}); transforms are kept by the built-in buffer'
+            )
+    return StandInTransformSource(node, keep_s=keep_s, callback_group=callback_group)

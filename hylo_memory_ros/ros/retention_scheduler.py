@@ -1,0 +1,213 @@
+"""Keeps a memory within its limits: when it is over one, on schedule, at low battery, and at the end.
+
+Who may touch what: one thread of its own does all of it, in slices between which the writer and the
+readers go on; the executor's thread and readers only ask for it, and read what came of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+from sensor_msgs.msg import BatteryState
+
+from hylo_memory_ros.model.retention import Fill, RetentionReport
+from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.ros import qos
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool, logged
+from hylo_memory_ros.service import MemoryService
+
+__all__ = ['BatteryTopic', 'Discharge', 'Keeping']
+
+logger = logging.getLogger(__name__)
+
+# How often what is too old is looked for, and what was done for a limit is tried again.
+AGAIN_S = 60.0
+# Or once so much of a limit came on top of what was left.
+STEP = 0.1
+# A shutdown must end within 5 s, and closing takes its part.
+END_S = 1.5
+LIMITS = 'keeping within limits'
+
+
+class Keeping:
+    """What keeps one memory within the limits of its configuration.
+
+    Parameters
+    ----------
+    memory : MemoryService
+        The memory.
+    config : NodeConfig
+        Its limits, and when to look at them.
+    """
+
+    def __init__(self, memory: MemoryService, config: NodeConfig) -> None:
+        self._memory = memory
+        self._retention = config.memory.retention
+        self._aging = [kind for kind, limits in self._retention.by_kind.items() if limits.max_age_s]
+        self._lane = WorkerPool('keeping', 1, 1)
+        self._aged_at_s = -AGAIN_S
+        self._left: dict[str, tuple[float, float]] = {}
+        self._problems: dict[str, str] = {}
+        self._last = ''
+
+    def check(self) -> None:
+        """Look at the limits in the thread of its own, unless that is at it."""
+        if self._retention.any:
+            self._lane.once(f'{LIMITS} (check)', self._check)
+
+    def keep(self, reason: str) -> None:
+        """Bring every kind that has limits to its target; `reason` is for the log."""
+        self._lane.once(f'{LIMITS} ({reason})', lambda: self._retain(None, reason))
+
+    def at_end(self) -> None:
+        """Do the same for as long as a shutdown may take; it ends between slices."""
+        self.close()
+        until_s = time.monotonic() + END_S
+        reason = 'shutdown'
+        logged(f'{LIMITS} ({reason})', lambda: self._retain(None, reason, lambda: time.monotonic() > until_s))
+
+    def close(self) -> None:
+        """End after the slice at hand. Safe to repeat."""
+        if not self._lane.close(END_S):
+            logger.warning('%s did not end within %g s', LIMITS, END_S)
+
+    def diagnosis(self) -> tuple[Mapping[str, Any], list[str]]:
+        """Return values for /diagnostics, and warnings."""
+        full = self._memory.fill()
+        values = {f'fill {kind}': str(one) for kind, one in full.items()}
+        if self._last:
+            values['last consolidation'] = self._last
+        problems = dict(self._problems)
+        warnings = [
+            sentence
+            for kind in self._retention.by_kind
+            for sentence in self._warnings(full[kind], problems.get(kind, ''))
+        ]
+        return values, warnings
+
+    def _warnings(self, one: Fill, problem: str) -> Collection[str]:
+        return (problem,) if problem and one.part > 1.0 else one.reached(self._retention.warn_at)
+
+    def _check(self) -> None:
+        now_s = time.monotonic()
+        over = [full.kind for full in self._memory.over_limit() if self._is_due(full, now_s)]
+        if over:
+            self._retain(over, f'{", ".join(over)} over a limit')
+        if self._aging and now_s - self._aged_at_s >= AGAIN_S:
+            self._aged_at_s = now_s
+            self._retain(self._aging, 'age')
+
+    def _is_due(self, full: Fill, now_s: float) -> bool:
+        """Return whether another look at a kind may help: much of what is left may hold."""
+        done_at_s, left = self._left.get(full.kind, (now_s - AGAIN_S, 0.0))
+        return now_s - done_at_s >= AGAIN_S or full.part >= left + STEP
+
+    def _retain(
+        self, kinds: Collection[str] | None, reason: str, cancelled: Callable[[], bool] | None = None
+    ) -> None:
+        report = self._memory.retain(
+            kinds, cancelled=cancelled or (lambda: self._lane.closing), actor=f'retention: {reason}'
+        )
+        self._note(report, reason)
+
+    def _note(self, report: RetentionReport, reason: str) -> None:
+        now_s = time.monotonic()
+        for one in report.kinds:
+            kind = one.after.kind
+            self._problems[kind], self._left[kind] = one.problem, (now_s, one.after.part)
+            if one.problem:
+                logger.warning('%s', one.problem)
+        told = [
+            f'{one.after.kind} from {one.before.items} to {one.after.items} items'
+            for one in report.kinds
+            if one.consolidation is not None or one.aged
+        ]
+        if told:
+            self._last = f'{reason}: {", ".join(told)}' + (', cut short' if report.cancelled else '')
+            logger.info('consolidated (%s)', self._last)
+
+
+DEPTH = 10
+CHARGING = {BatteryState.POWER_SUPPLY_STATUS_CHARGING, BatteryState.POWER_SUPPLY_STATUS_FULL}
+# A reading that wavers about the limit is one discharge.
+RISE = 0.05
+
+
+class Discharge:
+    """Notices when a battery gets low.
+
+    Parameters
+    ----------
+    low : float
+        Part of its capacity, 0 to 1, at or below which it is low.
+
+    Examples
+    --------
+    >>> discharge = Discharge(0.2)
+    >>> [discharge.is_now_low(part, charging=False) for part in (0.5, 0.2, 0.1, 0.3, 0.2)]
+    [False, True, False, False, True]
+    """
+
+    def __init__(self, low: float) -> None:
+        # A percentage is a float32: 0.2 arrives as a little more.
+        self._low = low + 1e-6
+        self._told = False
+
+    def is_now_low(self, part: float, *, charging: bool) -> bool:
+        """Return whether a reading is the first low one since the battery was charged."""
+        if charging or part > self._low + RISE:
+            self._told = False
+            return False
+        if self._told or part > self._low:
+            return False
+        self._told = True
+        return True
+
+
+class BatteryTopic:
+    """Subscribes to the state of the battery.
+
+    Parameters
+    ----------
+    node : Node
+        Whose namespace and remappings give the topic its name.
+    topic : str
+        Where ``sensor_msgs/BatteryState`` is published.
+    low : float
+        Part of its capacity at or below which it is low.
+    on_low : callable
+        Called once in each discharge.
+    group : CallbackGroup
+        Group of the subscription.
+    """
+
+    def __init__(
+        self, node: Node, topic: str, low: float, on_low: Callable[[], None], group: CallbackGroup
+    ) -> None:
+        self._node, self._on_low = node, on_low
+        self._discharge = Discharge(low)
+        self._warned = False
+        self._subscription = node.create_subscription(
+            BatteryState, topic, self._take, qos.detections('best_effort', DEPTH), callback_group=group
+        )
+
+    def close(self) -> None:
+        """Subscribe no more."""
+        self._node.destroy_subscription(self._subscription)
+
+    def _take(self, message: BatteryState) -> None:
+        part = message.percentage
+        if not 0.0 <= part <= 1.0:
+            # NaN is how drivers say that they do not know it; 80 for 80 % is a mistake worth a word.
+            if not self._warned and not math.isnan(part):
+                logger.warning('battery: percentage %g is not between 0 and 1; it says nothing', part)
+                self._warned = True
+            return
+        if self._discharge.is_now_low(part, charging=message.power_supply_status in CHARGING):
+            self._on_low()

@@ -1,0 +1,139 @@
+"""What moves a map: `~/correct_map`, after a loop closure or a relocalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hylo_memory_ros.errors import InvalidRequestError, UnknownFrameError
+from hylo_memory_ros.model import CorrectionResult, normal_frame
+from hylo_memory_ros.model.pose import MAX_COORDINATE_M
+from hylo_memory_ros.perception import RigidCorrection, Trajectory
+from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns
+from hylo_memory_ros.ros.perception.perception import Perception
+from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.transforms import Transform
+
+__all__ = ['Correcting', 'path_of', 'rigid_of']
+
+_ACTOR = 'correct_map'
+_UNIT_TOLERANCE = 1e-2
+
+
+@dataclass(frozen=True)
+class Correcting:
+    """The handler that moves the maps of one memory."""
+
+    writer: WorkerPool
+    """The one thread that writes."""
+    perception: Perception
+    """Whose landmarks move, and which holds still meanwhile."""
+    global_frame: str
+    """Fixed frame of all maps."""
+
+    async def correct_map(self, request: Any, response: Any) -> Any:
+        """Move a map, or take that back."""
+        return await self.writer.do(lambda: self._correct(request, response))
+
+    def _correct(self, request: Any, response: Any) -> Any:
+        revert_id = checked_text(request.revert_id, 'revert_id')
+        if revert_id:
+            self._refuse_more(request)
+            result = self.perception.reverted(revert_id, _ACTOR, request.dry_run)
+        else:
+            map_id = checked_text(request.map_id, 'map_id') or None
+            result = self.perception.corrected(self._asked(request), map_id, _ACTOR, request.dry_run)
+        return _filled(response, result)
+
+    @staticmethod
+    def _refuse_more(request: Any) -> None:
+        for name, given in (('path', bool(request.path.poses)), ('map_id', bool(request.map_id))):
+            if given:
+                raise InvalidRequestError(
+                    f'{name}: given beside revert_id, which names map and motion already', field=name
+                )
+
+    def _asked(self, request: Any) -> RigidCorrection | Trajectory:
+        if request.path.poses:
+            return path_of(request.path, self.global_frame)
+        return rigid_of(request.new_from_old)
+
+
+def rigid_of(transform: Any) -> RigidCorrection:
+    """Return the motion of a ``geometry_msgs/Transform``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a number is not sound, or it moves nothing.
+    """
+    step, turn = transform.translation, transform.rotation
+    translation = step.x, step.y, step.z
+    rotation = turn.x, turn.y, turn.z, turn.w
+    if not all(abs(part) <= MAX_COORDINATE_M for part in translation):
+        raise InvalidRequestError(
+            f'new_from_old.translation: {translation} is not finite, or beyond {MAX_COORDINATE_M:g} m',
+            field='new_from_old.translation',
+        )
+    square = sum(part * part for part in rotation)
+    if not abs(square - 1.0) <= _UNIT_TOLERANCE:
+        raise InvalidRequestError(
+            f'new_from_old.rotation: {rotation} is no unit quaternion x y z w', field='new_from_old.rotation'
+        )
+    if not any(translation) and not any(rotation[:3]):
+        raise InvalidRequestError(
+            'new_from_old: moves nothing; give it, a path or a revert_id', field='new_from_old'
+        )
+    scale = 1.0 / math.sqrt(square)
+    x, y, z, w = (part * scale for part in rotation)
+    return RigidCorrection(Transform(translation, (x, y, z, w)))
+
+
+def path_of(path: Any, global_frame: str) -> Trajectory:
+    """Return the trajectory of a ``nav_msgs/Path``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a stamp or a number is not sound; it names the pose.
+    UnknownFrameError
+        If it is not in the global frame.
+    """
+    _refuse_frame(path.header.frame_id, global_frame, 'path.header.frame_id')
+    stamps = []
+    for index, pose in enumerate(path.poses):
+        field = f'path.poses[{index}].header'
+        if pose.header.frame_id:
+            _refuse_frame(pose.header.frame_id, global_frame, f'{field}.frame_id')
+        at_ns = stamp_ns(pose.header.stamp, f'{field}.stamp')
+        if at_ns is None:
+            raise InvalidRequestError(f'{field}.stamp: zero; each pose needs its own', field=f'{field}.stamp')
+        stamps.append(at_ns)
+    places = [pose.pose for pose in path.poses]
+    positions = [_parts(place.position, 'xyz') for place in places]
+    return Trajectory.of(stamps, positions, [_parts(place.orientation, 'xyzw') for place in places])
+
+
+def _parts(message: Any, names: str) -> Sequence[float]:
+    return [getattr(message, name) for name in names]
+
+
+def _refuse_frame(given: str, global_frame: str, field: str) -> None:
+    try:
+        frame_id = normal_frame(checked_text(given, field))
+    except ValueError as exc:
+        raise InvalidRequestError(f'{field}: {exc}', field=field) from exc
+    if frame_id != global_frame:
+        raise UnknownFrameError(
+            f'{field}: {frame_id!r} is not {global_frame!r}, the frame that maps are in', field=field
+        )
+
+
+def _filled(response: Any, result: CorrectionResult) -> Any:
+    response.correction_id = result.correction_id
+    response.moved, response.merged, response.split = result.moved, result.merged, result.split
+    response.sequence = result.sequence
+    response.message = result.remark
+    return response

@@ -1,0 +1,108 @@
+"""Members of consolidation chunks, read slice by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from hylo_memory_ros.domain.consolidation import Chunk, as_happening
+from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage.consolidation.candidates import as_consolidable
+from hylo_memory_ros.storage.consolidation.records import summaries_among
+from hylo_memory_ros.storage.consolidation.summaries import Group
+from hylo_memory_ros.storage.statements.mapper import ItemRow, item_of
+
+__all__ = ['DryRunOverlay', 'Members']
+
+
+class DryRunOverlay:
+    """Summaries that are not stored, under numbers below 0 in the order in which they would be."""
+
+    def __init__(self) -> None:
+        self._ended: set[int] = set()
+        self._items: dict[int, MemoryItem] = {}
+        self._rows: dict[int, Consolidable] = {}
+
+    def add(self, groups: Sequence[Group], level: int) -> None:
+        """Record summaries that would replace groups."""
+        for group in groups:
+            number = -1 - len(self._items)
+            self._items[number] = group.summary
+            self._rows[number] = as_consolidable(group.summary, number, group.episode, level)
+            self._ended.update(group.version_rows)
+
+    def holding(self, rows: Sequence[Consolidable]) -> Iterator[Consolidable]:
+        """Yield those of stored rows for which no summary stands."""
+        return (row for row in rows if row.version_row not in self._ended)
+
+    @property
+    def summaries(self) -> Iterator[Consolidable]:
+        """Summaries for which no other stands, in order."""
+        return self.holding(list(self._rows.values()))
+
+    def item(self, number: int) -> MemoryItem:
+        """Return a summary."""
+        return self._items[number]
+
+
+_Vectors = Mapping[str, tuple[float, ...]]
+
+
+class Members:
+    """Reads what chunks are made of.
+
+    Parameters
+    ----------
+    store : Store
+    supposed : DryRunOverlay
+        What is not stored, but supposed to be.
+    slice_items : int
+        How many statements are read at once, about.
+    """
+
+    def __init__(self, store: Store, supposed: DryRunOverlay, slice_items: int) -> None:
+        self._store = store
+        self._supposed = supposed
+        self._slice_items = slice_items
+        self._rows: Mapping[int, ItemRow] = {}
+        self._vectors: Mapping[int, _Vectors] = {}
+        self._summaries: set[int] = set()
+
+    def of(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
+        """Yield chunks with what their members say; one of which a member is gone is left out."""
+        for ahead in self._ahead(chunks):
+            self._read(ahead)
+            for chunk in ahead:
+                if all(number < 0 or number in self._rows for number in chunk.version_rows):
+                    yield chunk, self._items(chunk)
+
+    def _ahead(self, chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+        ahead, size = list[Chunk](), 0
+        for chunk in chunks:
+            if ahead and size + len(chunk.members) > self._slice_items:
+                yield ahead
+                ahead, size = [], 0
+            ahead.append(chunk)
+            size += len(chunk.members)
+        if ahead:
+            yield ahead
+
+    def _read(self, chunks: Sequence[Chunk]) -> None:
+        members = [member for chunk in chunks for member in chunk.members if member.version_row > 0]
+        self._rows = self._store.fetch([member.version_row for member in members])
+        self._vectors = self._store.vectors(list(self._rows.values()))
+        # Who wrote a payload may have put anything there: what is a summary, the record knows.
+        identities = [member.identity_id for member in members]
+        self._summaries = self._store.side_read(lambda connection: summaries_among(connection, identities))
+
+    def _items(self, chunk: Chunk) -> list[MemoryItem]:
+        items = []
+        for member in chunk.members:
+            number = member.version_row
+            if number < 0:
+                items.append(self._supposed.item(number))
+                continue
+            item = item_of(self._rows[number], self._vectors.get(number))
+            items.append(item if member.identity_id in self._summaries else as_happening(item))
+        return items

@@ -1,0 +1,376 @@
+"""One consolidation, from what is over the budget to the report.
+
+What is done is decided before anything is changed, in an order that depends on the memory alone; so a dry
+run tells what a run would do, and a run that was interrupted is finished by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+from hylo_memory_ros.config import ConsolidationSettings
+from hylo_memory_ros.domain.consolidation import Chunk, Composer, Need, Planner, Rule
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
+from hylo_memory_ros.service.background_throttle import BackgroundThrottle
+from hylo_memory_ros.service.consolidation.members import DryRunOverlay, Members
+from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.storage.archive.mover import Cooled
+from hylo_memory_ros.storage.consolidation.candidates import size_of
+from hylo_memory_ros.storage.consolidation.records import name_of
+from hylo_memory_ros.storage.consolidation.summaries import TAKEN, Group
+from hylo_memory_ros.storage.statements.mapper import vector_of
+
+__all__ = ['ConsolidationRun', 'Wish', 'slices']
+
+_MOST_TRIES = 3
+
+
+def slices(cool: Callable[[], Cooled], limit: int) -> Iterator[Cooled]:
+    """Yield what each slice moves, until all has gone that goes.
+
+    Parameters
+    ----------
+    cool : callable
+        Moves one slice.
+    limit : int
+        Most statements of one; a slice of fewer is the last.
+    """
+    tries = _MOST_TRIES
+    while tries:
+        cooled = cool()
+        yield cooled
+        if 0 < cooled.assertions < limit:
+            return
+        # Nothing: there is nothing left, or somebody wrote to it while it was being copied.
+        tries -= not cooled.assertions
+
+
+# What is read or moved between two breaths: about a millisecond of work.
+_ROWS = 64
+_IDENTITIES = 256
+_STATEMENTS = 128
+_VECTORS = 256
+_AGING = 'moving what has ended into cold storage'
+# What belongs together, when nothing of fewer days is left to become one.
+_DAYS = 1, 32, 1024, None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Request of a consolidation."""
+
+    scope: Mapping[str, str]
+    """Only what was said in it; empty: everything."""
+    budget: Budget
+    """What may stay at hand of it."""
+    kinds: tuple[str, ...]
+    """Only of these kinds."""
+    dry_run: bool
+    """Whether to change nothing."""
+    actor: str
+    """For whom."""
+    tell: Callable[[float, str], None]
+    """Takes the part that is done, and what is being done."""
+    cancelled: Callable[[], bool]
+    """Whether to end after the slice at hand."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Fields of the request for the record."""
+        budget = {name: value for name, value in dict(self.budget).items() if value is not None}
+        return {'scope': dict(self.scope), 'budget': budget, 'kinds': list(self.kinds)}
+
+
+class _Gain(NamedTuple):
+    """Saving of one summary."""
+
+    rule: Rule
+    items: int
+    bytes: int
+
+
+@dataclass
+class _Done:
+    """Progress of a run, or of its dry run."""
+
+    merged: list[Condensed] = field(default_factory=list)
+    summarised: list[Condensed] = field(default_factory=list)
+    aged: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    number: int | None = None
+    cancelled: bool = False
+
+
+class ConsolidationRun:
+    """One consolidation of one memory.
+
+    Parameters
+    ----------
+    store : Store
+    settings : ConsolidationSettings
+    wish : Wish
+    composer : Composer
+        Composes summaries.
+    open_episode : str
+        The episode that is open: what belongs to it stays.
+    changing : callable
+        Returns the lock that a change holds.
+    follow : callable
+        Tells everybody of a committed change.
+    courtesy : BackgroundThrottle
+        What the run gives way to.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: ConsolidationSettings,
+        wish: Wish,
+        composer: Composer,
+        open_episode: str,
+        changing: Callable[[], AbstractContextManager[Any]],
+        follow: Callable[[CommitResult | None], None],
+        courtesy: BackgroundThrottle,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._wish = wish
+        self._composer = composer
+        self._open_episode = open_episode
+        self._changing = changing
+        self._follow = follow
+        self._courtesy = courtesy
+        self._can_cool = store.path is not None
+        # In memory there is one connection: who asks waits until a slice has ended.
+        self._most = settings.slice_items if store.path is not None else 1
+        self._gains: dict[str, _Gain] = {}
+        self._to_age: list[int] = []
+        self._supposed = DryRunOverlay()
+        self._members = Members(store, self._supposed, settings.slice_items)
+        self._done = _Done()
+        self._need = self._at_first = Need(0, 0)
+        self._part = 0.0
+
+    def report(self) -> ConsolidationReport:
+        """Do what is wished, and return what was done."""
+        wish, done = self._wish, self._done
+        before, digest_before = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+        self._need, self._at_first = (Need(*wish.budget.excess(*before)) for _ in range(2))
+        if self._need and self._can_cool:
+            self._age_what_ended()
+        if self._need and not done.cancelled and MemoryKind.EPISODIC.value in wish.kinds:
+            self._condense()
+        gained = self._at_first.items - self._need.items, self._at_first.bytes - self._need.bytes
+        if wish.dry_run:
+            after, digest_after = (before.items - gained[0], before.bytes - gained[1]), digest_before
+        else:
+            after, digest_after = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+        wish.tell(1.0, 'done')
+        return ConsolidationReport(
+            consolidation_id='' if done.number is None else name_of(done.number),
+            dry_run=wish.dry_run,
+            cancelled=done.cancelled,
+            met=wish.budget.holds(*after),
+            merged=tuple(done.merged),
+            summarised=tuple(done.summarised),
+            aged=tuple(done.aged),
+            skipped=dict(done.skipped),
+            items_before=before.items,
+            items_after=after[0],
+            bytes_before=before.bytes,
+            bytes_after=after[1],
+            digest_before=digest_before,
+            digest_after=digest_after,
+            hash_changed=bool(done.merged or done.summarised),
+            sequence=self._store.sequence,
+        )
+
+    def _ended(self, stage: str) -> bool:
+        """Return True if the run was cancelled; else report progress and give way to queries."""
+        self._courtesy.give_way()
+        if self._wish.cancelled():
+            self._done.cancelled = True
+            return True
+        # What was skipped is needed again; who watches still sees it go on.
+        self._part = max(self._part, self._need.part_met(self._at_first))
+        self._wish.tell(self._part, stage)
+        return False
+
+    def _age_what_ended(self) -> None:
+        after, kinds = 0, self._wish.kinds
+        while self._need and not self._ended(_AGING):
+            found = self._store.coolable(kinds, self._wish.scope or None, limit=_IDENTITIES, after=after)
+            chosen: list[int] = []
+            for one in found:
+                if not self._need:
+                    break
+                self._need.less(one.assertions, one.bytes)
+                chosen.append(one.identity_id)
+            self._age(chosen)
+            if len(found) < _IDENTITIES:
+                return
+            after = found[-1].identity_id
+
+    def _age(self, identity_ids: Sequence[int]) -> None:
+        """Move what has ended of identities, and what repeats the rest, into cold storage, slice by slice."""
+        leaving = self._store.leaving(identity_ids)
+        names = [name for number in identity_ids for name in leaving.get(number, ())]
+        if self._wish.dry_run:
+            self._done.aged += names
+            return
+        moved: set[str] = set()
+        # One more than there are identities: most have one statement, and one call tells that it was all.
+        limit = max(len(identity_ids), _STATEMENTS) + 1
+        for cooled in slices(partial(self._store.cool, identity_ids, limit=limit), limit):
+            moved.update(cooled.ids)
+            if self._ended(_AGING):
+                break
+        self._done.aged += [name for name in names if name in moved]
+
+    def _condense(self) -> None:
+        """Condense what is of one day, then of several, while there is need."""
+        before_ns = self._store.now_ns()
+        for days in _DAYS:
+            self._condense_days(days, before_ns)
+
+    def _condense_days(self, days: int | None, before_ns: int) -> None:
+        """Summarize events, then their summaries, level by level while there is need."""
+        level = 0
+        while self._need and not self._done.cancelled:
+            planner = Planner(self._settings, level, days, self._courtesy.give_way)
+            self._read(planner, before_ns)
+            made = self._condense_planned(planner)
+            if not made and planner.next_level is None:
+                return
+            level = level + 1 if made or planner.next_level is None else planner.next_level
+
+    def _condense_planned(self, planner: Planner) -> bool:
+        """Condense what belongs together of one level, and return whether anything did."""
+        if self._done.cancelled:
+            return False
+        pending: list[Group] = []
+        size, made = 0, False
+        for chunk, items in self._planned(planner):
+            stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
+            if self._ended(stage):
+                return made
+            group = self._group(chunk, items, planner.level + 1)
+            if group is None:
+                continue
+            if pending and (group.episode != pending[0].episode or size + len(group.ids) > self._most):
+                made = self._settle(pending, planner.level + 1) or made
+                pending, size = [], 0
+            pending.append(group)
+            size += len(group.ids)
+        if pending and not self._ended('summarising'):
+            made = self._settle(pending, planner.level + 1) or made
+        self._age_what_gave_way()
+        return made
+
+    def _read(self, planner: Planner, before_ns: int) -> None:
+        """Let the planner see what holds now."""
+        now_ns, after = self._store.now_ns(), (-1, 0)
+        while not self._ended('reading'):
+            rows = self._store.consolidable(
+                before_ns,
+                _ROWS,
+                now_ns=now_ns,
+                scope=self._wish.scope or None,
+                after=after,
+                open_episode=self._open_episode,
+            )
+            for row in self._supposed.holding(rows):
+                planner.add(row)
+            if len(rows) < _ROWS:
+                break
+            after = rows[-1].valid_from_ns, rows[-1].version_row
+        for row in self._supposed.summaries:
+            planner.add(row)
+        if (space := self._settings.near_duplicate_space) and not self._done.cancelled:
+            planner.join_alike(self._vectors(space, planner.heads()))
+
+    def _vectors(self, space: str, assertions: Sequence[int]) -> dict[int, Sequence[float]]:
+        found: dict[int, Sequence[float]] = {}
+        for first in range(0, len(assertions), _VECTORS):
+            asked = assertions[first : first + _VECTORS]
+            found |= {
+                number: vector_of(data) for number, data in self._store.vectors_of(space, asked).items()
+            }
+            self._courtesy.give_way()
+        supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
+        return found | {number: vectors[space] for number, vectors in supposed.items() if space in vectors}
+
+    def _planned(self, planner: Planner) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
+        """Yield what is to become one while there is need, with what it says; the last as small as that."""
+        for chunk, items in self._members.of(chain(planner.merges(), planner.summaries())):
+            if not self._need:
+                return
+            most = self._need.most(len(items))
+            yield chunk.first(most), items[:most]
+
+    def _group(self, chunk: Chunk, items: Sequence[MemoryItem], level: int) -> Group | None:
+        """Return the summary of a chunk, and subtract its saving from the need; None: there is none."""
+        try:
+            summary = self._composer.compose(chunk.rule, items, level)
+        except InvalidRequestError as exc:
+            self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
+            return None
+        fewer = sum(member.items for member in chunk.members) - 1
+        smaller = sum(member.bytes for member in chunk.members) - size_of(summary)
+        if self._need.items <= 0 and smaller <= 0:
+            return None
+        self._need.less(fewer, smaller)
+        self._gains[str(summary.id)] = _Gain(chunk.rule, fewer, smaller)
+        return Group(summary, chunk.version_rows, tuple(str(item.id) for item in items), chunk.episode)
+
+    def _settle(self, groups: Sequence[Group], level: int) -> bool:
+        """Replace groups by summaries, and archive the replaced statements.
+
+        Returns
+        -------
+        bool
+            Whether one of them does.
+        """
+        if self._wish.dry_run:
+            taken = self._store.taken([str(group.summary.id) for group in groups])
+            self._skip(dict.fromkeys(taken, TAKEN))
+            ready = [group for group in groups if group.summary.id not in taken]
+            self._supposed.add(ready, level)
+            self._keep([Condensed(str(group.summary.id), group.ids) for group in ready])
+            self._done.aged += [name for group in ready for name in group.ids] if self._can_cool else []
+            return bool(ready)
+        with self._changing():
+            number, part, committed = self._store.condense(
+                groups, self._done.number, asked=self._wish.asked, actor=self._wish.actor
+            )
+            self._follow(committed)
+        self._done.number = number
+        self._skip(part.skipped)
+        self._keep(part.done)
+        self._to_age += part.identity_ids
+        if len(self._to_age) >= _IDENTITIES:
+            self._age_what_gave_way()
+        return bool(part.done)
+
+    def _age_what_gave_way(self) -> None:
+        if self._can_cool and self._to_age:
+            self._age(self._to_age)
+        self._to_age = []
+
+    def _skip(self, skipped: Mapping[str, str]) -> None:
+        """Tell what was not made, and need again what it was to gain."""
+        self._done.skipped.update(skipped)
+        for summary_id in skipped:
+            gain = self._gains[summary_id]
+            self._need.less(-gain.items, -gain.bytes)
+
+    def _keep(self, done: Sequence[Condensed]) -> None:
+        for one in done:
+            kept = self._done.merged if self._gains[one.id].rule == 'merge' else self._done.summarised
+            kept.append(one)

@@ -1,0 +1,44 @@
+"""Publication of commits to listeners, in the thread of the writer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from hylo_memory_ros.model import Change
+
+__all__ = ['EventBus']
+
+logger = logging.getLogger(__name__)
+
+
+class EventBus:
+    """Listeners to the feed; the failure of one is logged, and does not stop the others."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Callable[[Change], None], ...] = ()
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call a listener on every change from now on; the returned callable ends that."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+        return remove
+
+    def __bool__(self) -> bool:
+        """Return True if there is a listener."""
+        return bool(self._listeners)
+
+    def publish(self, change: Change) -> None:
+        """Call every listener with one change."""
+        for listener in self._listeners:
+            self._call(listener, change)
+
+    @staticmethod
+    def _call(listener: Callable[[Change], None], change: Change) -> None:
+        try:
+            listener(change)
+        except Exception:
+            logger.exception('a listener failed at sequence %d', change.sequence)

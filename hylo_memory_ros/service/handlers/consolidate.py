@@ -1,0 +1,263 @@
+"""Consolidation: less at hand, and the past answered as before; see `ConsolidationHandler.consolidate`.
+
+Threads: a consolidation holds the lock only for each of its slices, so that others write between them, and
+gives way to questions. There is one at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.domain.consolidation import Composer, summariser_named
+from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
+from hylo_memory_ros.model import (
+    Budget,
+    ConsolidationReport,
+    MemoryItem,
+    MemoryKind,
+    Reversion,
+    normal_key,
+)
+from hylo_memory_ros.service.consolidation.revert import ConsolidationReversal
+from hylo_memory_ros.service.consolidation.run import ConsolidationRun, Wish
+from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.validation import validate_name, validate_text, validate_texts
+from hylo_memory_ros.storage.consolidation.records import (
+    ConsolidationRecord,
+    end_interrupted,
+    end_record,
+    record_named,
+    records,
+    reverted_so_far,
+)
+
+__all__ = ['ConsolidationHandler']
+
+_DURABLE = tuple(kind.value for kind in MemoryKind if kind is not MemoryKind.WORKING)
+
+
+class ConsolidationHandler:
+    """Brings a memory within a budget, and reverts that.
+
+    Parameters
+    ----------
+    core : MemoryCore
+        State of the memory.
+
+    Raises
+    ------
+    ConfigurationError
+        The configuration names an unknown summarizer.
+    """
+
+    def __init__(self, core: MemoryCore) -> None:
+        self._core = core
+        self._summariser = summariser_named(core.config.consolidation.summariser)
+        self._running = threading.Lock()
+
+    def consolidate(
+        self,
+        scope: Mapping[str, str] | None = None,
+        budget: Budget | None = None,
+        *,
+        kinds: Collection[MemoryKind] | None = None,
+        dry_run: bool = False,
+        tell: Callable[[float, str], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        actor: str = '',
+    ) -> ConsolidationReport:
+        """Bring what is at hand within a budget, in slices between which others write and ask.
+
+        Only as much as is needed is done, in this order, each oldest first: what has ended or is no longer
+        believed goes into cold storage, which changes no answer; near duplicates among EPISODIC items
+        become one; then what is left of an episode, else of a day and scope, becomes summaries; then what
+        these have become, level by level, and of more and more days, until the budget is met or nothing that
+        belongs together is left. Replaced statements end at the service time, are answered as of before and
+        known before, and goes into cold storage. What has a key, belongs to the open episode, or is of
+        another kind is never summarised.
+
+        The same memory and budget give the same summaries, ids and hash.
+
+        Parameters
+        ----------
+        scope : mapping, optional
+            Only what was said in it; none: everything.
+        budget : Budget
+            What may stay at hand of it.
+        kinds : collection of MemoryKind, optional
+            Only these; none: every durable kind.
+        dry_run : bool
+            Change nothing, and tell exactly what would be done.
+        tell : callable, optional
+            Takes the part that is done, and what is being done.
+        cancelled : callable, optional
+            Whether to end after the slice at hand; what was done stays done, and is told.
+        actor : str
+            For whom.
+
+        Raises
+        ------
+        InvalidRequestError
+            Without a budget, or a scope or kind is not sound; nothing is changed.
+        StoreBusyError
+            Another consolidation runs.
+        StoreError
+            A slice cannot be stored; those before stay.
+
+        Examples
+        --------
+        >>> from hylo_memory_ros.model import Budget, MemoryItem, MemoryQuery
+        >>> from hylo_memory_ros.service import MemoryService
+        >>> with MemoryService.open() as memory:
+        ...     seen = [MemoryItem(kind='episodic', content='saw a mug', valid_from=t) for t in range(9)]
+        ...     _ = memory.write(seen)
+        ...     report = memory.consolidate(budget=Budget(items=1))
+        ...     len(report.merged[0].ids), report.items_after, memory.query(MemoryQuery()).total
+        (9, 1, 1)
+        """
+        wish = self._wish(scope, budget, kinds, dry_run, tell, cancelled, actor)
+        with self._alone():
+            if not dry_run and self._core.read_only:
+                raise ReadOnlyError(
+                    f'consolidate: {self._core.store.path} was opened for reading',
+                    path=str(self._core.store.path),
+                )
+            run = ConsolidationRun(
+                self._core.store,
+                self._core.config.consolidation,
+                wish,
+                self._composer(),
+                self._core.episode,
+                self._changing_in(self._core.store.epoch),
+                self._core.follow,
+                self._core.throttle,
+            )
+            report = run.report()
+            if report.consolidation_id:
+                self._keep(report)
+            return report
+
+    def revert_consolidation(self, consolidation_id: str, *, actor: str = '') -> Reversion:
+        """Let what a consolidation ended hold again, and take its summaries out, in slices, newest first.
+
+        What was forgotten as a summary stays forgotten. What was withdrawn, written or purged since counts
+        as it would have without the consolidation. What had ended before stays in cold storage.
+
+        Raises
+        ------
+        NotFoundError
+            There is no consolidation of this name.
+        InvalidRequestError
+            It was reverted before, or one of its summaries was consolidated again since; or a name
+            is no text.
+        """
+        validate_texts(validate_name, actor=actor, consolidation_id=consolidation_id)
+        with self._alone():
+            record = self._core.store.side_read(lambda connection: record_named(connection, consolidation_id))
+            return ConsolidationReversal(
+                self._core.store,
+                record,
+                self._changing_in(self._core.store.epoch),
+                self._core.follow,
+                self._core.throttle,
+                actor,
+            ).reversion()
+
+    def consolidations(self) -> tuple[ConsolidationRecord, ...]:
+        """Return what is kept of each consolidation, in order."""
+        self._core.refuse_closed()
+        return tuple(self._core.store.side_read(records))
+
+    def _wish(
+        self,
+        scope: Mapping[str, str] | None,
+        budget: Budget | None,
+        kinds: Collection[MemoryKind] | None,
+        dry_run: bool,
+        tell: Callable[[float, str], None] | None,
+        cancelled: Callable[[], bool] | None,
+        actor: str,
+    ) -> Wish:
+        if not isinstance(budget, Budget):
+            raise InvalidRequestError(f'budget: {budget!r} is no Budget of items or bytes', field='budget')
+        validate_texts(validate_name, actor=actor)
+        if scope is not None and not isinstance(scope, Mapping):
+            raise InvalidRequestError(f'scope: {scope!r} is no mapping of names to values', field='scope')
+        if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
+            raise InvalidRequestError(f'kinds: {kinds!r} is no collection of kinds', field='kinds')
+        where = {
+            validate_text(normal_key, name, 'scope'): validate_text(normal_key, value, f'scope[{name!r}]')
+            for name, value in dict(scope or {}).items()
+        }
+        chosen = (
+            _DURABLE
+            if kinds is None
+            else tuple(dict.fromkeys(str(getattr(kind, 'value', kind)) for kind in kinds))
+        )
+        unknown = [kind for kind in chosen if kind not in _DURABLE]
+        if unknown or not chosen:
+            raise InvalidRequestError(
+                f'kinds: {unknown or list(chosen)} names none of {", ".join(_DURABLE)}', field='kinds'
+            )
+        return Wish(
+            where,
+            budget,
+            chosen,
+            dry_run,
+            actor=actor,
+            tell=tell or (lambda _part, _stage: None),
+            cancelled=cancelled or (lambda: False),
+        )
+
+    def _composer(self) -> Composer:
+        return Composer(
+            self._summariser,
+            self._core.config.consolidation,
+            self._core.config.clock,
+            self._core.store.side_read(reverted_so_far),
+            self._with_vectors,
+            self._core.spaces.spaces.get,
+        )
+
+    def _with_vectors(self, item: MemoryItem) -> MemoryItem:
+        return self._core.spaces.embedded([item])[0]
+
+    def _keep(self, report: ConsolidationReport) -> None:
+        told = {**report.as_dict(0), 'skipped': len(report.skipped)}
+        number = int(report.consolidation_id.partition('/')[2])
+
+        def store(connection: sa.Connection) -> None:
+            end_record(connection, number, told)
+            end_interrupted(connection, number)
+
+        # What the slices committed reaches the disk with it.
+        self._core.store.side_write(store, durable=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._core.refuse_closed()
+        if not self._running.acquire(blocking=False):
+            raise StoreBusyError('consolidate: another consolidation is running; ask again when it has ended')
+        try:
+            with self._core.throttle.working():
+                yield
+        finally:
+            self._running.release()
+
+    def _changing_in(self, epoch: str) -> Callable[[], AbstractContextManager[None]]:
+        """Return the lock that a change of this history holds."""
+
+        @contextmanager
+        def changing() -> Iterator[None]:
+            with self._core.changing():
+                if self._core.store.epoch != epoch:
+                    raise EpochChangedError(
+                        'consolidation: another memory was restored in the place of this one'
+                    )
+                yield
+
+        return changing

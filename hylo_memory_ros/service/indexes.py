@@ -1,0 +1,134 @@
+"""The spatial mirror and the vectors follow the store: loaded from it, kept up with it, held against it.
+
+Threads: `follow` is called under the service's write lock, in the order of sequences.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+
+from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror
+from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
+from hylo_memory_ros.model import EmbeddingSpace
+from hylo_memory_ros.storage import CommitResult, Store
+
+__all__ = ['Indexes']
+
+logger = logging.getLogger(__name__)
+
+
+class Indexes:
+    """Feeds a mirror from a store.
+
+    Parameters
+    ----------
+    store : Store
+        The authority.
+    background : bool
+        Load in a thread of its own; until then the mirror answers `LoadingError`.
+    spaces : mapping of str to EmbeddingSpace, optional
+        The declared embedding spaces.
+    read_only : bool
+        Save no derived generation.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        background: bool,
+        spaces: Mapping[str, EmbeddingSpace] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self._store = store
+        self.mirror = SpatialMirror(store.now_ns)
+        artifacts = Artifacts(store.path, read_only=read_only)
+        self.vectors = VectorIndex(spaces or {}, store, artifacts, lambda: (store.epoch, store.sequence))
+        self._thread: threading.Thread | None = None
+        if background:
+            self._thread = threading.Thread(target=self._load, name='mirror-load')
+            self._thread.start()
+        else:
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            # The sequence first: rows that arrive both ways are kept once, rows missed never.
+            sequence = self._store.sequence
+            self.mirror.load(self._batches(), sequence)
+        except Exception:
+            logger.exception('the spatial mirror could not be loaded')
+        try:
+            sequence = self._store.sequence
+            batches = self._store.vector_batches(5_000), self._store.vector_version_batches(50_000)
+            self.vectors.load(*batches, sequence)
+        except Exception:
+            logger.exception('the vectors could not be loaded')
+
+    def _batches(self) -> Iterator[RowBatch]:
+        return map(RowBatch.from_tuples, self._store.spatial_batches(50_000))
+
+    def follow(self, committed: CommitResult) -> None:
+        """Take over what one transaction changed."""
+        sequence = committed.change.sequence
+        added = [
+            BelievedRow(
+                row.version_row,
+                row.spatial_id,
+                *committed.places[row.spatial_id],
+                row.valid_from_ns,
+                row.valid_to_ns,
+                row.from_seq,
+            )
+            for row in committed.added
+            if row.spatial_id is not None
+        ]
+        self.mirror.apply(sequence, added, committed.ended)
+        if committed.removed:
+            self.mirror.remove(committed.removed, sequence)
+        said = [
+            (
+                row.version_row,
+                row.assertion_id,
+                row.valid_from_ns,
+                OPEN if row.valid_to_ns is None else row.valid_to_ns,
+                row.from_seq,
+                OPEN,
+            )
+            for row in committed.added
+        ]
+        self.vectors.apply(sequence, committed.vectors, said, committed.ended)
+        if committed.unsaid:
+            self.vectors.remove(committed.unsaid, sequence)
+
+    def check(self, sequence: int) -> tuple[str, ...]:
+        """Compare the mirror with the store, and reload it when they differ.
+
+        Parameters
+        ----------
+        sequence : int
+            One that both have reached; later commits may go on meanwhile.
+
+        Returns
+        -------
+        tuple of str
+            Each difference in one sentence.
+        """
+        found = self.mirror.verify(self._batches(), sequence)
+        if found:
+            logger.error('the spatial mirror differs from the store, and is loaded anew: %s', found[0])
+            self._load()
+        return tuple(f'mirror: version row {one.version_row} {one.kind} {one.fields}' for one in found)
+
+    def reload(self) -> None:
+        """Fill the mirror with what the store holds now."""
+        self._load()
+
+    def close(self) -> None:
+        """End every thread, a load too; safe to repeat."""
+        self.mirror.close()
+        self.vectors.close()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,272 @@
+"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now.
+
+Of what still holds, its repetitions may, but for those that something is told by; see `repeats`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.storage.consolidation.scope import ANY_SCOPE, IN_SCOPE, scope_values
+from hylo_memory_ros.storage.consolidation.sizes import SIZE
+
+__all__ = ['NEVER_NS', 'OF_A_CUT', 'Coolable', 'Cut', 'coolable', 'cuts', 'leaving']
+
+# Of an episode the fact keeps one that was said before in both times; and between them no version ever began
+# or ended, so whatever has the later one in its stretch has that one.
+_WITNESSED = """
+    EXISTS (
+        SELECT 1 FROM (
+            SELECT w.valid_from_ns AS at_ns
+            FROM assertion AS w INDEXED BY assertion_identity
+            JOIN txn AS y ON y.sequence = w.sequence
+            WHERE w.identity_id = v.identity_id
+            AND w.valid_from_ns BETWEEN v.valid_from_ns AND a.valid_from_ns
+            AND w.assertion_id < a.assertion_id AND y.episode = x.episode
+            AND w.withdrawn_seq IS NULL AND w.content_digest = a.content_digest
+            AND NOT EXISTS (SELECT 1 FROM corrected AS n WHERE n.assertion_id = w.assertion_id)
+            ORDER BY w.valid_from_ns DESC LIMIT 1
+        ) AS before
+        WHERE NOT EXISTS (
+            SELECT 1 FROM assertion AS c JOIN version AS b ON b.assertion_id = c.assertion_id
+            WHERE c.identity_id = v.identity_id
+            AND c.valid_from_ns > before.at_ns AND c.valid_from_ns <= a.valid_from_ns
+        ) AND NOT EXISTS (
+            SELECT 1 FROM forgetting AS f WHERE f.identity_id = v.identity_id
+            AND f.forgotten_at_ns > before.at_ns AND f.forgotten_at_ns <= a.valid_from_ns
+        )
+    )
+"""
+OF_A_CUT = f"""
+    CROSS JOIN version AS v INDEXED BY version_believed
+    ON v.identity_id = cut.identity_id AND v.to_seq IS NULL AND v.valid_from_ns >= cut.before_ns
+    JOIN assertion AS s ON s.assertion_id = v.assertion_id
+    JOIN assertion AS a INDEXED BY assertion_identity
+    ON a.identity_id = v.identity_id AND a.valid_from_ns > v.valid_from_ns
+    AND a.valid_from_ns < coalesce(v.valid_to_ns, {2**63 - 1}) AND a.valid_from_ns < :ended
+    JOIN txn AS x ON x.sequence = a.sequence
+    WHERE a.withdrawn_seq IS NULL AND a.content_digest = s.content_digest AND x.op != 'consolidate'
+    AND NOT EXISTS (SELECT 1 FROM version AS b WHERE b.assertion_id = a.assertion_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM corrected AS n WHERE n.assertion_id IN (a.assertion_id, s.assertion_id)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM assertion AS c INDEXED BY assertion_identity
+        WHERE c.identity_id = v.identity_id AND c.valid_from_ns = a.valid_from_ns
+        AND (c.content_digest != a.content_digest OR EXISTS (
+            SELECT 1 FROM corrected AS n WHERE n.assertion_id = c.assertion_id
+        ))
+    )
+    AND EXISTS (
+        SELECT 1 FROM assertion AS c INDEXED BY assertion_identity
+        WHERE c.identity_id = v.identity_id AND c.valid_from_ns > a.valid_from_ns
+        AND c.valid_from_ns < coalesce(v.valid_to_ns, {2**63 - 1})
+        AND c.withdrawn_seq IS NULL AND c.content_digest = s.content_digest
+    )
+    AND (x.episode = '' OR {_WITNESSED})
+    AND cut.before_ns < {2**63 - 1}
+"""
+"""SQL: what repeats what still holds behind the cuts of `choosing`, as `a`."""
+
+# ruff: noqa: S608 - SQL of our own tables
+
+
+NEVER_NS = 2**63 - 1
+"""Cut of an identity that is cold as a whole."""
+_BATCH = 500
+# The files of skills are held against the database whenever it is opened.
+_HOT_KINDS = ('skill',)
+
+
+class Coolable(NamedTuple):
+    """An identity of which something may become cold."""
+
+    identity_id: int
+    kind: str
+    assertions: int
+    """Accepted statements that would leave the main file."""
+    bytes: int
+    """What they take there, about."""
+    before_ns: int
+    """All that speaks from before this world time; `NEVER_NS`: all. Behind it there are only repetitions."""
+
+
+class Cut(NamedTuple):
+    """What of an identity goes in one slice."""
+
+    identity_id: int
+    before_ns: int
+    """All that speaks from before; 0: nothing does."""
+    repeats: tuple[int, ...] = ()
+    """Assertions that repeat what still holds."""
+
+
+def coolable(
+    connection: sa.Connection,
+    ended_before_ns: int,
+    limit: int,
+    *,
+    kinds: Collection[str] | None,
+    scope: Mapping[str, str] | None,
+    after: int,
+) -> list[Coolable]:
+    """Return identities of which something may become cold, in order of their number.
+
+    Of one that still holds, the newest two versions stay, so that it goes on without its past, but not what
+    repeats them. A landmark of whose end perception has not taken notice stays whole.
+
+    Parameters
+    ----------
+    ended_before_ns : int
+        Only what had ended at this world time, nanoseconds.
+    limit : int
+        Most identities.
+    kinds, scope : optional
+        Only these kinds, and identities of which everything was said in this scope.
+    after : int
+        Only identities with a greater number.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    found: list[Coolable] = []
+    values = {
+        'kinds': None if kinds is None else json.dumps(sorted(kinds)),
+        'batch': _BATCH,
+        **scope_values(scope),
+    }
+    while len(found) < limit:
+        numbers = [row[0] for row in raw.execute(_NUMBERS, {**values, 'after': after})]
+        if not numbers:
+            break
+        rows = raw.execute(_COOLABLE, {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns})
+        found += [Coolable(*row) for row in rows]
+        after = numbers[-1]
+    return found[:limit]
+
+
+def leaving(
+    connection: sa.Connection, identity_ids: Sequence[int], ended_before_ns: int
+) -> dict[int, list[str]]:
+    """Return the ids of what may become cold of identities, by identity, in order of world time."""
+    raw: Any = connection.connection.dbapi_connection
+    values = {'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns, **scope_values(None)}
+    found: dict[int, list[str]] = {}
+    for identity_id, item_id in raw.execute(_LEAVING, values):
+        found.setdefault(identity_id, []).append(item_id)
+    return found
+
+
+def cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> list[Cut]:
+    """Return what goes in a slice: as many statements as a limit allows, at least those of one instant.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        The driver's own.
+    limit : int
+        Most statements.
+    """
+    values = {'ended': ended_before_ns, **scope_values(None)}
+    rows = connection.execute(_ENDED, {**values, 'ids': json.dumps(list(identity_ids))})
+    found = {row[0]: Coolable(*row) for row in rows}
+    chosen: list[Cut] = []
+    for identity_id in dict.fromkeys(identity_ids):
+        if limit <= 0:
+            break
+        whole, before_ns = found.get(identity_id), 0
+        if whole is not None:
+            before_ns = whole.before_ns
+            if whole.assertions > limit:
+                before_ns = _partial(connection, whole, limit)
+            limit -= whole.assertions
+        repeats: tuple[int, ...] = ()
+        if before_ns < NEVER_NS and limit > 0:
+            one = {**values, 'ids': json.dumps([identity_id]), 'limit': limit}
+            repeats = tuple(row[0] for row in connection.execute(_REPEATS, one))
+            limit -= len(repeats)
+        if before_ns or repeats:
+            chosen.append(Cut(identity_id, before_ns, repeats))
+    return chosen
+
+
+def _partial(connection: Any, whole: Coolable, limit: int) -> int:
+    """Return a cut behind which about so many statements are; a version is never divided."""
+    stamps = connection.execute(_STAMPS, (whole.identity_id, whole.before_ns, limit + 1))
+    first, *_, last = [row[0] for row in stamps]
+    among = {'id': whole.identity_id, 'first': first, 'last': last, 'before': whole.before_ns}
+    (cut,) = connection.execute(_CUT, among).fetchone()
+    return whole.before_ns if cut is None else int(cut)
+
+
+_NUMBERS = """
+    SELECT identity_id FROM identity
+    WHERE identity_id > :after AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+    ORDER BY identity_id LIMIT :batch
+"""
+# What goes goes as a whole, so nothing that is of the identity may be of another scope.
+_IN_SCOPE = f"""
+    AND ({ANY_SCOPE} OR NOT EXISTS (
+        SELECT 1 FROM assertion AS s
+        WHERE s.identity_id = i.identity_id AND NOT ({IN_SCOPE.format(row='s')})
+    ))
+"""
+_CUTS = f"""
+    WITH lives AS (
+        SELECT i.identity_id, i.kind, (
+            SELECT min(v.valid_from_ns) FROM version AS v
+            WHERE v.identity_id = i.identity_id AND v.to_seq IS NULL
+            AND (v.valid_to_ns IS NULL OR v.valid_to_ns > :ended)
+        ) AS from_ns
+        FROM identity AS i
+        WHERE i.identity_id IN (SELECT value FROM json_each(:ids))
+        AND i.kind NOT IN ({', '.join(map(repr, _HOT_KINDS))}) {_IN_SCOPE}
+    ), cut AS (
+        SELECT identity_id, kind, CASE WHEN from_ns IS NULL THEN {NEVER_NS} ELSE coalesce((
+            SELECT max(v.valid_from_ns) FROM version AS v
+            WHERE v.identity_id = lives.identity_id AND v.to_seq IS NULL
+            AND v.valid_from_ns < lives.from_ns
+        ), from_ns) END AS before_ns FROM lives
+    )
+"""
+_SIZES = f'SELECT cut.identity_id, cut.kind, count(*), sum({SIZE.format(row="a")}), cut.before_ns'
+_BEFORE = f"""
+    FROM cut JOIN assertion AS a
+    ON a.identity_id = cut.identity_id AND a.valid_from_ns < cut.before_ns
+    WHERE cut.before_ns < {NEVER_NS} OR cut.kind != 'spatial' OR NOT EXISTS (
+        SELECT 1 FROM identity AS i JOIN landmark AS l ON l.key = i.key
+        WHERE i.identity_id = cut.identity_id AND l.map_id = a.map_id
+        AND l.written_ns NOT NULL AND l.forgotten_ns IS NULL
+    )
+"""
+_ENDED = f'{_CUTS} {_SIZES} {_BEFORE} GROUP BY cut.identity_id ORDER BY cut.identity_id'
+_GOING = f"""
+    {_CUTS}, going AS (
+        SELECT cut.identity_id, a.assertion_id {_BEFORE}
+        UNION ALL SELECT cut.identity_id, a.assertion_id FROM cut {OF_A_CUT}
+    )
+"""
+_OF_GOING = """
+    FROM going JOIN cut ON cut.identity_id = going.identity_id
+    JOIN assertion AS a ON a.assertion_id = going.assertion_id
+"""
+_COOLABLE = f'{_GOING} {_SIZES} {_OF_GOING} GROUP BY cut.identity_id ORDER BY cut.identity_id'
+_LEAVING = f"""
+    {_GOING} SELECT going.identity_id, a.id {_OF_GOING} GROUP BY going.identity_id, a.id
+    ORDER BY going.identity_id, min(a.valid_from_ns), min(a.assertion_id)
+"""
+# In the order of an index: what a slice does not take is not looked at.
+_REPEATS = f'{_CUTS} SELECT a.assertion_id FROM cut {OF_A_CUT} LIMIT :limit'
+_STAMPS = """
+    SELECT valid_from_ns FROM assertion WHERE identity_id = ? AND valid_from_ns < ?
+    ORDER BY valid_from_ns LIMIT ?
+"""
+_CUT = """
+    SELECT coalesce(
+        max(valid_from_ns) FILTER (WHERE valid_from_ns > :first AND valid_from_ns <= :last),
+        min(valid_from_ns) FILTER (WHERE valid_from_ns > :last)
+    )
+    FROM version WHERE identity_id = :id AND to_seq IS NULL AND valid_from_ns < :before
+"""

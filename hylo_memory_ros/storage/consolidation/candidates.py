@@ -1,0 +1,147 @@
+"""What may be consolidated: happenings that hold now, and how much is at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
+from hylo_memory_ros.storage.consolidation.sizes import ROW_BYTES, SIZE, Held, held_by_kind
+from hylo_memory_ros.storage.statements.mapper import detail_of, to_json
+
+__all__ = [
+    'amount_at_hand',
+    'as_consolidable',
+    'consolidable',
+    'size_of',
+]
+
+
+def consolidable(
+    connection: sa.Connection,
+    before_ns: int,
+    limit: int,
+    *,
+    now_ns: int,
+    scope: Mapping[str, str] | None,
+    after: tuple[int, int],
+    open_episode: str = '',
+) -> list[Consolidable]:
+    """Return happenings that hold now, oldest first.
+
+    What has a key is looked up by it and superseded through it: it stays as it is. So does what belongs
+    to an episode that is still open.
+
+    Parameters
+    ----------
+    before_ns : int
+        Only those that have been true from before this world time, nanoseconds.
+    limit : int
+        Most of them.
+    now_ns : int
+        What consolidations said is taken up to this world time, nanoseconds.
+    scope : mapping of str to str, optional
+        Only those of this scope.
+    after : tuple of int
+        Only those behind this (valid_from, version row).
+    open_episode : str
+        The episode that is open; empty: none is.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    bound = {
+        'before': before_ns, 'now': now_ns, 'limit': limit, 'from': after[0], 'row': after[1],
+        'open': open_episode, **scope_values(scope),
+    }  # fmt: skip
+    return [Consolidable(*row) for row in raw.execute(_CONSOLIDABLE, bound)]
+
+
+def amount_at_hand(
+    connection: sa.Connection,
+    kinds: Collection[str],
+    scope: Mapping[str, str] | None,
+    *,
+    holding: bool = False,
+) -> Held:
+    """Return how much of some kinds the main file holds, perhaps only of one scope.
+
+    Parameters
+    ----------
+    holding : bool
+        Count only what is said of things of which something still holds: where there is no cold
+        storage, what has ended stays, and no budget could be held otherwise.
+    """
+    if not scope and not holding:
+        held = held_by_kind(connection)
+        those = [held[kind] for kind in kinds if kind in held]
+        return Held(sum(one.items for one in those), sum(one.bytes for one in those))
+    raw: Any = connection.connection.dbapi_connection
+    bound = {'kinds': json.dumps(sorted(kinds)), **scope_values(scope)}
+    statement = f'{_AMOUNT} AND {_HOLDING}' if holding else _AMOUNT
+    return Held(*raw.execute(statement, bound).fetchone())
+
+
+def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> Consolidable:
+    """Return a summary that is not stored as `consolidable` would if it were.
+
+    Parameters
+    ----------
+    number : int
+        Stands for its rows: below 0, and less the later it would be stored.
+    """
+    span, position = item.event_time, (0.0, 0.0, 0.0) if item.pose is None else item.pose.position
+    assert span is not None
+    map_id = item.scope.get('map_id', '')
+    return Consolidable(
+        number, number, number, span.start_ns, span.start_ns, span.clock, item.label, item.content, map_id,
+        None if len(item.scope) == bool(map_id) else to_json(item.scope),
+        to_json([list(names) or None for names in (item.entities, item.object_ids)]),
+        True, None if item.pose is None else item.pose.frame_id, *position, episode, item.source, level,
+        1, size_of(item),
+    )  # fmt: skip
+
+
+def size_of(item: MemoryItem) -> int:
+    """Return how many bytes a statement takes with its vectors, about, as `Held` counts them."""
+    detail = detail_of(item, item.scope.get('map_id', ''))
+    vectors = sum(4 * len(vector) for vector in item.embeddings.values())
+    return ROW_BYTES + len(item.content.encode()) + len((detail or '').encode()) + vectors
+
+
+_CONSOLIDABLE = f"""
+    SELECT v.version_row, v.identity_id, a.assertion_id, v.valid_from_ns, a.event_start_ns, a.event_clock,
+        a.label, a.content, a.map_id,
+        json_extract(a.detail, '$.scope'),
+        json_extract(a.detail, '$.entities', '$.object_ids'),
+        coalesce(json_type(a.detail, '$.payload'), '') != '',
+        s.frame_id, s.x, s.y, s.z, x.episode, a.source,
+        CASE WHEN x.op != 'consolidate' THEN 0
+            ELSE coalesce(json_extract(a.detail, '$.payload.consolidated.level'), 1) END,
+        (SELECT count(*) FROM assertion AS b WHERE b.identity_id = v.identity_id),
+        (SELECT sum({SIZE.format(row='b')}) FROM assertion AS b WHERE b.identity_id = v.identity_id)
+    FROM version AS v INDEXED BY version_recent
+    JOIN assertion AS a ON a.assertion_id = v.assertion_id
+    JOIN identity AS i ON i.identity_id = v.identity_id
+    JOIN txn AS x ON x.sequence = a.sequence
+    LEFT JOIN spatial AS s ON s.spatial_id = v.spatial_id
+    WHERE v.kind = 'episodic' AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
+    AND i.key IS NULL AND (:open = '' OR x.episode != :open)
+    AND v.valid_from_ns <= :now AND (v.valid_from_ns < :before OR x.op = 'consolidate')
+    AND (v.valid_from_ns, v.version_row) > (:from, :row) AND {IN_SCOPE.format(row='a')}
+    ORDER BY v.valid_from_ns, v.version_row LIMIT :limit
+"""  # noqa: S608 - our own words
+_AMOUNT = f"""
+    SELECT count(*), coalesce(sum({SIZE.format(row='a')}), 0)
+    FROM assertion AS a JOIN identity AS i ON i.identity_id = a.identity_id
+    WHERE i.kind IN (SELECT value FROM json_each(:kinds)) AND {IN_SCOPE.format(row='a')}
+"""  # noqa: S608 - our own words
+_HOLDING = """
+    EXISTS (
+        SELECT 1 FROM version AS v
+        WHERE v.identity_id = a.identity_id AND v.to_seq IS NULL AND v.valid_to_ns IS NULL
+    )
+"""

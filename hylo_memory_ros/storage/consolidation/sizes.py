@@ -1,0 +1,142 @@
+"""How much of each kind the main file holds: counted row by row as it comes and goes, never by a scan.
+
+Whatever adds a statement or takes it away (a write, a purge, a move to cold storage and back) is counted
+by the database itself, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Column, Integer, Table, Text
+
+from hylo_memory_ros.storage.consolidation.records import consolidated
+from hylo_memory_ros.storage.erasure.registry import tells_nothing
+from hylo_memory_ros.storage.schema import assertion, embedding, identity, metadata, version
+
+__all__ = ['ROW_BYTES', 'SIZE', 'TRIGGERS', 'Held', 'held', 'held_by_kind', 'miscounted', 'overdue']
+
+held = Table(
+    'held',
+    metadata,
+    Column('kind', Text, primary_key=True),
+    Column('statements', Integer, nullable=False, comment='rows of assertion'),
+    Column('bytes', Integer, nullable=False, comment='what they take, about'),
+    comment='how much of each kind this file holds, kept by triggers',
+    sqlite_with_rowid=False,
+)
+
+tells_nothing(held, 'counts')
+
+ROW_BYTES = 400
+"""What a short statement takes beside its text, about: its row, its version, and their indexes."""
+_STATEMENT_BYTES = (
+    f'{ROW_BYTES} + length(CAST({{row}}.content AS BLOB)) + coalesce(length(CAST({{row}}.detail AS BLOB)), 0)'
+)
+_VECTOR_BYTES = 'length({row}.vector)'
+SIZE = f"""
+    {_STATEMENT_BYTES} + coalesce(CASE WHEN {{row}}.has_embedding THEN (
+        SELECT sum({_VECTOR_BYTES.format(row='e')}) FROM embedding AS e
+        WHERE e.assertion_id = {{row}}.assertion_id
+    ) END, 0)
+"""  # noqa: S608 - our own words
+"""SQL: what a row of `assertion` counts for, with its vectors."""
+
+_COUNT = """
+CREATE TRIGGER {name} AFTER {event} ON {table} BEGIN
+  INSERT INTO held (kind, statements, bytes)
+  SELECT identity.kind, {number},
+  {sign}({bytes})
+  FROM {source}
+  WHERE {key} ON CONFLICT (kind) DO UPDATE
+  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
+END
+"""
+
+
+def _trigger(table: str, event: str) -> str:
+    row, sign = ('NEW', '') if event == 'INSERT' else ('OLD', '-')
+    if table == 'assertion':
+        source, key = 'identity', f'identity.identity_id = {row}.identity_id'
+        number, size = f'{sign}1', _STATEMENT_BYTES
+    else:
+        source = 'assertion JOIN identity ON identity.identity_id = assertion.identity_id'
+        key, number, size = f'assertion.assertion_id = {row}.assertion_id', '0', _VECTOR_BYTES
+    return _COUNT.format(
+        name=f'held_{table}_{event.lower()}', event=event, table=table, number=number, sign=sign,
+        bytes=size.format(row=row), source=source, key=key,
+    )  # fmt: skip
+
+
+TRIGGERS = tuple(
+    _trigger(table, event) for table in ('assertion', 'embedding') for event in ('INSERT', 'DELETE')
+)
+"""They count every row; a file without the table `held` has none of them."""
+
+
+@sa.event.listens_for(metadata, 'after_create')
+def _make_triggers(_: Any, connection: sa.Connection, *, tables: Collection[Table], **__: Any) -> None:
+    if held in tables:
+        for trigger in TRIGGERS:
+            connection.exec_driver_sql(trigger)
+
+
+class Held(NamedTuple):
+    """How much there is at hand: of a kind, of a scope, or in working memory."""
+
+    items: int
+    """Accepted statements, duplicates too."""
+    bytes: int
+    """What they take with their vectors, about."""
+
+
+def held_by_kind(connection: sa.Connection) -> dict[str, Held]:
+    """Return how much of each kind the main file holds; kinds of which there is nothing are left out."""
+    rows = connection.execute(sa.select(held.c.kind, held.c.statements, held.c.bytes).order_by(held.c.kind))
+    return {kind: Held(items, size) for kind, items, size in rows if items}
+
+
+def miscounted(connection: sa.Connection) -> list[str]:
+    """Count everything once more, and return each difference in a sentence."""
+    vectors = (
+        sa.select(embedding.c.assertion_id, sa.func.sum(sa.func.length(embedding.c.vector)).label('bytes'))
+        .group_by(embedding.c.assertion_id)
+        .subquery()
+    )
+    size: sa.ColumnElement[int] = sa.literal_column(
+        _STATEMENT_BYTES.format(row='assertion')
+    ) + sa.func.coalesce(vectors.c.bytes, 0)
+    counted = (
+        sa.select(identity.c.kind, sa.func.count(), sa.func.sum(size))
+        .select_from(assertion)
+        .join(identity, identity.c.identity_id == assertion.c.identity_id)
+        .outerjoin(vectors, vectors.c.assertion_id == assertion.c.assertion_id)
+        .group_by(identity.c.kind)
+    )
+    true = {kind: Held(items, total) for kind, items, total in connection.execute(counted)}
+    told = held_by_kind(connection)
+    return [
+        f'held: {kind} is counted as {tuple(told.get(kind, (0, 0)))}, and is {tuple(true.get(kind, (0, 0)))}'
+        for kind in sorted(true.keys() | told.keys())
+        if true.get(kind) != told.get(kind)
+    ]
+
+
+def overdue(connection: sa.Connection, kind: str, before_ns: int) -> int:
+    """Return how many open statements of a kind are from before a world time, summaries aside.
+
+    Those stand for what was overdue: counted, they would be summarised again each time for their age alone.
+    """
+    found: int = connection.execute(_overdue, {'of_kind': kind, 'before_ns': before_ns}).scalar_one()
+    return found
+
+
+_overdue = sa.select(sa.func.count()).where(
+    version.c.kind == sa.bindparam('of_kind'),
+    version.c.to_seq.is_(None),
+    version.c.valid_from_ns < sa.bindparam('before_ns'),
+    version.c.valid_to_ns.is_(None),
+    version.c.identity_id.not_in(sa.select(consolidated.c.summary)),
+)

@@ -1,0 +1,186 @@
+"""Condensing: statements end at the service time, and one that stands for them begins.
+
+Each call is one transaction, in which either all of a group happens or nothing. What was believed before
+stays believed as of then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
+from hylo_memory_ros.storage.consolidation.records import consolidated
+from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.feedback.scores import carry_counts
+from hylo_memory_ros.storage.receipts import existing_ids
+from hylo_memory_ros.storage.schema import assertion, txn
+from hylo_memory_ros.storage.statements.writer import write_items
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, VersionRow
+
+__all__ = [
+    'TAKEN',
+    'Group',
+    'Slice',
+    'condense_groups',
+]
+
+CHANGED = 'what it was to stand for has changed meanwhile'
+TAKEN = 'its id is that of another statement'
+
+
+class Group(NamedTuple):
+    """Statements that are to become one."""
+
+    summary: MemoryItem
+    """What is to stand for them, with its id, and without the time from which it speaks."""
+    version_rows: tuple[int, ...]
+    """The versions that it is to stand for, all open."""
+    ids: tuple[str, ...]
+    """Their ids, in the same order."""
+    episode: str = ''
+    """The episode that they belong to; empty: none, or several."""
+
+
+class Slice(NamedTuple):
+    """What one transaction condensed."""
+
+    done: tuple[Condensed, ...]
+    """What stands for what from now on."""
+    skipped: Mapping[str, str]
+    """Summaries that were not made, and why."""
+    identity_ids: tuple[int, ...]
+    """Identities that were ended."""
+
+
+class _Open(NamedTuple):
+    """A version that holds, and what of its statement the one goes by that takes its place."""
+
+    version_row: int
+    identity_id: int
+    assertion_id: int
+    spatial_id: int | None
+    valid_from_ns: int
+    id: str
+    element: bytes
+
+
+def condense_groups(
+    transaction: UnitOfWork, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
+) -> Slice:
+    """End the members of each group, and store what stands for them; all groups of one episode.
+
+    Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
+    member does not hold any more as it was planned is left as it is, and one whose id somebody has given
+    to another statement.
+    """
+    connection = transaction.connection
+    members = _open_members(connection, groups, transaction.recorded_at_ns)
+    taken = _taken(transaction, [str(group.summary.id) for group in groups])
+    skipped = {
+        str(group.summary.id): TAKEN if group.summary.id in taken else CHANGED
+        for group in groups
+        if group.summary.id in taken or not all(row in members for row in group.version_rows)
+    }
+    ready = [group for group in groups if group.summary.id not in skipped]
+    if not ready:
+        return Slice((), skipped, ())
+    _carry_episode(transaction, ready[0].episode)
+    ended = [members[row] for group in ready for row in group.version_rows]
+    _end(transaction, number, ended)
+    told = {'valid_from_ns': transaction.recorded_at_ns, 'valid_from_assumed': True}
+    write_items(transaction, [group.summary.model_copy(update=told) for group in ready], identity_scope)
+    _record(connection, number, transaction.sequence, ready, members)
+    carry_counts(connection, {str(group.summary.id): group.ids for group in ready})
+    done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
+    return Slice(done, skipped, tuple(one.identity_id for one in ended))
+
+
+def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int) -> dict[int, _Open]:
+    raw: Any = connection.connection.dbapi_connection
+    wanted = json.dumps([row for group in groups for row in group.version_rows])
+    return {row[0]: _Open(*row) for row in raw.execute(_OPEN, (wanted, at_ns))}
+
+
+def _taken(transaction: UnitOfWork, ids: Sequence[str]) -> set[str]:
+    transaction.cold.named(ids, given=True)
+    return existing_ids(transaction.connection, ids)
+
+
+def _end(transaction: UnitOfWork, number: int, ended: Sequence[_Open]) -> None:
+    """End versions at the service time, without loading timelines of which nothing else can change."""
+    at_ns, sequence = transaction.recorded_at_ns, transaction.sequence
+    kind = MemoryKind.EPISODIC.value
+    first = len(transaction.added)
+    for one in ended:
+        transaction.ended.append(one.version_row)
+        transaction.count_version(kind, one.element, (None, False), -1)
+        # A summary may be one of another at once: while a clock stands still it never held.
+        if one.valid_from_ns < at_ns:
+            begun = VersionRow(
+                transaction.next_id('version'), one.identity_id, one.assertion_id, one.spatial_id, kind,
+                one.valid_from_ns, at_ns, False, sequence,
+            )  # fmt: skip
+            transaction.added.append(begun)
+            transaction.count_version(kind, one.element, (at_ns, False), 1)
+        transaction.note(one.id, None, 'CONSOLIDATE')
+    raw: Any = transaction.connection.connection.dbapi_connection
+    raw.execute(_END, (sequence, json.dumps([one.version_row for one in ended])))
+    raw.executemany(_BEGIN, transaction.added[first:])
+    raw.executemany(_FORGET, [(one.identity_id, sequence, at_ns, number) for one in ended])
+
+
+def _carry_episode(transaction: UnitOfWork, episode: str) -> None:
+    """Let the transaction belong to the episode of what it speaks of, and not to the one that is open."""
+    if episode == transaction.episode:
+        return
+    transaction.episode = episode
+    where = txn.c.sequence == transaction.sequence
+    transaction.connection.execute(txn.update().where(where).values(episode=episode))
+
+
+def _record(
+    connection: sa.Connection,
+    number: int,
+    sequence: int,
+    groups: Sequence[Group],
+    members: Mapping[int, _Open],
+) -> None:
+    found = {row.id: row.identity_id for row in connection.execute(_said_in, {'seq': sequence})}
+    rows = [
+        {
+            'number': number,
+            'summary': found[str(group.summary.id)],
+            'sequence': sequence,
+            'identities': json.dumps([members[row].identity_id for row in group.version_rows]),
+            'reverted_seq': None,
+        }
+        for group in groups
+    ]
+    insert_rows(connection, consolidated, rows)
+
+
+_OPEN = """
+    SELECT v.version_row, v.identity_id, v.assertion_id, v.spatial_id, v.valid_from_ns, a.id,
+        coalesce((
+            SELECT c.element FROM corrected AS c WHERE c.assertion_id = v.assertion_id AND c.to_seq IS NULL
+        ), a.element)
+    FROM version AS v JOIN assertion AS a ON a.assertion_id = v.assertion_id
+    JOIN identity AS i ON i.identity_id = v.identity_id
+    WHERE v.version_row IN (SELECT value FROM json_each(?)) AND i.key IS NULL
+    AND v.to_seq IS NULL AND v.valid_to_ns IS NULL AND v.valid_from_ns <= ?
+"""
+_END = 'UPDATE version SET to_seq = ? WHERE version_row IN (SELECT value FROM json_each(?))'
+_BEGIN = """
+    INSERT INTO version (version_row, identity_id, assertion_id, spatial_id, kind, valid_from_ns, valid_to_ns,
+        forgotten, from_seq, to_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_FORGET = """
+    INSERT INTO forgetting (identity_id, sequence, forgotten_at_ns, consolidation) VALUES (?, ?, ?, ?)
+"""
+_said_in = sa.select(assertion.c.id, assertion.c.identity_id).where(
+    assertion.c.sequence == sa.bindparam('seq')
+)

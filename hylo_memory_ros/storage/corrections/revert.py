@@ -1,0 +1,127 @@
+"""Taking a correction back: the stored coordinates again, never an inverse motion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.storage.corrections.records import Moved, Stored, begin_correction
+from hylo_memory_ros.storage.schema import assertion, corrected, identity
+from hylo_memory_ros.storage.statements.corrected_statements import (
+    CorrectedStatement,
+    CorrectedVersions,
+    restate,
+)
+from hylo_memory_ros.storage.statements.timeline_repository import Timelines, says_now
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
+
+__all__ = ['Reversal', 'revert']
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reversal:
+    """What takes a correction back."""
+
+    former: Stored
+    """The correction."""
+    kept_keys: frozenset[str] = frozenset()
+    """Landmarks that stay as they are, those that it began too."""
+    within: Callable[[sa.Connection, int], None] | None = None
+    """Stores side tables in the same transaction."""
+    remark: str = ''
+    """What there is to say of it."""
+
+
+def revert(txn: UnitOfWork, reversal: Reversal) -> Moved:
+    """Put back the coordinates that a correction replaced, where they were not replaced again.
+
+    Landmarks that it began say nothing from now on, but for those that stay.
+    """
+    former = reversal.former
+    detail = {'correction_id': former.correction_id}
+    correction_id = begin_correction(txn, former.map_id, former.frame_id, 'reversal', detail, former.sequence)
+    txn.cold.corrected(former.sequence)
+    found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
+    rows = [row for row in found if row.to_seq is None and row.key not in reversal.kept_keys]
+    before = {
+        row.assertion_id: CorrectedStatement(*row[1:])
+        for part in chunks(row.assertion_id for row in rows)
+        for row in txn.connection.execute(_said_before, {'ids': part, 'seq': former.sequence})
+    }
+    changes = [
+        CorrectedVersions(
+            row.assertion_id,
+            row.identity_id,
+            row.id,
+            True,
+            before.get(row.assertion_id)
+            or CorrectedStatement(row.content_digest, row.element, row.spatial_id, None),
+        )
+        for row in rows
+    ]
+    begun = [
+        row
+        for row in txn.connection.execute(_begun_by, {'seq': former.sequence})
+        if row.key not in reversal.kept_keys
+    ]
+    nothing = CorrectedStatement(None, None, None, txn.sequence)
+    changes += [
+        CorrectedVersions(row.assertion_id, row.identity_id, row.id, bool(row.was_corrected), nothing)
+        for row in begun
+    ]
+    timelines = Timelines(txn)
+    timelines.load({change.identity_id: 0 for change in changes})
+    moved = restate(txn, timelines, changes)
+    for row in begun:
+        txn.note(row.id, row.key, 'RETRACT')
+    again = {row.assertion_id for row in found if row.to_seq is None}
+    left = len({row.assertion_id for row in found}) - len(again)
+    remarks = [reversal.remark] if reversal.remark else []
+    if left:
+        remarks.append(f'{left} statements were moved again since, and stay where that put them')
+    return Moved(correction_id, moved, remark='; '.join(remarks))
+
+
+_made_by = (
+    sa.select(
+        corrected.c.to_seq,
+        assertion.c.assertion_id,
+        assertion.c.identity_id,
+        assertion.c.id,
+        assertion.c.content_digest,
+        assertion.c.element,
+        assertion.c.spatial_id,
+        identity.c.key,
+    )
+    .join(assertion, assertion.c.assertion_id == corrected.c.assertion_id)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .where(
+        corrected.c.correction_seq == sa.bindparam('seq'),
+        assertion.c.withdrawn_seq.is_(None),
+    )
+    .order_by(assertion.c.assertion_id)
+)
+_said_before = sa.select(
+    corrected.c.assertion_id,
+    corrected.c.content_digest,
+    corrected.c.element,
+    corrected.c.spatial_id,
+    corrected.c.correction_seq,
+).where(
+    corrected.c.assertion_id.in_(sa.bindparam('ids', expanding=True)),
+    corrected.c.to_seq == sa.bindparam('seq'),
+)
+_begun_by = (
+    sa.select(
+        assertion.c.assertion_id,
+        assertion.c.identity_id,
+        assertion.c.id,
+        identity.c.key,
+        corrected.c.assertion_id.is_not(None).label('was_corrected'),
+    )
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .outerjoin(corrected, says_now)
+    .where(assertion.c.sequence == sa.bindparam('seq'), assertion.c.withdrawn_seq.is_(None))
+)

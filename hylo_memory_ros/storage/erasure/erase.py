@@ -1,0 +1,271 @@
+"""Deleting for good: identities with all that was ever said of them, wherever it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.errors import DamagedFileError
+from hylo_memory_ros.storage.erasure.registry import (
+    Purged,
+    on_purge,
+    scrub_tables,
+    tells_nothing,
+    told_by,
+    words_of,
+)
+from hylo_memory_ros.storage.schema import (
+    assertion,
+    audit,
+    change,
+    corrected,
+    correction,
+    embedding,
+    forgetting,
+    identity,
+    known_map,
+    request,
+    spatial,
+    state,
+    tag,
+    text_index_of,
+    txn,
+    version,
+)
+from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
+
+__all__ = ['first_said', 'purge_identities', 'purged_of']
+
+
+def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
+    """Return the transaction that said the first of identities; 0: there are none."""
+    firsts = (connection.scalar(_first, {'ids': part}) for part in chunks(identity_ids))
+    return min((first for first in firsts if first is not None), default=0)
+
+
+def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> Purged:
+    """Return what a purge of identities would delete."""
+    said = [row for part in chunks(identity_ids) for row in connection.execute(_said, {'ids': part})]
+    return _purged(connection, identity_ids, said)
+
+
+def purge_identities(
+    transaction: UnitOfWork, identity_ids: Sequence[int], unstored: Sequence[str] = ()
+) -> int:
+    """Delete identities with all that was ever said of them, and what tells of them from every record.
+
+    References between tables must not be enforced row by row (`Database.writing`): they are held
+    against each other here, once and whole.
+
+    Parameters
+    ----------
+    identity_ids : sequence of int
+    unstored : sequence of str
+        Ids of what goes too, and is in no table: records may name it.
+
+    Returns
+    -------
+    int
+        How many assertions are gone.
+
+    Raises
+    ------
+    DamagedFileError
+        Something that stays refers to what would be gone; the transaction must not be committed.
+    """
+    said = [
+        row for part in chunks(identity_ids) for row in transaction.connection.execute(_said, {'ids': part})
+    ]
+    purged = _purged(transaction.connection, identity_ids, said, unstored)
+    transaction.unsaid += purged.assertion_ids
+    for part in chunks(purged.assertion_ids):
+        for row in transaction.connection.execute(_versions, {'ids': part}):
+            transaction.removed.append(row.version_row)
+            if row.to_seq is None:
+                transaction.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
+    _delete_words(transaction.connection, said)
+    scrub_tables(transaction.connection, purged)
+    if loose := transaction.connection.exec_driver_sql('PRAGMA foreign_key_check').first():
+        raise DamagedFileError(f'purge: a row of {loose[0]} refers to one of {loose[2]} that would be gone')
+    return len(said)
+
+
+def _purged(
+    connection: sa.Connection, identity_ids: Sequence[int], said: Sequence[Any], unstored: Sequence[str] = ()
+) -> Purged:
+    assertion_ids = [row.assertion_id for row in said]
+    spatial_ids: list[int] = []
+    vectors: list[bytes] = []
+    for part in chunks(assertion_ids):
+        spatial_ids += connection.execute(_places, {'ids': part}).scalars()
+        vectors += connection.execute(_vectors, {'ids': part}).scalars()
+    places = (row for part in chunks(spatial_ids) for row in connection.execute(_positions, {'ids': part}))
+    ids = frozenset((*(row.id for row in said), *unstored))
+    keys = frozenset(row.key for row in said if row.key is not None)
+    return Purged(
+        connection,
+        identity_ids,
+        assertion_ids,
+        spatial_ids,
+        landmarks=frozenset(
+            (row.map_id, row.key) for row in said if row.key is not None and row.kind == 'spatial'
+        ),
+        ids=ids,
+        names=ids | keys,
+        words=frozenset(words_of(*(text for row in said for text in _texts(row)))),
+        vectors=frozenset(vectors),
+        places=frozenset(tuple(row) for row in places),
+    )
+
+
+def _texts(row: Any) -> Iterator[str]:
+    yield from (row.id, row.key or '', row.label, row.content, row.source)
+    detail = json.loads(row.detail or '{}')
+    # Neither how things are related nor the map they are in is said of them alone.
+    detail['links'] = [target for _, target in detail.get('links', ())]
+    detail.get('scope', {}).pop('map_id', None)
+    for name, value in detail.items():
+        yield from _strings(list(value.values()) if name == 'scope' else value)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        for one in value.values():
+            yield from _strings(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+
+
+def _delete_words(connection: sa.Connection, said: Sequence[Any]) -> None:
+    words: dict[str, list[tuple[Any, ...]]] = {}
+    for row in said:
+        entities = ' '.join(json.loads(row.detail or '{}').get('entities', ()))
+        text = (row.assertion_id, row.content, row.key or '', row.label, entities)
+        words.setdefault(text_index_of(row.op), []).append(text)
+    for index, rows in words.items():
+        connection.exec_driver_sql(_DELETE_WORDS.format(index=index), rows)
+        # Deleted words stay in older segments until they are merged away.
+        connection.exec_driver_sql(f"INSERT INTO {index} ({index}) VALUES ('optimize')")  # noqa: S608
+
+
+@on_purge(version, tag, embedding, corrected, assertion)
+def _delete_said(connection: sa.Connection, purged: Purged) -> None:
+    for table in (version, tag, embedding, corrected, assertion):
+        for part in chunks(purged.assertion_ids):
+            connection.execute(table.delete().where(table.c.assertion_id.in_(part)))
+
+
+@on_purge(spatial)
+def _delete_places(connection: sa.Connection, purged: Purged) -> None:
+    for part in chunks(purged.spatial_ids):
+        connection.execute(spatial.delete().where(spatial.c.spatial_id.in_(part)))
+
+
+@on_purge(forgetting, identity)
+def _delete_identities(connection: sa.Connection, purged: Purged) -> None:
+    for table in (forgetting, identity):
+        for part in chunks(purged.identity_ids):
+            connection.execute(table.delete().where(table.c.identity_id.in_(part)))
+
+
+@on_purge(correction)
+def _drop_undo(connection: sa.Connection, purged: Purged) -> None:
+    # The landmark states before a correction name keys: what is to leave no trace is in them too.
+    maps = sorted({map_id for map_id, _ in purged.landmarks})
+    for part in chunks(maps):
+        connection.execute(correction.update().where(correction.c.map_id.in_(part)).values(undo=None))
+
+
+@on_purge(change)
+def _scrub_feed(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(change))):
+        ids = json.loads(row.ids)
+        if purged.ids.isdisjoint(ids):
+            continue
+        kept = [
+            parts
+            for parts in zip(ids, json.loads(row.keys), json.loads(row.outcomes), strict=True)
+            if parts[0] not in purged.ids
+        ]
+        columns = list(zip(*kept, strict=True)) or [(), (), ('PURGED',)]
+        values = dict(zip(('ids', 'keys', 'outcomes'), map(json.dumps, columns), strict=True))
+        connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
+
+
+@on_purge(audit)
+def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(audit))):
+        named = not purged.ids.isdisjoint(json.loads(row.ids or '[]'))
+        values: dict[str, Any] = {}
+        if named:
+            values['ids'] = None
+        if row.query is not None and (named or purged.told_in(told_by(json.loads(row.query)))):
+            values['query'] = None
+        if row.reason and (named or purged.told_in(row.reason)):
+            values['reason'] = ''
+        if values:
+            connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
+
+
+@on_purge(request)
+def _forget_requests(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(request))):
+        if purged.named_in(json.loads(row.answer)):
+            connection.execute(request.delete().where(request.c.request_id == row.request_id))
+
+
+tells_nothing(txn, 'what kind of operation was made, when, and for whom')
+tells_nothing(known_map, 'maps are the names of places')
+tells_nothing(state, 'hashes, counters, and the configuration of the whole')
+
+_DELETE_WORDS = (
+    "INSERT INTO {index} ({index}, rowid, content, key, label, entities) VALUES ('delete', ?, ?, ?, ?, ?)"
+)
+_ids: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
+_first = sa.select(sa.func.min(assertion.c.sequence)).where(assertion.c.identity_id.in_(_ids))
+_said = (
+    sa.select(
+        assertion.c.assertion_id,
+        assertion.c.id,
+        assertion.c.map_id,
+        assertion.c.content,
+        assertion.c.label,
+        assertion.c.source,
+        assertion.c.detail,
+        identity.c.kind,
+        identity.c.key,
+        txn.c.op,
+    )
+    .join(txn, txn.c.sequence == assertion.c.sequence)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .where(assertion.c.identity_id.in_(_ids))
+)
+_versions = (
+    sa.select(
+        version.c.version_row,
+        version.c.kind,
+        version.c.valid_to_ns,
+        version.c.forgotten,
+        version.c.to_seq,
+        effective('element'),
+    )
+    .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
+    .outerjoin(corrected, says_now)
+    .where(version.c.assertion_id.in_(_ids))
+)
+_places = sa.union(
+    *(
+        sa.select(table.c.spatial_id).where(table.c.assertion_id.in_(_ids), table.c.spatial_id.is_not(None))
+        for table in (assertion, corrected)
+    )
+)
+_positions = sa.select(spatial.c.x, spatial.c.y, spatial.c.z).where(spatial.c.spatial_id.in_(_ids))
+_vectors = sa.select(embedding.c.digest).where(embedding.c.assertion_id.in_(_ids))

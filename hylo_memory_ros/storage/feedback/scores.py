@@ -1,0 +1,356 @@
+"""How far items have helped: counts beside them, and what an open episode has looked up.
+
+They are no statements: they take no sequence, have no versions and are in no hash. What is counted
+belongs to an id, so that another statement under the same key begins anew; of a landmark, which is
+the same thing wherever it is seen, it belongs to the landmark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
+from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
+from hylo_memory_ros.storage.landmarks.landmarks import landmark, stats_for
+from hylo_memory_ros.storage.schema import assertion, identity, metadata
+from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
+from hylo_memory_ros.storage.unit_of_work import chunks
+
+__all__ = [
+    'Order',
+    'Retrieval',
+    'Told',
+    'add_counts',
+    'any_helpfulness',
+    'carry_counts',
+    'counts_of',
+    'episode_retrieval',
+    'helpfulness',
+    'helpfulness_of',
+    'helpfulness_report',
+    'landmark_of',
+    'landmark_subject',
+    'misjudged',
+    'note_retrievals',
+    'score_ended',
+    'score_or_never',
+    'subject_expression',
+    'subject_of',
+    'subjects_of',
+]
+
+helpfulness = Table(
+    'helpfulness',
+    metadata,
+    Column('subject', Text, primary_key=True, comment='id; of a landmark its map and key'),
+    Column('useful', Integer, nullable=False),
+    Column('misleading', Integer, nullable=False),
+    Column('wrong', Integer, nullable=False),
+    Column('not_applicable', Integer, nullable=False),
+    Column('succeeded', Integer, nullable=False, comment='episodes that ended well'),
+    Column('failed', Integer, nullable=False, comment='episodes that ended badly'),
+    Column('retrieved', Integer, nullable=False, comment='receipts'),
+    Column('last_ns', BigInteger, comment='service clock'),
+    Column('score', Float, nullable=False, comment='follows from the counts'),
+    comment='what is counted of what was looked up and judged',
+    sqlite_with_rowid=False,
+)
+
+episode_retrieval = Table(
+    'episode_retrieval',
+    metadata,
+    Column('episode', Text, primary_key=True),
+    Column('subject', Text, primary_key=True),
+    Index('episode_retrieval_subject', 'subject'),
+    comment='what open episodes have looked up; gone when they have ended and are scored',
+    sqlite_with_rowid=False,
+)
+
+# Between the two names of a landmark: no map, key or id holds a control character.
+_SEPARATOR = '\x1f'
+_OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
+_KEY, _ID, _MAP = 7, 8, 9
+_OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
+
+subject_expression: sa.ColumnElement[str] = sa.case(
+    (landmark.c.number.is_(None), assertion.c.id),
+    else_=landmark.c.map_id + sa.literal_column('char(31)', Text) + landmark.c.key,
+)
+"""What the counts of a version belong to, over `rows.item_source`."""
+
+score_or_never: sa.ColumnElement[float] = sa.func.coalesce(
+    helpfulness.c.score, sa.literal_column(repr(NEVER_JUDGED), Float)
+)
+"""The score of a version where `helpfulness` is joined by `subject_expression`."""
+
+
+class Retrieval(NamedTuple):
+    """One answer that has a receipt."""
+
+    episode: str
+    """Episode in which it was asked; empty: none."""
+    at_ns: int
+    """Service clock."""
+    ids: tuple[str, ...]
+    """What was answered."""
+
+
+def landmark_of(subject: str) -> tuple[str, str] | None:
+    """Return the map and the key of the landmark that counts belong to; None: of an item."""
+    map_id, found, key = subject.partition(_SEPARATOR)
+    return (map_id, key) if found else None
+
+
+def landmark_subject(map_id: str, key: str) -> str:
+    """Return what the counts of a landmark belong to."""
+    return f'{map_id}{_SEPARATOR}{key}'
+
+
+def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return what the counts of ids belong to; an id that the file does not know is left out."""
+    raw: Any = connection.connection.dbapi_connection
+    return dict(raw.execute(_SUBJECTS, (json.dumps(list(ids)),)))
+
+
+def subject_of(connection: sa.Connection, item: MemoryItem) -> str:
+    """Return what the counts of an item belong to, wherever it is stored."""
+    place = item.scope.get('map_id', ''), item.key or ''
+    return landmark_subject(*place) if stats_for(connection, [place]) else item.id or ''
+
+
+_ids = sa.func.json_each(sa.bindparam('ids', type_=Text)).table_valued('value')
+_SUBJECTS = str(
+    sa.select(assertion.c.id, sa.func.max(subject_expression))
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .outerjoin(landmark, (landmark.c.map_id == assertion.c.map_id) & (landmark.c.key == identity.c.key))
+    .where(assertion.c.id.in_(sa.select(_ids.c.value)))
+    .group_by(assertion.c.id)
+    .compile(dialect=sqlite_dialect())
+)
+
+
+def any_helpfulness(connection: sa.Connection) -> bool:
+    """Return whether anything is counted of anything."""
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute('SELECT 1 FROM helpfulness LIMIT 1').fetchone() is not None
+
+
+def helpfulness_of(connection: sa.Connection, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
+    """Return what is counted of item rows, by version row; of what nothing is, none."""
+    subjects = [
+        row[_ID] if row[_OBSERVATIONS] is None else landmark_subject(row[_MAP], row[_KEY]) for row in rows
+    ]
+    raw: Any = connection.connection.dbapi_connection
+    # Straight to the driver, as all that every hit of every query needs.
+    found = {row[0]: row[1:] for row in raw.execute(_LOOK_UP, (json.dumps(subjects),))}
+    return {
+        row[0]: Helpfulness(*found[subject])
+        for row, subject in zip(rows, subjects, strict=True)
+        if subject in found
+    }
+
+
+_LOOK_UP = (
+    f'SELECT subject, {", ".join(_OF_HELPFULNESS)} FROM helpfulness '  # noqa: S608 - names of our own fields
+    'WHERE subject IN (SELECT value FROM json_each(?))'
+)
+
+
+def counts_of(row: sa.Row[Any]) -> Helpfulness:
+    """Return the counts of a row of `helpfulness`."""
+    return Helpfulness(*(getattr(row, name) for name in _OF_HELPFULNESS))
+
+
+def add_counts(
+    connection: sa.Connection, deltas: Mapping[str, Mapping[str, int]], at_ns: int | None = None
+) -> None:
+    """Add to what is counted, and score it anew.
+
+    Parameters
+    ----------
+    deltas : mapping of str to mapping of str to int
+        By subject, what to add to which count.
+    at_ns : int, optional
+        When that happened, service clock.
+    """
+    for part in chunks(sorted(deltas)):
+        known = sa.select(helpfulness).where(helpfulness.c.subject.in_(part))
+        before = {row.subject: counts_of(row) for row in connection.execute(known)}
+        rows = [_row(subject, before.get(subject, Helpfulness()), deltas[subject], at_ns) for subject in part]
+        connection.execute(_put, rows)
+
+
+def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]]) -> None:
+    """Let what stands for others begin with the sums of what is counted of them; theirs stay as they are.
+
+    Parameters
+    ----------
+    standing : mapping of str to sequence of str
+        By the id of what stands for them, their ids; none has a key.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    for item_id, ids in standing.items():
+        *counts, last_ns = raw.execute(_SUMS, (json.dumps(list(ids)),)).fetchone()
+        if last_ns is not None or any(counts):
+            add_counts(connection, {item_id: dict(zip(COUNTS, counts, strict=True))}, last_ns)
+
+
+_SUMS = (
+    f'SELECT {", ".join(f"coalesce(sum({name}), 0)" for name in COUNTS)}, max(last_ns) '  # noqa: S608 - ours
+    'FROM helpfulness WHERE subject IN (SELECT value FROM json_each(?))'
+)
+
+
+def _row(subject: str, before: Helpfulness, delta: Mapping[str, int], at_ns: int | None) -> dict[str, Any]:
+    counts = {name: max(getattr(before, name) + delta.get(name, 0), 0) for name in COUNTS}
+    last_ns = max((ns for ns in (before.last_ns, at_ns) if ns is not None), default=None)
+    after = Helpfulness(**counts, last_ns=last_ns)
+    return {'subject': subject, **counts, 'last_ns': last_ns, 'score': after.score}
+
+
+_insert = upsert(helpfulness)
+_put = _insert.on_conflict_do_update(
+    index_elements=[helpfulness.c.subject],
+    set_={column.name: _insert.excluded[column.name] for column in helpfulness.c if not column.primary_key},
+)
+
+
+def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) -> None:
+    """Count what was answered, and keep for its score what an open episode has looked up.
+
+    What has moved to cold storage is passed over.
+    """
+    subjects = subjects_of(connection, {name for one in retrievals for name in one.ids})
+    if not subjects:
+        return
+    counted: Counter[str] = Counter()
+    last_ns: dict[str, int] = {}
+    looked_up = set()
+    for one in retrievals:
+        for subject in {subjects[name] for name in one.ids if name in subjects}:
+            counted[subject] += 1
+            last_ns[subject] = max(one.at_ns, last_ns.get(subject, one.at_ns))
+            if one.episode:
+                looked_up.add((subject, one.episode))
+    rows = [(subject, count, last_ns[subject], NEVER_JUDGED) for subject, count in sorted(counted.items())]
+    connection.exec_driver_sql(_RETRIEVED, rows)
+    if looked_up:
+        connection.exec_driver_sql(_LOOKED_UP, sorted(looked_up))
+
+
+# Of every answer that has a receipt, so straight to the driver. No score follows from it.
+_RETRIEVED = (
+    'INSERT INTO helpfulness (subject, useful, misleading, wrong, not_applicable, succeeded, failed, '
+    'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, ?) '
+    'ON CONFLICT (subject) DO UPDATE SET retrieved = retrieved + excluded.retrieved, '
+    'last_ns = max(coalesce(last_ns, excluded.last_ns), excluded.last_ns)'
+)
+_LOOKED_UP = (
+    'INSERT OR IGNORE INTO episode_retrieval (subject, episode) '
+    'SELECT ?, id FROM episode WHERE id = ? AND ended_ns IS NULL'
+)
+
+
+def score_ended(
+    connection: sa.Connection, episode_id: str, says: Literal['succeeded', 'failed'] | None, at_ns: int
+) -> None:
+    """Relate what an episode has looked up to how it ended.
+
+    The episode is one piece of evidence for each of them, however often it was retrieved.
+
+    Parameters
+    ----------
+    says : {'succeeded', 'failed'}, optional
+        What its outcome says; None: nothing.
+    at_ns : int
+        When it ended.
+    """
+    of_it = episode_retrieval.c.episode == episode_id
+    subjects = list(connection.scalars(sa.select(episode_retrieval.c.subject).where(of_it)))
+    if says is not None:
+        add_counts(connection, {subject: {says: 1} for subject in subjects}, at_ns)
+    connection.execute(episode_retrieval.delete().where(of_it))
+
+
+@on_purge(helpfulness, episode_retrieval)
+def _scrub(connection: sa.Connection, purged: Purged) -> None:
+    subjects = {*purged.ids, *(landmark_subject(*named) for named in purged.landmarks)}
+    for part in chunks(sorted(subjects)):
+        for table in (helpfulness, episode_retrieval):
+            connection.execute(table.delete().where(table.c.subject.in_(part)))
+
+
+def misjudged(connection: sa.Connection) -> list[str]:
+    """Return what is wrong with the statistics: a score that does not follow from its counts."""
+    problems = []
+    for row in connection.execute(sa.select(helpfulness)):
+        counts = counts_of(row)
+        if row.score != counts.score or min(getattr(counts, name) for name in COUNTS) < 0:
+            subject = row.subject.replace(_SEPARATOR, '/')
+            problems.append(f'{subject}: its score of helpfulness is not that of its counts')
+    return problems
+
+
+_JUDGED = (*VERDICTS, 'succeeded', 'failed')
+
+
+class Told(NamedTuple):
+    """What is counted of one item or landmark, with what it says now."""
+
+    subject: str
+    id: str
+    """Newest id; empty: the item is not in this file."""
+    kind: str
+    key: str
+    content: str
+    counts: Helpfulness
+
+
+Order = Literal['score', 'retrieved', 'last', 'useful', 'misleading', 'wrong']
+
+
+def helpfulness_report(
+    connection: sa.Connection, limit: int, order: Order = 'score', *, ascending: bool = False
+) -> tuple[list[Told], int]:
+    """Return what is counted, in order, and of how many things anything is."""
+    column = helpfulness.c['last_ns' if order == 'last' else order]
+    judged: sa.ColumnElement[int] = sum((helpfulness.c[name] for name in _JUDGED), sa.literal(0))
+    ordered = sa.select(helpfulness).order_by(
+        column.asc() if ascending else column.desc(), judged.desc(), helpfulness.c.subject
+    )
+    rows = list(connection.execute(ordered.limit(limit)))
+    said: dict[str, Any] = {}
+    for part in chunks(row.subject for row in rows):
+        landmarks = [named for subject in part if (named := landmark_of(subject)) is not None]
+        for told in connection.execute(_said_by_id, {'ids': part}):
+            said[told.id] = told
+        for told in connection.execute(_said_by_key, {'keys': [key for _, key in landmarks]}):
+            said[landmark_subject(told.map_id, told.key)] = told
+    total = connection.scalar(sa.select(sa.func.count()).select_from(helpfulness)) or 0
+    return [_told(row, said.get(row.subject)) for row in rows], total
+
+
+def _told(row: Any, said: Any) -> Told:
+    counts = counts_of(row)
+    if said is None:
+        return Told(row.subject, '', '', '', '', counts)
+    return Told(row.subject, said.id, said.kind, said.key or '', said.content, counts)
+
+
+_said = (
+    sa.select(assertion.c.id, assertion.c.map_id, assertion.c.content, identity.c.kind, identity.c.key)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .order_by(assertion.c.assertion_id)
+)
+_said_by_id = _said.where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
+_said_by_key = _said.where(identity.c.key.in_(sa.bindparam('keys', expanding=True)))

@@ -1,0 +1,390 @@
+"""The ledger of observations: which messages were consumed, and whose sightings they became.
+
+A message is known by its input, its stamp and a 32-bit digest. Each commit of perception adds
+one block per input; a block is never changed, and those of one input follow each other in
+time, so that a message of any age is found by its stamp.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from typing import NamedTuple
+
+import numpy as np
+from numpy import int64
+from numpy.typing import NDArray
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from hylo_memory_ros.storage.erasure.registry import tells_nothing
+from hylo_memory_ros.storage.landmarks.landmarks import landmark, sighting, stats_for
+from hylo_memory_ros.storage.schema import metadata
+
+__all__ = [
+    'Block',
+    'ConsumedBlock',
+    'InputRow',
+    'ObservationRecord',
+    'Owners',
+    'add_block',
+    'assignment_span',
+    'blocks_at',
+    'input_number',
+    'ledger_assignment',
+    'ledger_block',
+    'ledger_input',
+    'load_inputs',
+    'losses',
+    'observations',
+    'pack_assignments',
+    'pack_consumed',
+    'prune_assignments',
+    'save_counts',
+    'stats_for',
+    'unpack_assignments',
+    'unpack_consumed',
+]
+
+_LENGTH = struct.Struct('<I')
+_LEVEL = 6
+
+
+def pack_consumed(stamps_ns: Sequence[int], digests: Sequence[int]) -> bytes:
+    """Return consumed messages as bytes.
+
+    Parameters
+    ----------
+    stamps_ns : sequence of int, length n
+        Nanoseconds, ascending; the first is kept beside the block.
+    digests : sequence of int, length n
+        32-bit digests.
+    """
+    steps = np.diff(np.asarray(stamps_ns, dtype=np.int64)).astype('<u8')
+    planes = zlib.compress(_planes(steps), _LEVEL)
+    return _LENGTH.pack(len(planes)) + planes + np.asarray(digests, dtype='<u4').tobytes()
+
+
+def unpack_consumed(data: bytes, first_ns: int) -> tuple[list[int], list[int]]:
+    """Return the stamps and digests of a block that begins at a stamp."""
+    (size,) = _LENGTH.unpack_from(data)
+    start = _LENGTH.size + size
+    steps = _from_planes(zlib.decompress(data[_LENGTH.size : start]), '<u8')
+    stamps = np.concatenate(([first_ns], first_ns + np.cumsum(steps.astype(np.int64))))
+    return stamps.tolist(), np.frombuffer(data, dtype='<u4', offset=start).tolist()
+
+
+def pack_assignments(landmarks: Sequence[NDArray[np.int64]]) -> bytes:
+    """Return which landmarks the detections of each message were given to, as bytes.
+
+    Parameters
+    ----------
+    landmarks : sequence of ndarray of int
+        One array per message, in the order of `pack_consumed`: the number of the landmark of
+        each detection, 0 for none.
+    """
+    counts = np.array([len(part) for part in landmarks], dtype='<u4')
+    numbers = np.concatenate([*landmarks, np.empty(0, np.int64)]).astype('<u4')
+    return _LENGTH.pack(len(counts)) + zlib.compress(_planes(counts) + _planes(numbers), _LEVEL)
+
+
+def unpack_assignments(data: bytes) -> list[list[int]]:
+    """Return the landmark numbers of each message of a block."""
+    (messages,) = _LENGTH.unpack_from(data)
+    planes = zlib.decompress(data[_LENGTH.size :])
+    split = 4 * messages
+    counts = _from_planes(planes[:split], '<u4').astype(np.int64)
+    numbers = _from_planes(planes[split:], '<u4')
+    ends = np.cumsum(counts)
+    return [numbers[end - count : end].tolist() for end, count in zip(ends, counts, strict=True)]
+
+
+def _planes(values: NDArray[np.unsignedinteger]) -> bytes:
+    octets = values.view(np.uint8).reshape(len(values), values.dtype.itemsize)
+    return bytes(octets.T.tobytes())
+
+
+def _from_planes(data: bytes, dtype: str) -> NDArray[np.unsignedinteger]:
+    width = np.dtype(dtype).itemsize
+    planes = np.frombuffer(data, dtype=np.uint8).reshape(width, -1)
+    return np.ascontiguousarray(planes.T).view(dtype).reshape(-1)
+
+
+class Owners:
+    """The landmarks of now, by the one that an observation was given to and its stamp.
+
+    Parameters
+    ----------
+    connection : Connection
+        Read once; all sightings are held.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        rows = connection.execute(select(landmark.c.number, landmark.c.key, landmark.c.merged_into)).all()
+        self._keys = {number: key for number, key, _ in rows}
+        self._merged = {number: into for number, _, into in rows if into}
+        self._sightings: dict[int, list[tuple[int, int, int]]] = {}
+        columns = (sighting.c.origin, sighting.c.first_ns, sighting.c.last_ns, sighting.c.landmark)
+        for origin, *rest in connection.execute(select(*columns).order_by(*columns)):
+            self._sightings.setdefault(origin, []).append(tuple(rest))
+
+    def key(self, number: int, stamp_ns: int) -> str | None:
+        """Return the key of the landmark that an observation belongs to now, or None.
+
+        Parameters
+        ----------
+        number : int
+            The landmark that it was given to; 0: none.
+        stamp_ns : int
+            Stamp of the observation.
+        """
+        sightings = self._sightings.get(number)
+        if sightings:
+            return self._keys.get(_nearest(sightings, stamp_ns))
+        for _ in range(len(self._merged)):
+            if number not in self._merged:
+                break
+            number = self._merged[number]
+        return self._keys.get(number)
+
+
+def _nearest(sightings: list[tuple[int, int, int]], stamp_ns: int) -> int:
+    after = bisect_right(sightings, stamp_ns, key=lambda one: one[0])
+    around = sightings[max(after - 1, 0) : after + 1]
+    return min(around, key=lambda one: max(one[0] - stamp_ns, stamp_ns - one[1], 0))[2]
+
+
+ledger_input = Table(
+    'ledger_input',
+    metadata,
+    Column('input_id', Integer, primary_key=True),
+    Column('name', Text, nullable=False, unique=True),
+    Column('dropped', BigInteger, nullable=False, server_default='0'),
+    Column('late', BigInteger, nullable=False, server_default='0'),
+    comment='inputs that ever delivered an observation',
+)
+
+ledger_block = Table(
+    'ledger_block',
+    metadata,
+    Column('block_id', Integer, primary_key=True),
+    Column('input_id', ForeignKey('ledger_input.input_id'), nullable=False),
+    Column('first_ns', BigInteger, nullable=False),
+    Column('last_ns', BigInteger, nullable=False),
+    Column('data', LargeBinary, nullable=False, comment='stamps and digests, delta-coded'),
+    Index('ledger_block_stamp', 'input_id', 'last_ns'),
+    comment='consumed messages',
+)
+
+ledger_assignment = Table(
+    'ledger_assignment',
+    metadata,
+    Column('block_id', ForeignKey('ledger_block.block_id'), primary_key=True),
+    Column('last_ns', BigInteger, nullable=False),
+    Column('size', Integer, nullable=False, comment='bytes of data'),
+    Column('data', LargeBinary, nullable=False, comment='landmark of each detection, delta-coded'),
+    comment='what the detections of a block were given to; the oldest leave',
+)
+
+
+tells_nothing(ledger_input, 'names of inputs, and counts')
+tells_nothing(ledger_block, 'stamps and 32-bit digests of messages')
+tells_nothing(ledger_assignment, 'numbers of landmarks; one that is gone is none')
+
+
+class InputRow(NamedTuple):
+    """What is kept of an input."""
+
+    input_id: int
+    """Its number in the blocks."""
+    newest_ns: int | None
+    """Stamp of the newest consumed message; None: there is none."""
+    dropped: int
+    """Messages that were lost, ever."""
+    late: int
+    """Messages that came too late, ever."""
+
+
+class Block(NamedTuple):
+    """Consumed messages of one input, to be stored."""
+
+    input_id: int
+    """The input."""
+    stamps_ns: Sequence[int]
+    """Nanoseconds, ascending, length n >= 1."""
+    digests: Sequence[int]
+    """32-bit digests, length n."""
+    landmarks: Sequence[NDArray[int64]]
+    """Number of the landmark of each detection of each message, 0 for none."""
+
+
+class ConsumedBlock(NamedTuple):
+    """Consumed messages of one input, as stored."""
+
+    first_ns: int
+    """Stamp of the first."""
+    last_ns: int
+    """Stamp of the last."""
+    messages: frozenset[tuple[int, int]]
+    """Stamp and digest of each."""
+
+
+class ObservationRecord(NamedTuple):
+    """One detection, and what became of it."""
+
+    input: str
+    """Name of the input."""
+    stamp_ns: int
+    """Stamp of the message."""
+    detection: int
+    """Its index in the message."""
+    landmark: str | None
+    """Key of the landmark it was given to, or None."""
+
+
+def load_inputs(connection: Connection) -> dict[str, InputRow]:
+    """Return what is kept of each input, by name."""
+    newest_ns = (
+        select(func.max(ledger_block.c.last_ns))
+        .where(ledger_block.c.input_id == ledger_input.c.input_id)
+        .scalar_subquery()
+    )
+    columns = (ledger_input.c.input_id, newest_ns, ledger_input.c.dropped, ledger_input.c.late)
+    return {name: InputRow(*row) for name, *row in connection.execute(select(ledger_input.c.name, *columns))}
+
+
+def input_number(connection: Connection, name: str) -> int:
+    """Return the number of an input, which may be new."""
+    known = connection.scalar(select(ledger_input.c.input_id).where(ledger_input.c.name == name))
+    if known is not None:
+        return int(known)
+    added = insert(ledger_input).values(name=name).returning(ledger_input.c.input_id)
+    return int(connection.execute(added).scalar_one())
+
+
+def save_counts(connection: Connection, name: str, dropped: int, late: int) -> None:
+    """Store the counts of an input, which may be new."""
+    which = ledger_input.c.input_id == input_number(connection, name)
+    connection.execute(update(ledger_input).where(which).values(dropped=dropped, late=late))
+
+
+def losses(connection: Connection) -> dict[str, dict[str, int]]:
+    """Return how many observations were ever dropped or late, of each input that lost any."""
+    table = ledger_input.c
+    query = select(table.name, table.dropped, table.late).where(table.dropped + table.late > 0)
+    return {
+        name: {'dropped': dropped, 'late': late}
+        for name, dropped, late in connection.execute(query.order_by(table.name))
+    }
+
+
+def add_block(connection: Connection, block: Block) -> int:
+    """Store consumed messages; return the bytes used for their assignments."""
+    stamps = block.stamps_ns
+    consumed = {
+        'input_id': block.input_id,
+        'first_ns': stamps[0],
+        'last_ns': stamps[-1],
+        'data': pack_consumed(stamps, block.digests),
+    }
+    added = insert(ledger_block).values(consumed).returning(ledger_block.c.block_id)
+    block_id = connection.execute(added).scalar_one()
+    if not any(len(part) for part in block.landmarks):
+        return 0
+    data = pack_assignments(block.landmarks)
+    given = {'block_id': block_id, 'last_ns': stamps[-1], 'size': len(data), 'data': data}
+    connection.execute(insert(ledger_assignment).values(given))
+    return len(data)
+
+
+def blocks_at(connection: Connection, input_id: int, stamp_ns: int) -> list[ConsumedBlock]:
+    """Return the blocks of an input whose span of stamps holds a stamp."""
+    query = (
+        select(ledger_block.c.first_ns, ledger_block.c.last_ns, ledger_block.c.data)
+        .where(ledger_block.c.input_id == input_id, ledger_block.c.last_ns >= stamp_ns)
+        .order_by(ledger_block.c.last_ns, ledger_block.c.block_id)
+    )
+    found = []
+    for first_ns, last_ns, data in connection.execute(query.execution_options(yield_per=8)):
+        if first_ns > stamp_ns:
+            break
+        messages = frozenset(zip(*unpack_consumed(data, first_ns), strict=True))
+        found.append(ConsumedBlock(first_ns, last_ns, messages))
+    return found
+
+
+def assignment_span(connection: Connection) -> tuple[int, int | None]:
+    """Return how many bytes the assignments of observations take, and the stamp of the oldest."""
+    table = ledger_assignment.c
+    oldest = select(table.last_ns).order_by(table.block_id).limit(1)
+    used = select(func.coalesce(func.sum(table.size), 0))
+    return int(connection.scalar(used) or 0), connection.scalar(oldest)
+
+
+def prune_assignments(connection: Connection, before_ns: int, excess_bytes: int) -> int:
+    """Delete the oldest assignments; return the bytes that became free.
+
+    Which messages were consumed stays known.
+
+    Parameters
+    ----------
+    before_ns : int
+        Delete blocks whose last stamp lies before this, nanoseconds.
+    excess_bytes : int
+        Delete at least that many bytes, oldest first.
+    """
+    table = ledger_assignment.c
+    query = select(table.block_id, table.last_ns, table.size).order_by(table.block_id)
+    old, freed = [], 0
+    for block_id, last_ns, size in connection.execute(query.execution_options(yield_per=100)):
+        if last_ns >= before_ns and freed >= excess_bytes:
+            break
+        old.append(block_id)
+        freed += size
+    if old:
+        connection.execute(delete(ledger_assignment).where(table.block_id <= old[-1]))
+    return freed
+
+
+def observations(connection: Connection) -> Iterator[ObservationRecord]:
+    """Yield every observation whose assignment is kept, by stamp, input and index.
+
+    Memory is bounded: blocks are read one after the other. The landmarks are those of now: an
+    observation follows the sighting that it is in, or the nearest one in time that is kept, through
+    merges, splits and corrections; what was given to a landmark that is gone was given to none.
+    """
+    inputs = connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).all()
+    owners = Owners(connection)
+    streams = [_stream(connection, input_id, name, owners) for input_id, name in inputs]
+    yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))
+
+
+def _stream(connection: Connection, input_id: int, name: str, owners: Owners) -> Iterator[ObservationRecord]:
+    query = (
+        select(ledger_block.c.first_ns, ledger_block.c.data, ledger_assignment.c.data)
+        .join(ledger_assignment, ledger_assignment.c.block_id == ledger_block.c.block_id)
+        .where(ledger_block.c.input_id == input_id)
+        .order_by(ledger_block.c.last_ns, ledger_block.c.block_id)
+    )
+    for first_ns, consumed, given in connection.execute(query.execution_options(yield_per=20)):
+        stamps, _ = unpack_consumed(consumed, first_ns)
+        for stamp_ns, numbers in zip(stamps, unpack_assignments(given), strict=True):
+            for index, number in enumerate(numbers):
+                yield ObservationRecord(name, stamp_ns, index, owners.key(number, stamp_ns))

@@ -1,0 +1,317 @@
+"""What the parts above ask of a store; a back end is whatever passes its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.model import (
+    Changes,
+    Episode,
+    Helpfulness,
+    MemoryItem,
+    Removal,
+    VerifyReport,
+    Version,
+    WriteResult,
+)
+from hylo_memory_ros.storage.archive.archive import ColdHeld
+from hylo_memory_ros.storage.archive.mover import Cooled
+from hylo_memory_ros.storage.archive.selection import Coolable
+from hylo_memory_ros.storage.consolidation.records import Stood
+from hylo_memory_ros.storage.consolidation.revert import Back
+from hylo_memory_ros.storage.consolidation.sizes import Held
+from hylo_memory_ros.storage.consolidation.summaries import Group, Slice
+from hylo_memory_ros.storage.corrections.apply import Edit
+from hylo_memory_ros.storage.corrections.records import Moved
+from hylo_memory_ros.storage.corrections.revert import Reversal
+from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
+from hylo_memory_ros.storage.statements.mapper import ItemRow
+from hylo_memory_ros.storage.statements.removal import Ending
+from hylo_memory_ros.storage.unit_of_work import CommitResult
+
+__all__ = ['SpatialTuple', 'Store', 'Within']
+
+T = TypeVar('T')
+
+Within = Callable[[sa.Connection, int], None]
+"""Stores side tables inside a transaction: given its connection and sequence."""
+
+SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
+"""version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
+
+
+class Store(Protocol):
+    """A durable memory: every method is one transaction, or one consistent reading.
+
+    All times are integer nanoseconds; all methods may be called from any thread. Refusals
+    are subclasses of `HyloMemoryError`, and after one nothing has changed.
+    """
+
+    path: Path | None
+    epoch: str
+    sequence: int
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen."""
+
+    def clock_ns(self) -> int:
+        """Return the service clock, which may lie behind the highest time seen."""
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        request_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Within | None = None,
+    ) -> tuple[WriteResult, CommitResult | None]:
+        """Store items in order, all or none; a known request gets its first answer again."""
+
+    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
+        """Change side tables in a transaction that takes no sequence."""
+
+    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
+        """Read side tables from one consistent state."""
+
+    def forget(
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
+        """End what matches at the service time."""
+
+    def retract(
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
+        """Withdraw what matches: it was never true."""
+
+    def end(
+        self,
+        endings: Sequence[Ending],
+        *,
+        kind: str,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+        durable: bool = True,
+    ) -> tuple[Removal, CommitResult | None]:
+        """End what holds at the stated world times."""
+
+    def correct(
+        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
+    ) -> tuple[Moved, CommitResult | None]:
+        """Move what was asserted in a map, or take that back, in one recorded event."""
+
+    def purge(
+        self,
+        asked: QuerySpec,
+        among: Sequence[int] | None,
+        unstored: Sequence[str] = (),
+        *,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+    ) -> tuple[Removal, CommitResult | None]:
+        """Delete the identities of what matches, for good, and from every record what is named beside.
+
+        Those are the ids of what goes too, but was in no file; they are counted.
+        """
+
+    def begin_episode(
+        self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
+    ) -> tuple[Episode, CommitResult | None]:
+        """Begin an episode: every transaction from here on carries it."""
+
+    def recall_episode(self, episode_id: str) -> None:
+        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
+
+    def end_episode(
+        self,
+        begun: Episode,
+        *,
+        ended_ns: int,
+        outcome: str,
+        note: str,
+        actor: str,
+        items: Sequence[MemoryItem],
+        within: Callable[[sa.Connection, Episode], None],
+    ) -> tuple[tuple[Episode, WriteResult], CommitResult | None]:
+        """End the open episode and store what is to be remembered of it, in one transaction."""
+
+    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+        """Return matches in order, and the sequence that they are of."""
+
+    def count(self, asked: QuerySpec) -> int:
+        """Return how many match; one more than the limit of exact totals stands for "more"."""
+
+    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match, perhaps out of given ones, each with its text rank."""
+
+    def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
+        """Return item rows by version row."""
+
+    def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
+        """Return the vectors of item rows, by version row and space."""
+
+    def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return the episode in which each of some item rows was said, by version row; without one, none."""
+
+    def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
+        """Return what is counted of item rows, by version row; of what nothing is, none."""
+
+    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time asked about, by reason."""
+
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
+        """Return all that matches, perhaps out of given version rows, with what can be ranked."""
+
+    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
+        """Return about how many statements pass each filter that has an index, counted up to a limit."""
+
+    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count what only the statistics of its landmark exclude, by reason."""
+
+    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
+        """Return how many matching skills are refused; with a caller's state also their assertions."""
+
+    def any_stale(self) -> bool:
+        """Return whether any landmark is stale."""
+
+    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
+        """Return (name, map) of what the links of a question reach with at least one to spare."""
+
+    def sequence_at(self, known_at_ns: int) -> int:
+        """Return the last sequence recorded at or before a service time."""
+
+    def purged_after(self, seq: int) -> int:
+        """Return how many statements were deleted for good after a sequence."""
+
+    def history(
+        self,
+        *,
+        item_id: str | None,
+        kind: str | None,
+        key: str | None,
+        map_id: str | None,
+        limit: int,
+        offset: int,
+    ) -> list[Version]:
+        """Return versions of an id or an identity in the order of belief."""
+
+    def changes(self, after: int, limit: int) -> Changes:
+        """Return the feed after a sequence."""
+
+    def digest(self) -> str:
+        """Return the snapshot hash."""
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the snapshot hash and what it stands for."""
+
+    def coolable(
+        self,
+        kinds: Collection[str] | None = None,
+        scope: Mapping[str, str] | None = None,
+        ended_before_ns: int | None = None,
+        limit: int = 1000,
+        *,
+        after: int = 0,
+    ) -> list[Coolable]:
+        """Return identities of which something has ended and may become cold, in order of their number."""
+
+    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of what has ended of identities and may become cold, by identity."""
+
+    def cool(
+        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
+    ) -> Cooled:
+        """Move one slice of what has ended of identities to cold storage; it changes no answer."""
+
+    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
+        """Bring one slice of what is cold of identities back."""
+
+    def cold_held(self) -> ColdHeld | None:
+        """Return what the cold file holds; None: there never was anything in it."""
+
+    def taken(self, ids: Collection[str]) -> set[str]:
+        """Return which ids another statement has, if one were given them."""
+
+    def cold_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in cold storage."""
+
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file."""
+
+    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
+        """Put a verified copy in the place of the whole memory, and begin a new epoch.
+
+        Parameters
+        ----------
+        ready : callable, optional
+            Given the verified copy, before anything is replaced.
+        """
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
+
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
+        """Return how much of some kinds is at hand, perhaps only of one scope."""
+
+    def consolidable(
+        self,
+        before_ns: int,
+        limit: int,
+        *,
+        now_ns: int,
+        scope: Mapping[str, str] | None,
+        after: tuple[int, int],
+        open_episode: str,
+    ) -> list[Consolidable]:
+        """Return happenings that hold now, oldest first."""
+
+    def condense(
+        self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
+    ) -> tuple[int | None, Slice, CommitResult | None]:
+        """Let one statement stand for each group, in one recorded event of a consolidation."""
+
+    def revert_groups(
+        self,
+        groups: Sequence[Stood],
+        *,
+        beneath: Collection[int],
+        within: Callable[[sa.Connection, int], None],
+        actor: str,
+    ) -> tuple[Back, CommitResult | None]:
+        """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
+
+    def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
+
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+
+    def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
+        """Yield every vector, in order of its assertion."""
+
+    def vector_version_batches(self, size: int) -> Iterator[list[VersionTuple]]:
+        """Yield every version that has a vector, believed or not, in order of its row."""
+
+    def maps(self) -> list[str]:
+        """Return the maps that were current or written to."""
+
+    def add_map(self, map_id: str) -> None:
+        """Remember a map."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind."""
+
+    def close(self) -> None:
+        """Close the store; safe to repeat."""

@@ -1,0 +1,371 @@
+"""Questions as SQL: which versions match, how many, and what was left out.
+
+A question has a place on two axes: the world time `at_ns`, and what was believed as of
+`seq`. Versions never change but for the end of their belief, so an answer as of a sequence
+stays the same whatever is committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+
+from hylo_memory_ros.storage.feedback.scores import helpfulness, score_or_never, subject_expression
+from hylo_memory_ros.storage.query.episode_filter import asserted_in
+from hylo_memory_ros.storage.query.filters import (
+    ANY_STATISTICS,
+    QuerySpec,
+    World,
+    chain_of,
+    chains_of,
+    conditions,
+    is_doubted,
+    is_helpful,
+    search_words,
+    statistics_of,
+    tags_asked,
+)
+from hylo_memory_ros.storage.query.links import homes, names_of
+from hylo_memory_ros.storage.query.skill_filter import ANY_SKILL, admitted, is_skill
+from hylo_memory_ros.storage.query.statement_cache import prepared_rows
+from hylo_memory_ros.storage.schema import (
+    FULL_TEXT,
+    SUMMARY_TEXT,
+    assertion,
+    embedding,
+    identity,
+    tag,
+    version,
+)
+from hylo_memory_ros.storage.statements.mapper import (
+    ITEM_COLUMNS,
+    ItemRow,
+    item_source,
+    select_items,
+    vector_of,
+)
+
+__all__ = [
+    'TOTAL_LIMIT',
+    'Candidates',
+    'QuerySpec',
+    'World',
+    'any_stale',
+    'candidates',
+    'count_matches',
+    'embeddings_of',
+    'estimates',
+    'excluded_by_statistics',
+    'excluded_by_time',
+    'fetch',
+    'have_vectors',
+    'left_at_gate',
+    'match_page',
+    'matching_rows',
+    'names_reached',
+    'rows_reached',
+    'search_words',
+]
+
+TOTAL_LIMIT = 10_000
+
+
+class Ranked(NamedTuple):
+    """A matching row and its rank in the full text: b = -bm25, higher is better."""
+
+    row: ItemRow
+    text_rank: float | None
+
+
+_TEXTS = (FULL_TEXT, SUMMARY_TEXT)
+# Among few texts bm25 means little, and it would change with each that comes.
+_SUMMARY_RANK = sa.literal_column('-1.0', sa.Float)
+_SPEAKING = ' UNION ALL '.join(f'SELECT rowid FROM {name} WHERE {name} MATCH ?' for name in _TEXTS)  # noqa: S608
+_COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM ({_SPEAKING}) LIMIT ?)'  # noqa: S608
+
+
+def _select(
+    asked: QuerySpec,
+    *columns: sa.ColumnElement[Any],
+    among: Sequence[int] | None = None,
+    ranked: bool = False,
+) -> sa.Select[Any]:
+    """Select what matches, perhaps out of given version rows; the last column is the rank, if asked for."""
+    source: sa.FromClause = item_source
+    if asked.reads_helpfulness:
+        source = source.outerjoin(helpfulness, helpfulness.c.subject == subject_expression)
+    rank: sa.ColumnElement[Any] = sa.null()
+    if asked.query.text is not None:
+        words = _words(search_words(asked.query.text), among, ranked)
+        source = source.join(words, words.c.rowid == assertion.c.assertion_id)
+        rank = words.c.rank
+    told = (*columns, rank.label('rank')) if ranked else columns
+    statement: sa.Select[Any] = sa.select(*told).select_from(source).where(*conditions(asked))
+    if among is None:
+        return statement
+    # With words the rows are already few: then no index may go through the list again for each of them.
+    number = version.c.version_row if asked.query.text is None else version.c.version_row + 0
+    return statement.where(number.in_(_listed(among)))
+
+
+def _words(words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.CTE:
+    """Select what speaks the words, on its own.
+
+    Looking up one row after another in the full text takes 500 times as long; the plus and
+    MATERIALIZED keep SQLite from that.
+    """
+    found = sa.union_all(*(_speaking(name, words, among, ranked) for name in _TEXTS))
+    return found.cte('words').prefix_with('MATERIALIZED')
+
+
+def _speaking(name: str, words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.Select[Any]:
+    table: sa.ColumnElement[Any] = sa.literal_column(name)
+    rank: sa.ColumnElement[Any] = sa.null()
+    if ranked:
+        rank = sa.func.bm25(table, type_=sa.Float) if name == FULL_TEXT else _SUMMARY_RANK
+    rowid = sa.column('rowid', sa.Integer)
+    found = (
+        sa.select(rowid, rank.label('rank'))
+        .select_from(sa.table(name))
+        .where(table.op('MATCH', is_comparison=True)(sa.bindparam('words', words)) if words else sa.false())
+    )
+    if among is None:
+        return found
+    said = sa.select(version.c.assertion_id).where(version.c.version_row.in_(_listed(among)))
+    return found.where(sa.literal_column('+rowid').in_(said))
+
+
+def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
+    rows = sa.bindparam('rows', json.dumps(version_rows), type_=sa.Text)
+    return sa.select(sa.func.json_each(rows).table_valued('value').c.value)
+
+
+def match_page(connection: sa.Connection, asked: QuerySpec, limit: int, offset: int = 0) -> list[Ranked]:
+    """Return matches in order: best full-text rank, newest ``valid_from``, id."""
+    ranked = asked.query.text is not None
+
+    def build() -> sa.Select[Any]:
+        statement = _select(asked, *ITEM_COLUMNS, ranked=True)
+        order = (version.c.valid_from_ns.desc(), assertion.c.id)
+        statement = statement.order_by(sa.text('rank'), *order) if ranked else statement.order_by(*order)
+        return statement.limit(sa.bindparam('limit', limit)).offset(sa.bindparam('offset', offset))
+
+    rows = prepared_rows(connection, 'page', asked, build, {'limit': limit, 'offset': offset})
+    return [Ranked(row[:-1], None if row[-1] is None else -row[-1]) for row in rows]
+
+
+def matching_rows(
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
+) -> dict[int, float | None]:
+    """Return the matching version rows, perhaps out of given ones, each with its text rank."""
+    statement = _select(asked, version.c.version_row, among=among, ranked=True)
+    return {row[0]: None if row[1] is None else -row[1] for row in connection.execute(statement)}
+
+
+def count_matches(connection: sa.Connection, asked: QuerySpec) -> int:
+    """Return how many versions match; `TOTAL_LIMIT` + 1 stands for "more"."""
+
+    def build() -> sa.Select[Any]:
+        found = _select(asked, version.c.version_row).limit(TOTAL_LIMIT + 1).subquery()
+        return sa.select(sa.func.count()).select_from(found)
+
+    ((count,),) = prepared_rows(connection, 'count', asked, build, {})
+    return int(count)
+
+
+def excluded_by_time(
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
+) -> Mapping[str, int]:
+    """Count the believed matches that do not hold at the time asked about, by reason.
+
+    Of many matches the first `TOTAL_LIMIT` are looked at.
+    """
+    if asked.world == 'any':
+        return {}
+    everywhen = replace(asked, world='any')
+    at_ns = sa.literal(asked.at_ns, sa.BigInteger)
+    times = (version.c.valid_from_ns, version.c.valid_to_ns, version.c.forgotten)
+    found = _select(everywhen, *times, among=among).limit(TOTAL_LIMIT).subquery()
+    reason = sa.case(
+        (found.c.valid_from_ns > at_ns, 'not_yet_valid'),
+        (found.c.valid_to_ns > at_ns, 'holds'),
+        (found.c.valid_to_ns.is_(None), 'holds'),
+        (found.c.forgotten, 'forgotten'),
+        else_='invalidated',
+    ).label('reason')
+    counted = sa.select(reason, sa.func.count()).group_by(reason)
+    counts = {str(row[0]): row[1] for row in connection.execute(counted)}
+    counts.pop('holds', None)
+    return counts
+
+
+class Candidates(NamedTuple):
+    """What matches, column by column, newest ``valid_from`` first, then by id."""
+
+    version_rows: tuple[int, ...] = ()
+    text_ranks: tuple[float | None, ...] = ()
+    """b = -bm25, higher is better; None: no words were asked for."""
+    valid_from_ns: tuple[int, ...] = ()
+    confidence: tuple[float, ...] = ()
+    helpfulness: tuple[float, ...] = ()
+    """Scores, where they were asked for."""
+    ids: tuple[str, ...] = ()
+    """Where they were asked for."""
+
+
+def candidates(
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None, *, ids: bool = False
+) -> Candidates:
+    """Return all that matches, perhaps out of given version rows, with what can be ranked."""
+
+    def build() -> sa.Select[Any]:
+        told: tuple[sa.ColumnElement[Any], ...] = (assertion.c.id,) if ids else ()
+        told += (score_or_never.label('helpfulness'),) if asked.helpfulness else ()
+        columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence, *told)
+        statement = _select(asked, *columns, among=among, ranked=True)
+        return statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)
+
+    name, values = ('all', {}) if among is None else ('among', {'rows': json.dumps(among)})
+    rows = prepared_rows(connection, f'{name} named' if ids else name, asked, build, values)
+    if not rows:
+        return Candidates()
+    numbers, stamps, confidence, *told, ranks = zip(*rows, strict=True)
+    names = told.pop(0) if ids else ()
+    scores = told[0] if told else ()
+    ranks = tuple(None if b is None else -b for b in ranks)
+    return Candidates(numbers, ranks, stamps, confidence, scores, names)
+
+
+def estimates(connection: sa.Connection, asked: QuerySpec, most: int) -> dict[str, int]:
+    """Return about how many statements pass each filter that has an index, counted up to a limit.
+
+    Statements of every time count, so that one look at an index is enough.
+    """
+    query = asked.query
+    ways: dict[str, sa.Select[Any]] = {}
+    if query.ids:
+        ways['ids'] = sa.select(assertion.c.assertion_id).where(assertion.c.id.in_(query.ids))
+    if query.all_keys:
+        ways['keys'] = sa.select(identity.c.identity_id).where(identity.c.key.in_(query.all_keys))
+    if query.labels:
+        ways['labels'] = sa.select(assertion.c.assertion_id).where(
+            assertion.c.label.in_(query.labels), assertion.c.label != ''
+        )
+    if query.episode is not None or query.outcome is not None:
+        ways['episode'] = asserted_in(query)
+    for field, value in tags_asked(query):
+        ways[f'{field} {value}'.replace('\x1f', ' ')] = sa.select(tag.c.assertion_id).where(
+            tag.c.field == field, tag.c.value == value
+        )
+    counts = {
+        name: connection.execute(
+            sa.select(sa.func.count()).select_from(way.limit(most).subquery())
+        ).scalar_one()
+        for name, way in ways.items()
+    }
+    if query.text is not None and (words := search_words(query.text)):
+        raw: Any = connection.connection.dbapi_connection
+        (counts['text'],) = raw.execute(_COUNT_WORDS, (words, words, most)).fetchone()
+    return counts
+
+
+def excluded_by_statistics(
+    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
+) -> dict[str, int]:
+    """Count what only the counts beside it (of its landmark, of verdicts) exclude, by reason.
+
+    Of many matches the first `TOTAL_LIMIT` are looked at.
+    """
+    query = asked.query
+    if query.min_existence is None and query.min_helpfulness is None and query.include_stale:
+        return {}
+    uncounted = replace(
+        asked,
+        query=query.model_copy(update=ANY_STATISTICS),
+        helpfulness=query.min_helpfulness is not None,
+    )
+    left_out = sa.and_(*statistics_of(query))
+    doubted = sa.false() if query.min_existence is None else is_doubted(query.min_existence)
+    helpful = sa.true() if query.min_helpfulness is None else is_helpful(query.min_helpfulness)
+    reason = sa.case((doubted, 'below_existence'), (~helpful, 'below_helpfulness'), else_='stale').label(
+        'reason'
+    )
+    found = _select(uncounted, reason, among=among).where(~left_out).limit(TOTAL_LIMIT).subquery()
+    counted = sa.select(found.c.reason, sa.func.count()).group_by(found.c.reason)
+    return {str(row[0]): row[1] for row in connection.execute(counted)}
+
+
+def left_at_gate(connection: sa.Connection, asked: QuerySpec) -> tuple[int, list[int]]:
+    """Return how many matching skills are refused, and with a caller's state the assertions of them.
+
+    Of many matches the first `TOTAL_LIMIT` are looked at.
+    """
+    ungated = replace(asked, query=asked.query.model_copy(update=ANY_SKILL), fitting=None)
+    refused = ~sa.and_(*admitted(asked.query, asked.fitting))
+    found = _select(ungated, version.c.assertion_id).where(is_skill, refused).limit(TOTAL_LIMIT)
+    if asked.fitting is None:
+        return connection.execute(sa.select(sa.func.count()).select_from(found.subquery())).scalar_one(), []
+    numbers = list(connection.execute(found).scalars())
+    return len(numbers), numbers
+
+
+def any_stale(connection: sa.Connection) -> bool:
+    """Return whether any landmark is stale."""
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute('SELECT 1 FROM landmark WHERE stale LIMIT 1').fetchone() is not None
+
+
+def names_reached(connection: sa.Connection, asked: QuerySpec) -> set[tuple[str, str]]:
+    """Return (name, map) of what the links of a question reach with at least one to spare."""
+    chain = chain_of(asked)
+    if chain is None:
+        return set()
+    found = connection.execute(names_of(chain, asked.query.depth, homes(asked.cold)))
+    return {(row[0], row[1]) for row in found}
+
+
+def rows_reached(connection: sa.Connection, asked: QuerySpec) -> tuple[str, ...]:
+    """Return the version rows in each chain of links that a question follows, as JSON arrays."""
+    found = (connection.execute(sa.select(chain.c.version_row).distinct()) for chain in chains_of(asked))
+    return tuple(json.dumps([row[0] for row in rows]) for rows in found)
+
+
+_rows = sa.func.json_each(sa.bindparam('rows', type_=sa.Text)).table_valued('value')
+_FETCH = str(
+    select_items.where(version.c.version_row.in_(sa.select(_rows.c.value))).compile(dialect=sqlite_dialect())
+)
+_vectors = sa.select(embedding.c.assertion_id, embedding.c.space, embedding.c.vector).where(
+    embedding.c.assertion_id.in_(sa.bindparam('ids', expanding=True))
+)
+_VERSION_ROW, _HAS_EMBEDDING, _ASSERTION_ID = 0, 19, 20
+
+
+def fetch(connection: sa.Connection, version_rows: Sequence[int]) -> dict[int, ItemRow]:
+    """Return the rows of `ITEM_COLUMNS` by version row."""
+    raw: Any = connection.connection.dbapi_connection
+    # Straight to the driver: every hit of every query comes this way, and preparing the statement
+    # and a Row for each of ten took longer than SQLite did. One statement is one consistent state.
+    found = raw.execute(_FETCH, (json.dumps(version_rows),)).fetchall()
+    return {row[_VERSION_ROW]: row for row in found}
+
+
+def have_vectors(rows: Iterable[ItemRow]) -> list[ItemRow]:
+    """Return the rows of `ITEM_COLUMNS` that have vectors."""
+    return [row for row in rows if row[_HAS_EMBEDDING]]
+
+
+def embeddings_of(
+    connection: sa.Connection, rows: Iterable[ItemRow]
+) -> dict[int, dict[str, tuple[float, ...]]]:
+    """Return the vectors that belong to rows of `ITEM_COLUMNS`, by version row and space."""
+    vectors: dict[int, dict[str, tuple[float, ...]]] = {}
+    of = {row[_VERSION_ROW]: row[_ASSERTION_ID] for row in have_vectors(rows)}
+    if of:
+        for assertion_id, space, vector in connection.execute(_vectors, {'ids': list(set(of.values()))}):
+            vectors.setdefault(assertion_id, {})[space] = vector_of(vector)
+    return {number: vectors[assertion_id] for number, assertion_id in of.items() if assertion_id in vectors}

@@ -1,0 +1,257 @@
+"""The asking half of the store over SQLite: each method reads one consistent state.
+
+Threads: every method may be called from any thread, beside a writer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
+from hylo_memory_ros.model import Changes, VerifyReport, Version
+from hylo_memory_ros.storage.archive.archive import ColdStorage
+from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
+from hylo_memory_ros.storage.engine.database import Database
+from hylo_memory_ros.storage.engine.files import copy_database
+from hylo_memory_ros.storage.integrity import verify_database
+from hylo_memory_ros.storage.landmarks.ledger import losses
+from hylo_memory_ros.storage.migrations import HEAD
+from hylo_memory_ros.storage.ports import SpatialTuple
+from hylo_memory_ros.storage.query import select as asking
+from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+from hylo_memory_ros.storage.receipts import existing_ids
+from hylo_memory_ros.storage.schema import audit, known_map, txn
+from hylo_memory_ros.storage.statements import history
+from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple, vectors_of_assertions
+from hylo_memory_ros.storage.statements.mapper import ItemRow
+from hylo_memory_ros.storage.unit_of_work import get_state
+
+__all__ = ['SqliteReader']
+
+T = TypeVar('T')
+
+
+class SqliteReader:
+    """What can be asked of a database; see `port.Store`."""
+
+    epoch: str
+    _db: Database
+    _cold: ColdStorage
+    _config: MemoryConfig
+
+    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
+        """Read side tables from one consistent state."""
+        with self._db.reading() as connection:
+            return within(connection)
+
+    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+        """Return matches in order, and the sequence that they are of."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            found = halves.page(asked, limit, offset)
+            seq = asked.seq if asked.seq is not None else history.last_transaction(halves.hot)[0]
+        return found, seq
+
+    def count(self, asked: QuerySpec) -> int:
+        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.count(asked)
+
+    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match, perhaps out of given ones, each with its text rank."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.matching(asked, among)
+
+    def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
+        """Return item rows by version row."""
+        with self._db.reading() as connection:
+            found = asking.fetch(connection, version_rows)
+        if len(found) == len(version_rows):
+            return found
+        with self._cold.reading(everything, nothing) as halves:
+            return halves.fetch(version_rows)
+
+    def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
+        """Return the vectors of item rows, by version row and space."""
+        wanted = asking.have_vectors(rows)
+        if not wanted:
+            return {}
+        with self._db.reading() as connection:
+            found = asking.embeddings_of(connection, wanted)
+        if len(found) == len(wanted):
+            return found
+        with self._cold.reading(everything, nothing) as halves:
+            return halves.vectors(wanted)
+
+    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time asked about, by reason."""
+        with self._cold.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as halves:
+            return halves.excluded_by_time(asked, among)
+
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
+        """Return all that matches, perhaps out of given version rows, with what can be ranked."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.candidates(asked, among)
+
+    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
+        """Return about how many statements pass each filter that has an index, counted up to a limit."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.estimates(asked, most)
+
+    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count what only the counts beside it exclude, by reason."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.excluded_by_statistics(asked, among)
+
+    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
+        """Return how many matching skills are refused; with a caller's state also their assertions."""
+        with self._db.reading() as connection:
+            return asking.left_at_gate(connection, asked)
+
+    def any_stale(self) -> bool:
+        """Return whether any landmark is stale."""
+        with self._db.reading() as connection:
+            return asking.any_stale(connection)
+
+    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
+        """Return (name, map) of what the links of a question reach with at least one to spare."""
+        with self._cold.reading(asked_of(asked)) as halves:
+            return halves.names_reached(asked)
+
+    def sequence_at(self, known_at_ns: int) -> int:
+        """Return the last sequence recorded at or before a service time."""
+        with self._db.reading() as connection:
+            return history.sequence_at(connection, known_at_ns)
+
+    def purged_after(self, seq: int) -> int:
+        """Return how many statements were deleted for good after a sequence."""
+        with self._db.reading() as connection:
+            purges = sa.select(txn.c.sequence).where(txn.c.op == 'purge', txn.c.sequence > seq)
+            total = sa.select(sa.func.sum(audit.c.count)).where(audit.c.sequence.in_(purges))
+            return connection.execute(total).scalar() or 0
+
+    def cold_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in cold storage."""
+        if not ids:
+            return set()
+        with self._cold.reading(everything, nothing) as halves:
+            return set() if halves.cold is None else existing_ids(halves.cold, ids)
+
+    def taken(self, ids: Collection[str]) -> set[str]:
+        """Return which ids another statement has, if one were given them."""
+        with self._cold.reading(given, nothing) as halves:
+            return set().union(*(existing_ids(half, ids) for half in halves.all))
+
+    def history(
+        self,
+        *,
+        item_id: str | None,
+        kind: str | None,
+        key: str | None,
+        map_id: str | None,
+        limit: int,
+        offset: int,
+    ) -> list[Version]:
+        """Return versions of an id or an identity in the order of belief."""
+        with self._cold.reading(past_of(key)) as halves:
+            return halves.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
+
+    def changes(self, after: int, limit: int) -> Changes:
+        """Return the feed after a sequence."""
+        with self._db.reading() as connection:
+            return history.changes_after(connection, self.epoch, after, limit)
+
+    def digest(self) -> str:
+        """Return the snapshot hash."""
+        with self._db.reading() as connection:
+            return digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the snapshot hash and what it stands for."""
+        with self._db.reading() as connection:
+            sequence, recorded_at_ns = history.last_transaction(connection)
+            lost = losses(connection)
+            return {
+                'digest': digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE)),
+                'timeline_digest': digest_of_state(get_state(connection, 'timeline_hash', EMPTY_STATE)),
+                'epoch': self.epoch,
+                'sequence': sequence,
+                'recorded_at_ns': recorded_at_ns,
+                'counts': json.loads(get_state(connection, 'counts', b'{}')),
+                'complete': not lost,
+                **({'incomplete': lost} if lost else {}),
+                'canonical_form': CANONICAL_FORM,
+                'schema': HEAD,
+            }
+
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file."""
+        # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
+        with self._db.exclusively() as raw:
+            copy_database(raw, target, self._cold.complete)
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
+        with self._cold.reading(everything, nothing) as halves:
+            report = verify_database(halves.hot, self._config.identity_scope, *halves.all[1:])
+        if self._cold.lost is not None:
+            return replace(report, problems=(*report.problems, str(self._cold.lost)))
+        return report
+
+    def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+        with self._cold.reading(everything, nothing) as halves:
+            for connection in halves.all:
+                raw: Any = connection.connection.dbapi_connection
+                # The rows go straight into arrays: a Row object for each of a million would double the time.
+                cursor = raw.execute(_SPATIAL)
+                while rows := cursor.fetchmany(size):
+                    yield rows
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
+        with self._db.reading() as connection:
+            found = vectors_of_assertions(connection, space, assertions)
+        if len(found) == len(assertions):
+            return found
+        with self._cold.reading(everything, nothing) as halves:
+            return halves.vectors_of(space, assertions)
+
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+        with self._cold.reading(everything, nothing) as halves:
+            return halves.vector_records(space)
+
+    def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
+        """Yield every vector, in order of its assertion."""
+        with self._cold.reading(everything, nothing) as halves:
+            yield from halves.vector_batches(size)
+
+    def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
+        """Yield every version that has a vector, believed or not, in order of its row."""
+        with self._cold.reading(everything, nothing) as halves:
+            yield from halves.vector_version_batches(size)
+
+    def maps(self) -> list[str]:
+        """Return the maps that were current or written to."""
+        with self._db.reading() as connection:
+            return list(connection.execute(sa.select(known_map.c.map_id)).scalars())
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind."""
+        with self._db.reading() as connection:
+            counts: dict[str, int] = json.loads(get_state(connection, 'counts', b'{}'))
+        return counts
+
+
+_SPATIAL = """
+    SELECT v.version_row, v.spatial_id, s.map_id, s.frame_id, s.x, s.y, s.z,
+           v.valid_from_ns, v.valid_to_ns, v.from_seq, v.to_seq
+    FROM version AS v JOIN spatial AS s ON s.spatial_id = v.spatial_id
+"""

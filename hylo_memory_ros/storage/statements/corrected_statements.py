@@ -1,0 +1,107 @@
+"""What assertions say since corrections, and the versions that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.schema import corrected
+from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Timelines
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
+
+__all__ = ['CorrectedStatement', 'CorrectedVersions', 'corrected_among', 'repeat_corrections', 'restate']
+
+
+class CorrectedStatement(NamedTuple):
+    """What an assertion says from now on."""
+
+    content: bytes | None
+    """None: nothing."""
+    element: bytes | None
+    spatial_id: int | None
+    correction_seq: int | None
+    """Whose pose it is; None: what was first asserted."""
+
+
+class CorrectedVersions(NamedTuple):
+    """One assertion that says something else from now on."""
+
+    assertion_id: int
+    identity_id: int
+    id: str
+    was_corrected: bool
+    says: CorrectedStatement
+
+
+def restate(txn: UnitOfWork, timelines: Timelines, changes: Sequence[CorrectedVersions]) -> int:
+    """Store what assertions say from now on, and the versions that follow; return how many are new."""
+    connection, sequence = txn.connection, txn.sequence
+    ended = [{'id': change.assertion_id, 'end': sequence} for change in changes if change.was_corrected]
+    if ended:
+        connection.execute(_end_said, ended)
+    begun = [
+        {
+            'assertion_id': change.assertion_id,
+            'from_seq': sequence,
+            'to_seq': None,
+            'correction_seq': change.says.correction_seq,
+            'content_digest': change.says.content,
+            'element': change.says.element,
+            'spatial_id': change.says.spatial_id,
+        }
+        for change in changes
+        if change.says.correction_seq is not None
+    ]
+    insert_rows(connection, corrected, begun)
+    by_identity: dict[int, list[CorrectedVersions]] = {}
+    for change in changes:
+        by_identity.setdefault(change.identity_id, []).append(change)
+    for identity_id, those in by_identity.items():
+        timelines.correct(identity_id, {change.assertion_id: _evidence(change) for change in those})
+    timelines.save()
+    for row in txn.added:
+        txn.note(timelines.evidence[row.assertion_id].id, timelines[row.identity_id].key, 'CORRECT')
+    return len(txn.added)
+
+
+def _evidence(change: CorrectedVersions) -> tuple[bytes, Evidence] | None:
+    if change.says.content is None or change.says.element is None:
+        return None
+    return change.says.content, Evidence(change.id, change.says.element, change.says.spatial_id)
+
+
+def repeat_corrections(txn: UnitOfWork, repeated: Mapping[int, int]) -> None:
+    """Let repeated statements say what those say that they repeat, corrections of the past included.
+
+    Parameters
+    ----------
+    repeated : mapping of int to int
+        The assertion that was corrected, by the new one.
+    """
+    rows = []
+    for assertion_id, like in repeated.items():
+        said = txn.connection.execute(_all_of, {'id': like}).mappings()
+        rows += [{**row, 'assertion_id': assertion_id} for row in said]
+    insert_rows(txn.connection, corrected, rows)
+
+
+def corrected_among(connection: sa.Connection, assertion_ids: Collection[int]) -> set[int]:
+    """Return which assertions say something else than what was first asserted."""
+    found: set[int] = set()
+    for part in chunks(assertion_ids):
+        found.update(connection.execute(_are_corrected, {'ids': part}).scalars())
+    return found
+
+
+_all_of = sa.select(corrected).where(corrected.c.assertion_id == sa.bindparam('id'))
+_are_corrected = sa.select(corrected.c.assertion_id).where(
+    corrected.c.assertion_id.in_(sa.bindparam('ids', expanding=True)), corrected.c.to_seq.is_(None)
+)
+_end_said = (
+    corrected.update()
+    .where(corrected.c.assertion_id == sa.bindparam('id'), corrected.c.to_seq.is_(None))
+    .values(to_seq=sa.bindparam('end'))
+)

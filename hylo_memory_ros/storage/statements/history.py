@@ -1,0 +1,149 @@
+"""The past of the store: versions with both intervals, and the feed of transactions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.model import Change, Changes, Version
+from hylo_memory_ros.storage.query.select import embeddings_of
+from hylo_memory_ros.storage.schema import assertion, change, corrected, correction, identity, txn, version
+from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, item_source
+from hylo_memory_ros.storage.statements.timeline_repository import said_then
+
+__all__ = ['changes_after', 'expire_changes', 'last_transaction', 'sequence_at', 'versions_of']
+
+Place = tuple[int, int, int]
+"""From which sequence, from which world time, and the version row."""
+
+_began = txn.alias('began')
+_ended = txn.alias('ended')
+_said = txn.alias('said')
+
+
+def versions_of(
+    connection: sa.Connection,
+    *,
+    item_id: str | None = None,
+    kind: str | None = None,
+    key: str | None = None,
+    map_id: str | None = None,
+    limit: int,
+    offset: int = 0,
+) -> list[tuple[Place, Version]]:
+    """Return versions of an id or an identity, believed or not, each with its place in the order."""
+    where: Sequence[sa.ColumnElement[bool]] = [
+        condition
+        for value, condition in (
+            (item_id, assertion.c.id == item_id),
+            (kind, version.c.kind == kind),
+            (key, identity.c.key == key),
+            (map_id, assertion.c.map_id == map_id),
+        )
+        if value is not None
+    ]
+    statement = (
+        sa.select(
+            *ITEM_COLUMNS,
+            _began.c.recorded_at_ns.label('recorded_at_ns'),
+            _began.c.op.label('cause'),
+            _ended.c.recorded_at_ns.label('superseded_at_ns'),
+            _ended.c.op.label('superseded_cause'),
+            correction.c.correction_id,
+            _said.c.episode.label('episode'),
+        )
+        .select_from(
+            item_source.join(_began, _began.c.sequence == version.c.from_seq)
+            .join(_said, _said.c.sequence == assertion.c.sequence)
+            .outerjoin(_ended, _ended.c.sequence == version.c.to_seq)
+            .outerjoin(corrected, said_then)
+            .outerjoin(correction, correction.c.sequence == corrected.c.correction_seq)
+        )
+        .where(*where)
+        .order_by(version.c.from_seq, version.c.valid_from_ns, version.c.version_row)
+        .limit(limit)
+        .offset(offset)
+    )
+    rows = connection.execute(statement).all()
+    width = len(ITEM_COLUMNS)
+    vectors = embeddings_of(connection, [row[:width] for row in rows])
+    return [(_place_of(row), _version_of(row, vectors)) for row in rows]
+
+
+def _place_of(row: Any) -> Place:
+    return row.from_seq, row.valid_from_ns, row.version_row
+
+
+def _version_of(row: Any, vectors: Mapping[int, dict[str, tuple[float, ...]]]) -> Version:
+    return Version(
+        item=item_of(row[: len(ITEM_COLUMNS)], vectors.get(row.version_row)),
+        valid_from_ns=row.valid_from_ns,
+        valid_to_ns=row.valid_to_ns,
+        forgotten=row.forgotten,
+        from_seq=row.from_seq,
+        to_seq=row.to_seq,
+        recorded_at_ns=row.recorded_at_ns,
+        superseded_at_ns=row.superseded_at_ns,
+        cause=row.cause,
+        superseded_cause=row.superseded_cause,
+        correction_id=row.correction_id or '',
+        episode=row.episode,
+    )
+
+
+def last_transaction(connection: sa.Connection) -> tuple[int, int]:
+    """Return sequence and service clock of the newest transaction; (0, 0) of an empty store."""
+    row = connection.execute(_last).one_or_none()
+    return (0, 0) if row is None else (row.sequence, row.recorded_at_ns)
+
+
+def sequence_at(connection: sa.Connection, known_at_ns: int) -> int:
+    """Return the last sequence whose service clock is not after a time; 0: none is."""
+    found: int | None = connection.execute(_at, {'at': known_at_ns}).scalar()
+    return found or 0
+
+
+def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int) -> Changes:
+    """Return the feed after a sequence; `Changes.gap` tells when its beginning is gone."""
+    last, _ = last_transaction(connection)
+    rows = connection.execute(_feed, {'after': after, 'most': limit}).all()
+    gap = after < last if not rows else rows[0].sequence > after + 1
+    told = tuple(
+        Change(
+            row.sequence,
+            row.recorded_at_ns,
+            'PURGED' if row.outcomes == '["PURGED"]' else row.op,
+            tuple(json.loads(row.ids)),
+            tuple(json.loads(row.keys)),
+            tuple(json.loads(row.outcomes)),
+            row.actor,
+            row.episode,
+        )
+        for row in rows
+    )
+    return Changes(epoch, told, last, gap)
+
+
+def expire_changes(connection: sa.Connection, least: int) -> None:
+    """Let what the feed tells of transactions before `least` go."""
+    connection.execute(change.delete().where(change.c.sequence < least))
+
+
+_last = sa.select(txn.c.sequence, txn.c.recorded_at_ns).order_by(txn.c.sequence.desc()).limit(1)
+# Service clocks never decrease with the sequence, so the newest that is early enough is the last.
+_at = (
+    sa.select(txn.c.sequence)
+    .where(txn.c.recorded_at_ns <= sa.bindparam('at', type_=sa.BigInteger))
+    .order_by(txn.c.sequence.desc())
+    .limit(1)
+)
+_feed = (
+    sa.select(txn, change.c.ids, change.c['keys'], change.c.outcomes)
+    .join(change, change.c.sequence == txn.c.sequence)
+    .where(txn.c.sequence > sa.bindparam('after', type_=sa.Integer))
+    .order_by(txn.c.sequence)
+    .limit(sa.bindparam('most', type_=sa.Integer))
+)

@@ -1,0 +1,390 @@
+"""Writing: accepted items become assertions, and timelines follow from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import Statement, statement_of
+from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
+from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
+from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
+from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.schema import (
+    assertion,
+    embedding,
+    identity,
+    request,
+    spatial,
+    tag,
+    text_index_of,
+)
+from hylo_memory_ros.storage.skills.repository import Gate
+from hylo_memory_ros.storage.statements.corrected_statements import corrected_among, repeat_corrections
+from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
+from hylo_memory_ros.storage.statements.mapper import (
+    assertion_row,
+    embedding_rows,
+    full_text_row,
+    spatial_row,
+    tags_of,
+)
+from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Held, Timelines
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
+
+__all__ = ['answer_of_request', 'check_items', 'check_stamps', 'keep_answer', 'resolved', 'write_items']
+
+_INSERT_TEXT = 'INSERT INTO {} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
+
+
+def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
+    """Refuse a call that breaks a limit, naming every problem of it.
+
+    Raises
+    ------
+    InvalidRequestError
+        With the field, the value and the rule.
+    """
+    if len(items) > config.max_items_per_write:
+        raise InvalidRequestError(
+            f'items: {len(items)} in one write, at most {config.max_items_per_write}',
+            limit=config.max_items_per_write,
+        )
+    excesses = [excess for index, item in enumerate(items) for excess in _too_large(index, item, config)]
+    if excesses:
+        problems = [f'{found}, at most {limit}' for found, limit in excesses]
+        raise InvalidRequestError(
+            '; '.join(problems), problems=problems, limit=[limit for _, limit in excesses]
+        )
+    malformed = [
+        f'items[{index}].{problem}'
+        for index, item in enumerate(items)
+        if item.kind is MemoryKind.SKILL
+        for problem in problems_of_skill_item(item)
+    ]
+    if malformed:
+        raise InvalidRequestError('; '.join(malformed), problems=malformed, field='payload')
+
+
+def check_stamps(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
+    """Refuse resolved items with a stamp before the first valid one, naming every one.
+
+    Raises
+    ------
+    ClockError
+        Stamps are too early, or the service clock is, and was needed.
+    """
+    least_ns = round(config.min_valid_stamp_s * 1e9)
+    early = [problem for index, item in enumerate(items) for problem in _too_early(index, item, least_ns)]
+    if early:
+        raise ClockError('; '.join(early), problems=early)
+
+
+def _too_large(index: int, item: MemoryItem, config: MemoryConfig) -> Iterable[tuple[str, int]]:
+    if item.payload:
+        size = len(json.dumps(item.payload, ensure_ascii=False, separators=(',', ':')).encode())
+        if size > config.max_payload_bytes:
+            yield f'items[{index}].payload: {size} bytes', config.max_payload_bytes
+        if (depth := depth_of(item.payload)) > config.max_payload_depth:
+            yield f'items[{index}].payload: nested {depth} deep', config.max_payload_depth
+    if len(item.content) > config.max_content_bytes // 4:
+        size = len(item.content.encode())
+        if size > config.max_content_bytes:
+            yield f'items[{index}].content: {size} bytes', config.max_content_bytes
+
+
+def _too_early(index: int, item: MemoryItem, least_ns: int) -> Iterable[str]:
+    stamps = {
+        'valid_from': item.valid_from_ns,
+        'event_time.start': None if item.event_time is None else item.event_time.start_ns,
+        'pose.stamp': None if item.pose is None else item.pose.stamp_ns,
+    }
+    for field, stamp_ns in stamps.items():
+        if stamp_ns is not None and stamp_ns < least_ns:
+            yield f'items[{index}].{field}: {stamp_ns} ns lies before the first valid stamp {least_ns} ns'
+
+
+def resolved(item: MemoryItem, now_ns: int) -> MemoryItem:
+    """Return the item with its ``valid_from``: given, else of the event, else of the pose, else now."""
+    if item.valid_from_ns is not None:
+        return item
+    stamp_ns = item.event_time.start_ns if item.event_time else item.pose and item.pose.stamp_ns
+    if stamp_ns is None:
+        return item.model_copy(update={'valid_from_ns': now_ns, 'valid_from_assumed': True})
+    return item.model_copy(update={'valid_from_ns': stamp_ns, 'valid_from_assumed': False})
+
+
+@dataclass(slots=True)
+class _Accepted:
+    item: MemoryItem
+    statement: Statement
+    identity_id: int
+    assertion_id: int
+
+
+def write_items(
+    txn: UnitOfWork,
+    items: Sequence[MemoryItem],
+    identity_scope: Sequence[str],
+    thresholds: Thresholds | None = None,
+) -> WriteResult:
+    """Store resolved items in list order, and return what each did to its timeline.
+
+    Parameters
+    ----------
+    thresholds : Thresholds, optional
+        What a verified skill needs; None: there are no skills among the items.
+
+    Raises
+    ------
+    SkillGateError
+        A skill may not have its status.
+    IdConflictError
+        A given id already names another statement.
+    """
+    items = _as_first_asserted(txn, items)
+    stated = [(item, statement_of(item, identity_scope)) for item in items]
+    _refuse_conflicts(txn, stated)
+    timelines = Timelines(txn)
+    accepted = _intern(txn, timelines, stated)
+    repeated = _repeated(txn, timelines, accepted)
+    rows = _Rows()
+    gate = None if thresholds is None else Gate(txn, thresholds)
+    events = []
+    for position, entry in enumerate(accepted):
+        rows.add(txn, entry, position, timelines)
+        held = timelines[entry.identity_id]
+        before = held.spans() if entry.item.kind is MemoryKind.SKILL else []
+        events.append(_apply(txn, timelines, entry, position, repeated.get(entry.assertion_id)))
+        if entry.item.kind is MemoryKind.SKILL:
+            assert gate is not None
+            gate.admit(position, entry.item, entry.assertion_id, before, held.spans())
+    rows.insert(txn.connection, txn.op)
+    if gate is not None:
+        gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
+    repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
+    timelines.save()
+    for event in events:
+        txn.note(event.id, event.key, event.event)
+    return WriteResult(tuple(events), txn.sequence)
+
+
+def _as_first_asserted(txn: UnitOfWork, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Give an item whose id is known and that states no other time the time it was first asserted with.
+
+    So the same write again is the same statement, also one whose time was assumed.
+    """
+    known: dict[str | None, tuple[int, bool]] = {}
+    txn.cold.named({item.id for item in items if item.id is not None}, given=True)
+    for part in chunks({item.id for item in items if item.id is not None}):
+        for item_id, valid_from_ns, assumed in txn.connection.execute(_first_time, {'ids': part}):
+            known.setdefault(item_id, (valid_from_ns, assumed))
+    return [_at_first_time(item, *known[item.id]) if item.id in known else item for item in items]
+
+
+def _at_first_time(item: MemoryItem, valid_from_ns: int, assumed: bool) -> MemoryItem:
+    if not item.valid_from_assumed and item.valid_from_ns != valid_from_ns:
+        return item
+    return item.model_copy(update={'valid_from_ns': valid_from_ns, 'valid_from_assumed': bool(assumed)})
+
+
+def _refuse_conflicts(txn: UnitOfWork, stated: Sequence[tuple[MemoryItem, Statement]]) -> None:
+    named: dict[str, tuple[bytes, int | None]] = {}
+    txn.cold.named({statement.id for _, statement in stated}, given=False)
+    for part in chunks({statement.id for _, statement in stated}):
+        for item_id, content, valid_from_ns in txn.connection.execute(_same_id, {'ids': part}):
+            named[item_id] = (content, valid_from_ns)
+    for index, (item, statement) in enumerate(stated):
+        this = (statement.content, item.valid_from_ns)
+        if named.setdefault(statement.id, this) != this:
+            raise IdConflictError(
+                f'items[{index}].id: {statement.id!r} already names a statement with other content or '
+                'another valid_from',
+                id=statement.id,
+            )
+
+
+def _intern(
+    txn: UnitOfWork, timelines: Timelines, stated: Sequence[tuple[MemoryItem, Statement]]
+) -> list[_Accepted]:
+    """Give every item its identity, new or known, and load the timelines of the known ones."""
+    known: dict[bytes, int] = {}
+    for part in chunks({statement.identity for _, statement in stated}):
+        known.update(tuple(row) for row in txn.connection.execute(_same_identity, {'digests': part}))
+    earliest: dict[int, int] = {}
+    for item, statement in stated:
+        if (identity_id := known.get(statement.identity)) is not None:
+            assert item.valid_from_ns is not None
+            earliest[identity_id] = min(item.valid_from_ns, earliest.get(identity_id, item.valid_from_ns))
+    timelines.load(earliest)
+    fresh, accepted = [], []
+    for item, statement in stated:
+        if statement.identity not in known:
+            identity_id = known[statement.identity] = txn.next_id('identity')
+            kind = item.kind.value
+            fresh.append(
+                {'identity_id': identity_id, 'digest': statement.identity, 'kind': kind, 'key': item.key}
+            )
+            timelines.new(identity_id, kind, item.key)
+        accepted.append(_Accepted(item, statement, known[statement.identity], txn.next_id('assertion')))
+    if fresh:
+        insert_rows(txn.connection, identity, fresh)
+    return accepted
+
+
+def _repeated(txn: UnitOfWork, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
+    """Return the points that were corrected and are said again, by the new assertion.
+
+    Who says again what was said before the map moved means the same thing, and not its old place.
+    """
+    likes = {}
+    for entry in accepted:
+        for point in reversed(timelines[entry.identity_id].points):
+            known = timelines.evidence.get(point.assertion_id)
+            # A statement without a key is told by its content, which is its identity.
+            if known is not None and (entry.item.key is None or known.id == entry.statement.id):
+                likes[entry.assertion_id] = point
+                break
+    moved = corrected_among(txn.connection, {point.assertion_id for point in likes.values()})
+    return {number: point for number, point in likes.items() if point.assertion_id in moved}
+
+
+def _apply(
+    txn: UnitOfWork, timelines: Timelines, entry: _Accepted, position: int, repeated: Point | None
+) -> WriteEvent:
+    held = timelines[entry.identity_id]
+    at_ns = entry.item.valid_from_ns
+    assert at_ns is not None
+    content = entry.statement.content
+    if repeated is not None and repeated.content is not None:
+        content = repeated.content
+        spoken = timelines.evidence[repeated.assertion_id]
+        timelines.evidence[entry.assertion_id] = spoken._replace(id=entry.statement.id)
+    before = held.spans()
+    held.add(Point(at_ns, txn.sequence, position, content, entry.assertion_id))
+    if not before:
+        return WriteEvent('ADD', entry.statement.id, entry.item.key)
+    return _event(before, held, at_ns, entry.item.key, timelines)
+
+
+def _event(
+    before: Sequence[Span], held: Held, at_ns: int, key: str | None, timelines: Timelines
+) -> WriteEvent:
+    after = held.spans()
+
+    def name(span: Span) -> str:
+        return timelines.evidence[span.assertion_id].id
+
+    here = span_at(after, at_ns)
+    assert here is not None, 'the latest assertion at a time holds at that time'
+    if before == after:
+        return WriteEvent('SKIP_DUP', name(here), key, reason=_why_ended(here, held))
+    was_open, is_open = open_span(before), open_span(after)
+    if was_open is None or was_open == is_open:
+        return WriteEvent('ADD', name(here), key)
+    reopened = name(is_open) if is_open is not None and is_open != here else ''
+    return WriteEvent('INVALIDATE', name(here), key, closed_id=name(was_open), reopened_id=reopened)
+
+
+def _why_ended(span: Span, held: Held) -> str:
+    if span.forgotten:
+        return 'forgotten'
+    ended = any(point.consolidated and point.valid_from_ns == span.valid_to_ns for point in held.points)
+    return 'consolidated' if ended else ''
+
+
+class _Rows:
+    """The rows of one call, inserted table by table."""
+
+    def __init__(self) -> None:
+        self._spatial: list[dict[str, Any]] = []
+        self._assertion: list[dict[str, Any]] = []
+        self._tag: list[dict[str, Any]] = []
+        self._embedding: list[dict[str, Any]] = []
+        self._text: list[tuple[Any, ...]] = []
+
+    def add(self, txn: UnitOfWork, entry: _Accepted, position: int, timelines: Timelines) -> None:
+        item, assertion_id = entry.item, entry.assertion_id
+        row = assertion_row(item, entry.statement)
+        row |= {
+            'assertion_id': assertion_id,
+            'identity_id': entry.identity_id,
+            'sequence': txn.sequence,
+            'position': position,
+            'spatial_id': None,
+            'withdrawn_seq': None,
+        }
+        if item.pose is not None:
+            row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
+        self._assertion.append(row)
+        self._text.append((assertion_id, *full_text_row(item)))
+        for field, value in tags_of(item):
+            self._tag.append({'field': field, 'value': value, 'assertion_id': assertion_id})
+        for space, vector in embedding_rows(item):
+            digest = digest_of_vector(vector)
+            self._embedding.append(
+                {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
+            )
+            txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
+        if item.kind is MemoryKind.SKILL:
+            txn.skills.append((assertion_id, item.payload))
+        timelines.evidence[assertion_id] = Evidence(
+            entry.statement.id, entry.statement.element, row['spatial_id']
+        )
+
+    def _add_pose(self, txn: UnitOfWork, place: dict[str, Any]) -> int:
+        spatial_id = txn.next_id('spatial')
+        self._spatial.append({'spatial_id': spatial_id, **place})
+        txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
+        return spatial_id
+
+    def insert(self, connection: sa.Connection, op: str) -> None:
+        tables = (
+            (spatial, self._spatial),
+            (assertion, self._assertion),
+            (tag, self._tag),
+            (embedding, self._embedding),
+        )
+        for table, rows in tables:
+            insert_rows(connection, table, rows)
+        if self._text:
+            connection.exec_driver_sql(_INSERT_TEXT.format(text_index_of(op)), self._text)
+
+
+def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult | None:
+    """Return the first answer to a write with this request id, or None."""
+    row = connection.execute(_answer, {'request': request_id}).one_or_none()
+    if row is None:
+        return None
+    return WriteResult(tuple(WriteEvent(**event) for event in json.loads(row.answer)), row.sequence)
+
+
+def keep_answer(txn: UnitOfWork, request_id: str, result: WriteResult, retention: int) -> None:
+    """Keep the answer for a repeated request, and let the oldest go."""
+    answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
+    row = {'request_id': request_id, 'sequence': txn.sequence, 'answer': answer}
+    txn.connection.execute(request.insert(), row)
+    txn.connection.execute(_expire_requests, {'least': txn.sequence - retention})
+
+
+_same_id = sa.select(assertion.c.id, assertion.c.content_digest, assertion.c.valid_from_ns).where(
+    assertion.c.id.in_(sa.bindparam('ids', expanding=True))
+)
+_first_time = (
+    sa.select(assertion.c.id, assertion.c.valid_from_ns, assertion.c.valid_from_assumed)
+    .where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
+    .order_by(assertion.c.assertion_id)
+)
+_same_identity = sa.select(identity.c.digest, identity.c.identity_id).where(
+    identity.c.digest.in_(sa.bindparam('digests', expanding=True))
+)
+_answer = sa.select(request.c.answer, request.c.sequence).where(
+    request.c.request_id == sa.bindparam('request')
+)
+_expire_requests = request.delete().where(request.c.sequence < sa.bindparam('least'))

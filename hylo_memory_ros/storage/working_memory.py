@@ -1,0 +1,343 @@
+"""Working memory: in this process, bounded, gone with it; it keeps no history.
+
+Threads: every method takes one lock.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.identity import statement_of
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
+from hylo_memory_ros.model.feedback import NEVER_JUDGED
+from hylo_memory_ros.storage.consolidation.sizes import Held
+
+__all__ = ['NOTHING', 'Left', 'WorkingMemory', 'distance_from', 'may_match', 'size_of']
+
+Names = Set[tuple[str, str]]
+
+
+class _Kept(NamedTuple):
+    item: MemoryItem
+    content: bytes
+    """Digest of what it says."""
+    size: int
+    sequence: int
+    """The newest transaction of the durable memory when it came."""
+    recorded_at_ns: int
+    episode: str
+    """In which it was said last; empty: none."""
+
+
+class Left(NamedTuple):
+    """What answers of working memory, and what would if it had been there at the time asked about."""
+
+    items: Sequence[MemoryItem] = ()
+    not_yet_valid: int = 0
+    """Matches that begin later than the world time asked about."""
+    not_yet_known: int = 0
+    """Matches that came later than the belief asked about."""
+
+
+NOTHING = Left()
+
+
+class WorkingMemory:
+    """The least recently used items leave first.
+
+    Parameters
+    ----------
+    config : MemoryConfig
+        Its limits, the scope of identities, and the clock that event times are compared on.
+    """
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self._capacity, self._limit_bytes = config.working_capacity, config.working_limit_bytes
+        self._item_bytes = config.working_item_bytes
+        self._scope, self._clock = config.identity_scope, config.clock
+        self._items: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
+
+    def __contains__(self, item_id: str) -> bool:
+        """Return whether an item of this id is here."""
+        with self._lock:
+            return any(kept.item.id == item_id for kept in self._items.values())
+
+    @property
+    def held(self) -> Held:
+        """How many items there are, and their bytes."""
+        with self._lock:
+            return Held(len(self._items), self._bytes)
+
+    def check(self, items: Sequence[MemoryItem]) -> None:
+        """Refuse a call with an item that is larger than one may be, naming every one.
+
+        Raises
+        ------
+        InvalidRequestError
+            With the place of each in the call, its size and the limit.
+        """
+        sizes = [
+            (index, size)
+            for index, item in enumerate(items)
+            if item.kind is MemoryKind.WORKING and (size := size_of(item)) > self._item_bytes
+        ]
+        if sizes:
+            raise InvalidRequestError(
+                '; '.join(
+                    f'items[{index}]: {size} bytes as JSON, working memory takes at most '
+                    f'working_item_bytes {self._item_bytes} of one item'
+                    for index, size in sizes
+                ),
+                limit=self._item_bytes,
+            )
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        sequence: int,
+        recorded_at_ns: int,
+        *,
+        episode: str = '',
+        dry_run: bool = False,
+    ) -> tuple[list[WriteEvent], list[MemoryItem]]:
+        """Keep resolved items, each in the place of the one with the same identity.
+
+        Parameters
+        ----------
+        items : sequence of MemoryItem
+            Each passed `check`.
+        sequence : int
+            The newest transaction of the durable memory.
+        recorded_at_ns : int
+            Service clock.
+        episode : str
+            The episode that is open; empty: none.
+        dry_run : bool
+            Tell what would happen, and keep nothing.
+
+        Returns
+        -------
+        list of WriteEvent
+            What happened to each.
+        list of MemoryItem
+            What was evicted for them, oldest first.
+        """
+        with self._lock:
+            came = (sequence, recorded_at_ns, episode)
+            events = [self._put(item, *came, dry_run=dry_run) for item in items]
+            return events, self._evict()
+
+    def _put(
+        self, item: MemoryItem, sequence: int, recorded_at_ns: int, episode: str, *, dry_run: bool
+    ) -> WriteEvent:
+        statement = statement_of(item, self._scope)
+        before = self._items.get(statement.identity)
+        if before is not None and before.content == statement.content:
+            if not dry_run:
+                self._items[statement.identity] = before._replace(episode=episode)
+                self._items.move_to_end(statement.identity)
+            return WriteEvent('SKIP_DUP', before.item.id or '', item.key)
+        if not dry_run:
+            kept = item.model_copy(update={'id': statement.id}, deep=True)
+            self._take(statement.identity)
+            self._items[statement.identity] = _Kept(
+                kept, statement.content, size_of(kept), sequence, recorded_at_ns, episode
+            )
+            self._bytes += self._items[statement.identity].size
+        if before is None:
+            return WriteEvent('ADD', statement.id, item.key)
+        return WriteEvent('INVALIDATE', statement.id, item.key, closed_id=before.item.id or '')
+
+    def _take(self, identity: bytes) -> None:
+        kept = self._items.pop(identity, None)
+        if kept is not None:
+            self._bytes -= kept.size
+
+    def _evict(self) -> list[MemoryItem]:
+        gone = []
+        while len(self._items) > self._capacity or self._bytes > self._limit_bytes:
+            _, kept = self._items.popitem(last=False)
+            self._bytes -= kept.size
+            gone.append(kept.item)
+        return gone
+
+    def find(
+        self,
+        query: MemoryQuery,
+        at_ns: int,
+        map_id: str | None,
+        reached: Names = frozenset(),
+        *,
+        seq: int | None = None,
+    ) -> Left:
+        """Return the items that match and have begun at a world time; each counts as used.
+
+        Only what is here now can answer: of a belief asked about, what has been here since then.
+
+        Parameters
+        ----------
+        reached : collection of (name, map)
+            What the durable memory reaches by the links of the query; a link to it counts too.
+        seq : int, optional
+            What was here after this transaction; None: now.
+        """
+        with self._lock:
+            matching = self._matching(query, map_id, None, reached)
+            known = [one for one in matching if _was_known(self._items[one[0]], seq, query.known_at_ns)]
+            found = [one for one in known if (one[1].valid_from_ns or 0) <= at_ns]
+            for identity, _ in found:
+                self._items.move_to_end(identity)
+        items = [item.model_copy(deep=True) for _, item in found]
+        return Left(items, len(known) - len(found), len(matching) - len(known))
+
+    def forget(
+        self, query: MemoryQuery, map_id: str | None, at_ns: int | None = None, *, dry_run: bool = False
+    ) -> list[str]:
+        """Take the matching items out and return their ids.
+
+        Parameters
+        ----------
+        at_ns : int, optional
+            Only those that have begun at this world time.
+        """
+        with self._lock:
+            found = self._matching(query, map_id, at_ns)
+            if not dry_run:
+                for identity, _ in found:
+                    self._take(identity)
+        return [item.id or '' for _, item in found]
+
+    def _matching(
+        self, query: MemoryQuery, map_id: str | None, at_ns: int | None, reached: Names = frozenset()
+    ) -> list[tuple[bytes, MemoryItem]]:
+        return [
+            (identity, kept.item)
+            for identity, kept in self._items.items()
+            if (at_ns is None or (kept.item.valid_from_ns or 0) <= at_ns)
+            and may_match(kept.item, query, map_id, self._clock, reached, kept.episode)
+        ]
+
+    def clear(self) -> None:
+        """Take everything out."""
+        with self._lock:
+            self._items.clear()
+            self._bytes = 0
+
+
+def size_of(item: MemoryItem) -> int:
+    """Return the bytes of an item as JSON in UTF-8, without its id; what is not set takes none."""
+    return len(item.model_dump_json(exclude_defaults=True, exclude={'id'}).encode('utf-8'))
+
+
+def _was_known(kept: _Kept, seq: int | None, known_at_ns: int | None) -> bool:
+    # Writes to it take no sequence, so that of a time says less than the time itself.
+    if known_at_ns is not None:
+        return kept.recorded_at_ns <= known_at_ns
+    return seq is None or kept.sequence <= seq
+
+
+def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
+    """Return the distance in metres from the query's centre, or None where there is none."""
+    if query.near is None or item.pose is None:
+        return None
+    axes = 2 if query.horizontal else 3
+    return math.dist(item.pose.position[:axes], query.near[0].position[:axes])
+
+
+def may_match(
+    item: MemoryItem,
+    query: MemoryQuery,
+    map_id: str | None,
+    clock: str,
+    reached: Names = frozenset(),
+    episode: str = '',
+) -> bool:
+    """Return whether an item passes every filter of a query, the time axes aside.
+
+    How an episode ended is not looked up for it.
+
+    Parameters
+    ----------
+    map_id : str or None
+        The map that `near` searches; None: every map.
+    clock : str
+        The clock that event times are compared on.
+    reached : collection of (name, map)
+        What the links of the query reach elsewhere.
+    episode : str
+        In which it was said; empty: none.
+    """
+    return (
+        (query.kinds is None or MemoryKind(item.kind) in query.kinds)
+        and (not query.all_keys or item.key in query.all_keys)
+        and (not query.ids or item.id in query.ids)
+        and (not query.labels or item.label in query.labels)
+        and set(query.entities) <= set(item.entities)
+        and set(query.object_ids) <= set(item.object_ids)
+        and (query.relation is None or _is_linked(item, query.relation, reached))
+        and (query.scope or {}).items() <= item.scope.items()
+        and (query.episode is None or query.episode in (episode, item.scope.get('episode_id')))
+        and query.outcome is None
+        and (query.min_confidence is None or item.confidence >= query.min_confidence)
+        and (query.min_helpfulness is None or query.min_helpfulness <= NEVER_JUDGED)
+        and (query.text is None or _speaks(item, query.text))
+        and (query.time_range_ns is None or _happened(item, query.time_range_ns, clock))
+        and (query.near is None or _is_near(item, query, map_id))
+    )
+
+
+def _is_linked(item: MemoryItem, relation: tuple[str, str], reached: Names) -> bool:
+    here = item.scope.get('map_id', '')
+    return relation in item.links or any(
+        name == relation[0] and _names(target, here, reached) for name, target in item.links
+    )
+
+
+def _names(target: str, here: str, reached: Names) -> bool:
+    """Return whether a name is among those of a map, of no map, or of any when here is none."""
+    if here:
+        return (target, here) in reached or (target, '') in reached
+    return any(name == target for name, _ in reached)
+
+
+def _speaks(item: MemoryItem, text: str) -> bool:
+    fields = [_words(part) for part in (item.content, item.key or '', item.label, ' '.join(item.entities))]
+    phrases = [phrase for word in text.split() if (phrase := _words(word))]
+    return bool(phrases) and all(any(phrase in field for field in fields) for phrase in phrases)
+
+
+def _words(text: str) -> str:
+    """Return the words of a text as the full-text index knows them, each between spaces."""
+    bare = (char for char in unicodedata.normalize('NFD', text.lower()) if not unicodedata.combining(char))
+    words = ''.join(char if char.isalnum() else ' ' for char in bare).split()
+    return f' {" ".join(words)} ' if words else ''
+
+
+def _happened(item: MemoryItem, span: tuple[int | None, int | None], clock: str) -> bool:
+    event, (start_ns, end_ns) = item.event_time, span
+    if event is None or event.clock != clock:
+        return False
+    begins = end_ns is None or event.start_ns <= end_ns
+    return begins and (start_ns is None or event.end_ns is None or event.end_ns >= start_ns)
+
+
+def _is_near(item: MemoryItem, query: MemoryQuery, map_id: str | None) -> bool:
+    assert query.near is not None
+    pose, radius_m = query.near
+    distance_m = distance_from(item, query)
+    if distance_m is None or item.pose is None or item.pose.frame_id != pose.frame_id:
+        return False
+    return (map_id is None or item.scope.get('map_id', '') == map_id) and distance_m <= radius_m

@@ -1,0 +1,207 @@
+"""The stand-in for tf2's buffer: the same answers and the same failures, in plain Python."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.transforms.frame_tree import FrameTree, Incoming, asked_frame
+from hylo_memory_ros.transforms.geometry import (
+    IDENTITY_ROTATION,
+    Quaternion,
+    Transform,
+    Vector,
+    add,
+    conjugate,
+    multiply,
+    rotate,
+)
+from hylo_memory_ros.transforms.source import LATEST
+
+__all__ = ['DEFAULT_KEEP_S', 'Observers', 'Rigid', 'TransformBuffer']
+
+DEFAULT_KEEP_S = 30.0
+"""How long transforms are kept, seconds."""
+
+Rigid = tuple[Vector, Quaternion]
+"""A translation and a rotation: ``target_from_source`` without its names."""
+
+_ORIGIN: Vector = (0.0, 0.0, 0.0)
+
+
+class Observers:
+    """Callbacks to be made when transforms have arrived."""
+
+    def __init__(self) -> None:
+        self._callbacks: tuple[Callable[[], object], ...] = ()
+
+    def add(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Add a callback; return what removes it (once or more)."""
+        self._callbacks = (*self._callbacks, callback)
+
+        def remove() -> None:
+            self._callbacks = tuple(known for known in self._callbacks if known is not callback)
+
+        return remove
+
+    def notify(self) -> None:
+        """Make all callbacks."""
+        for callback in self._callbacks:
+            callback()
+
+
+class TransformBuffer:
+    """A `TransformSource` that is fed by hand or from the topics `tf` and `tf_static`.
+
+    Parameters
+    ----------
+    keep_s : float
+        How long samples are kept, measured from the newest stamp of each frame, seconds.
+    keep_poses : bool
+        False in a subclass that keeps the numbers elsewhere; it overrides `_taken`, `_cleared`
+        and `_join`, which run under the lock.
+
+    Notes
+    -----
+    All methods may be called from any thread: one lock, held for microseconds. Callbacks of
+    `on_change` run outside of it.
+
+    Examples
+    --------
+    >>> tf = TransformBuffer()
+    >>> tf.set_transform('map', 'base_link', 10**9, (1.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+    True
+    >>> tf.set_transform('map', 'base_link', 3 * 10**9, (3.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+    True
+    >>> tf.lookup('map', 'base_link', 2 * 10**9).translation
+    (2.0, 0.0, 0.0)
+    """
+
+    def __init__(self, keep_s: float = DEFAULT_KEEP_S, *, keep_poses: bool = True) -> None:
+        self._lock = threading.Lock()
+        self._tree = FrameTree(round(keep_s * 1e9), keep_poses=keep_poses)
+        self._observers = Observers()
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Incoming transforms that were not taken, counted by reason.
+
+        ``frame_id``, ``self_transform``, ``translation``, ``quaternion``, ``stamp``, ``loop``,
+        ``old_data``, ``too_many_frames``.
+        """
+        return MappingProxyType(self._tree.refused)
+
+    def set_transform(
+        self,
+        parent: str,
+        child: str,
+        stamp_ns: int,
+        translation: Sequence[float],
+        rotation: Sequence[float],
+        *,
+        static: bool = False,
+    ) -> bool:
+        """Take ``parent_from_child`` at a stamp; return False when it is refused (and counted).
+
+        Parameters
+        ----------
+        parent, child : str
+            Frame names; exactly one leading slash is stripped.
+        stamp_ns : int
+            Nanoseconds; without meaning when static.
+        translation : sequence of float, length 3
+            Origin of the child in the parent, metres, x y z.
+        rotation : sequence of float, length 4
+            Orientation of the child in the parent, quaternion x y z w.
+        static : bool
+            Whether it holds at all times.
+        """
+        incoming = Incoming(parent, child, stamp_ns, translation, rotation)
+        return self.set_transforms([incoming], static=static) == 1
+
+    def set_transforms(self, transforms: Iterable[Incoming], *, static: bool = False) -> int:
+        """Take the transforms of one message, call back once; return how many were taken."""
+        taken = 0
+        with self._lock:
+            for item in transforms:
+                entry = self._tree.insert(*item, static=static)
+                if entry is not None:
+                    taken += 1
+                    self._taken(entry, static)
+        if taken:
+            self._observers.notify()
+        return taken
+
+    def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back after each message that brought transforms; return what undoes this."""
+        return self._observers.add(callback)
+
+    def frames(self) -> tuple[str, ...]:
+        """Return the names of all known frames, sorted."""
+        with self._lock:
+            return self._tree.names()
+
+    def clear(self) -> None:
+        """Forget all transforms that change with time; static ones stay."""
+        with self._lock:
+            self._tree.clear()
+            self._cleared()
+
+    def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:
+        """Return ``target_from_source`` at a stamp; see `TransformSource.lookup`."""
+        target, source = asked_frame(target_frame, 'target_frame'), asked_frame(source_frame, 'source_frame')
+        if stamp_ns < 0:
+            raise InvalidRequestError(f'stamp_ns: {stamp_ns} is negative', stamp_ns=stamp_ns)
+        with self._lock:
+            at = stamp_ns
+            if at == LATEST:
+                at = self._tree.latest_common(target, source) or 0
+            found = (_ORIGIN, IDENTITY_ROTATION) if target == source else self._join(target, source, at)
+            if found is None:
+                raise self._tree.refusal(target, source, stamp_ns)
+        return Transform(*found, target, source, at)
+
+    def _taken(self, transform: Incoming, static: bool) -> None:
+        """Be told of a transform that was taken, with names and quaternion put right."""
+
+    def _cleared(self) -> None:
+        """Be told that all but static transforms were forgotten."""
+
+    def _join(self, target: str, source: str, stamp_ns: int) -> Rigid | None:
+        """Return ``target_from_source`` by way of their first common ancestor at that time."""
+        climbed = self._climb(source, target, stamp_ns)
+        if target in climbed:
+            return climbed[target]
+        tree = self._tree
+        frame, vector, quaternion = target, _ORIGIN, IDENTITY_ROTATION
+        seen: set[str] = set()
+        while frame not in climbed:
+            seen.add(frame)
+            cache = tree.cache(frame)
+            link = cache.at(stamp_ns) if cache else None
+            if link is None or link.parent in seen:
+                return None
+            vector = add(rotate(link.rotation, vector), link.translation)
+            quaternion = multiply(link.rotation, quaternion)
+            frame = link.parent
+        top_vector, top_quaternion = climbed[frame]
+        back = conjugate(quaternion)
+        difference = (top_vector[0] - vector[0], top_vector[1] - vector[1], top_vector[2] - vector[2])
+        return rotate(back, difference), multiply(back, top_quaternion)
+
+    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, Rigid]:
+        """Return ``ancestor_from_source`` for all ancestors up to the target, or as far as there is data."""
+        frame, vector, quaternion = source, _ORIGIN, IDENTITY_ROTATION
+        climbed = {frame: (vector, quaternion)}
+        while frame != target:
+            cache = self._tree.cache(frame)
+            link = cache.at(stamp_ns) if cache else None
+            if link is None or link.parent in climbed:
+                break
+            vector = add(rotate(link.rotation, vector), link.translation)
+            quaternion = multiply(link.rotation, quaternion)
+            frame = link.parent
+            climbed[frame] = (vector, quaternion)
+        return climbed

@@ -1,0 +1,287 @@
+"""Which frames hang below which, over what time, and why two of them cannot be joined."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from hylo_memory_ros.errors import (
+    DisconnectedFrameError,
+    FrameError,
+    InvalidRequestError,
+    TransformTooNewError,
+    TransformTooOldError,
+    UnknownFrameError,
+)
+from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
+from hylo_memory_ros.model.pose import MAX_COORDINATE_M
+from hylo_memory_ros.transforms.cache import Cache, Link, SampledCache, StaticCache
+from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
+from hylo_memory_ros.transforms.source import LATEST
+
+__all__ = ['FrameTree', 'Incoming', 'asked_frame']
+
+_LOG = logging.getLogger(__name__)
+
+_name = lru_cache(maxsize=4096)(normal_frame)
+
+
+def asked_frame(name: str, field: str) -> str:
+    """Return a frame name as the tree knows it.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is no frame id, naming the field and the value.
+    """
+    try:
+        return _name(name)
+    except ValueError as exc:
+        rule = str(exc).partition(': ')[2] or str(exc)
+        raise InvalidRequestError(f'{field}: {rule}', **{field: name}) from exc
+
+
+class Incoming(NamedTuple):
+    """A transform as it came in, not yet checked: ``parent_from_child``."""
+
+    parent: str
+    child: str
+    stamp_ns: int
+    translation: Sequence[float]
+    rotation: Sequence[float]
+
+
+class FrameTree:
+    """The transforms that arrived, checked, counted and ordered.
+
+    It takes in what tf2 takes in and refuses what tf2 refuses, and also what would spoil a memory
+    later: infinite numbers, coordinates beyond 1e9 m, negative stamps, names that no question could
+    use, and a link that would close a loop. Nothing is thread-safe here; the owner holds a lock.
+
+    Parameters
+    ----------
+    keep_ns : int
+        How long samples are kept, measured from the newest stamp of each frame, nanoseconds.
+    max_frames : int
+        Names beyond this many are refused: a publisher that invents names must not fill the memory.
+    keep_poses : bool
+        False when something else (tf2) keeps the numbers, and the tree only knows the times.
+    """
+
+    def __init__(self, keep_ns: int, *, max_frames: int = 4096, keep_poses: bool = True) -> None:
+        self._keep_ns = keep_ns
+        self._max_frames = max_frames
+        self._keep_poses = keep_poses
+        self._caches: dict[str, Cache] = {}
+        self._names: set[str] = set()
+        self._warned: set[tuple[str, str]] = set()
+        self.refused: Counter[str] = Counter()
+
+    def names(self) -> tuple[str, ...]:
+        """Return all frame names, sorted."""
+        return tuple(sorted(self._names))
+
+    def clear(self) -> None:
+        """Forget everything but static transforms."""
+        self._caches = {
+            child: cache for child, cache in self._caches.items() if isinstance(cache, StaticCache)
+        }
+        self._names = {name for child, cache in self._caches.items() for name in (child, cache.parent)}
+
+    def cache(self, frame: str) -> Cache | None:
+        """Return what is known of a frame in its parent; None for the root of a tree."""
+        return self._caches.get(frame)
+
+    def insert(
+        self,
+        parent: str,
+        child: str,
+        stamp_ns: int,
+        translation: Sequence[float],
+        rotation: Sequence[float],
+        *,
+        static: bool = False,
+    ) -> Incoming | None:
+        """Take a transform, or count it under the reason for which it is refused.
+
+        Parameters
+        ----------
+        parent, child : str
+            Frame names; exactly one leading slash is stripped.
+        stamp_ns : int
+            Nanoseconds; without meaning when static.
+        translation : sequence of float, length 3
+            Origin of the child in the parent, metres.
+        rotation : sequence of float, length 4
+            Orientation of the child in the parent, quaternion x y z w; brought to unit length.
+        static : bool
+            Whether it holds at all times.
+
+        Returns
+        -------
+        Incoming or None
+            The same with names and quaternion put right; None when refused.
+        """
+        checked = self._checked(parent, child, 0 if static else stamp_ns, translation, rotation)
+        if isinstance(checked, str):
+            self._refuse(checked, parent, child)
+            return None
+        name, link = checked
+        if not self._keep(name, stamp_ns, link, static):
+            self._refuse('old_data', parent, child)
+            return None
+        self._names |= {link.parent, name}
+        return Incoming(link.parent, name, stamp_ns, link.translation, link.rotation)
+
+    def latest_common(self, target: str, source: str) -> int | None:
+        """Return the latest time at which all links between two frames have data.
+
+        Returns
+        -------
+        int or None
+            Nanoseconds; 0 when all links are static; None when the frames are not joined.
+        """
+        path = self._path(target, source)
+        if path is None:
+            return None
+        stamps = [newest for cache in path if (newest := cache.newest_ns)]
+        return min(stamps, default=0)
+
+    def refusal(self, target: str, source: str, stamp_ns: int) -> FrameError:
+        """Return the error that says why a lookup failed, by the newest links.
+
+        It names both frames, the stamp, the interval that could be asked for, and the rule.
+        """
+        what = f'no transform from {source!r} to {target!r} at {_seconds(stamp_ns)}'
+        details = {'target_frame': target, 'source_frame': source, 'stamp_ns': stamp_ns}
+        unknown = [name for name in (source, target) if name not in self._names]
+        if unknown:
+            names = ' and '.join(map(repr, unknown))
+            why = f'frame {names} is unknown, none of the transforms among {len(self._names)} frames names it'
+            return UnknownFrameError(f'{what}: {why}', **details)
+        path = self._path(target, source)
+        if path is None:
+            why = f'{source!r} hangs below {self._root(source)!r}, {target!r} below {self._root(target)!r}'
+            return DisconnectedFrameError(f'{what}: the frames are not connected ({why})', **details)
+        if stamp_ns != LATEST and all(self._ends_at_root(name, stamp_ns) for name in (target, source)):
+            return DisconnectedFrameError(f'{what}: the frames were not connected at that time', **details)
+        return _out_of_time(path, stamp_ns, what, details)
+
+    def _checked(
+        self, parent: str, child: str, stamp_ns: int, translation: Sequence[float], rotation: Sequence[float]
+    ) -> tuple[str, Link] | str:
+        """Return the child's name and its link, or the reason why there is none."""
+        try:
+            parent, child = _name(parent), _name(child)
+        except ValueError:
+            return 'frame_id'
+        if parent == child:
+            return 'self_transform'
+        x, y, z = translation
+        if not (abs(x) <= MAX_COORDINATE_M and abs(y) <= MAX_COORDINATE_M and abs(z) <= MAX_COORDINATE_M):
+            return 'translation'
+        if not 0 <= stamp_ns <= MAX_STAMP_NS:
+            return 'stamp'
+        try:
+            unit = unit_quaternion(rotation)
+        except ValueError:
+            return 'quaternion'
+        return self._misplaced(parent, child) or (child, Link(parent, (float(x), float(y), float(z)), unit))
+
+    def _misplaced(self, parent: str, child: str) -> str:
+        """Return why a link may not be hung into the tree; empty when it may."""
+        cache = self._caches.get(child)
+        if cache is not None and cache.parent == parent:
+            return ''
+        if child in self._ancestors(parent):
+            return 'loop'
+        return 'too_many_frames' if len(self._names | {parent, child}) > self._max_frames else ''
+
+    def _keep(self, child: str, stamp_ns: int, link: Link, static: bool) -> bool:
+        if not self._keep_poses:
+            link = Link(link.parent, (0.0, 0.0, 0.0), IDENTITY_ROTATION)
+        if static:
+            self._caches[child] = StaticCache(link)
+            return True
+        cache = self._caches.get(child)
+        if not isinstance(cache, SampledCache):
+            cache = self._caches[child] = SampledCache(self._keep_ns)
+        return cache.insert(stamp_ns, link)
+
+    def _refuse(self, reason: str, parent: str, child: str) -> None:
+        self.refused[reason] += 1
+        if (reason, child) not in self._warned and len(self._warned) < self._max_frames:
+            self._warned.add((reason, child))
+            _LOG.warning(
+                'transform of %r in %r refused (%s); said once, then only counted', child, parent, reason
+            )
+
+    def _ancestors(self, frame: str) -> Iterator[str]:
+        """Yield a frame and all above it, by the newest links."""
+        seen: set[str] = set()
+        while frame not in seen:
+            seen.add(frame)
+            yield frame
+            cache = self._caches.get(frame)
+            if cache is None:
+                return
+            frame = cache.parent
+
+    def _root(self, frame: str) -> str:
+        return list(self._ancestors(frame))[-1]
+
+    def _ends_at_root(self, frame: str, stamp_ns: int) -> bool:
+        """Return whether the links of one time lead to a frame without parent, not to a gap."""
+        seen: set[str] = set()
+        while frame not in seen:
+            seen.add(frame)
+            cache = self._caches.get(frame)
+            if cache is None:
+                return True
+            link = cache.at(stamp_ns)
+            if link is None:
+                return False
+            frame = link.parent
+        return True
+
+    def _path(self, target: str, source: str) -> list[Cache] | None:
+        """Return the links that join two frames, up to their first common ancestor."""
+        above = list(self._ancestors(source))
+        place = {name: index for index, name in enumerate(above)}
+        below: list[str] = []
+        for name in self._ancestors(target):
+            if name in place:
+                return [self._caches[frame] for frame in above[: place[name]] + below]
+            below.append(name)
+        return None
+
+
+def _out_of_time(path: list[Cache], stamp_ns: int, what: str, details: dict[str, Any]) -> FrameError:
+    """Return the error for a stamp at which a link of a path has no data."""
+    oldest = max((stamp for cache in path if (stamp := cache.oldest_ns) is not None), default=0)
+    newest = min((stamp for cache in path if (stamp := cache.newest_ns) is not None), default=0)
+    details = details | {'oldest_ns': oldest, 'newest_ns': newest}
+    span = f'the buffer holds [{_seconds(oldest)}, {_seconds(newest)}]'
+    if stamp_ns == LATEST or oldest > newest:
+        span = (
+            f'the links between them share no time yet (the last begins at {_seconds(oldest)}, '
+            f'the first ends at {_seconds(newest)})'
+        )
+    if stamp_ns == LATEST:
+        return TransformTooNewError(f'{what}: {span}', **details)
+    if stamp_ns < oldest:
+        rule = 'the past is not extrapolated and never arrives'
+        return TransformTooOldError(f'{what}: {span}; {rule}', **details)
+    if stamp_ns > newest:
+        return TransformTooNewError(f'{what}: {span}; the future is not extrapolated', **details)
+    return DisconnectedFrameError(f'{what}: the frames were not connected at that time', **details)
+
+
+def _seconds(stamp_ns: int) -> str:
+    """Return a stamp for a person to read, exactly."""
+    if stamp_ns == LATEST:
+        return 'the latest common time'
+    return f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d} s'

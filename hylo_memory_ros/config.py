@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model._text import Name, Text
 from hylo_memory_ros.model.embedding import Spaces
+from hylo_memory_ros.model.query import Order
 from hylo_memory_ros.model.time import ClockName
 
 __all__ = ['ConsolidationSettings', 'KindLimits', 'MemoryConfig', 'Retention']
@@ -49,8 +51,6 @@ class Retention(Contract):
     """Limits of what has a place."""
     skill: KindLimits = KindLimits()
     """Limits of skills."""
-    warn_at: Part = 0.8
-    """Part of a limit from which on /diagnostics warns."""
     target: Part = 0.7
     """Part of a limit to which a kind is brought once it is over it, on schedule and at low battery."""
 
@@ -70,17 +70,13 @@ class ConsolidationSettings(Contract):
 
     summariser: Name = 'extractive@1'
     """What makes one text of many, name@version: ours, or one of an installed entry point."""
-    summary_bytes: Annotated[int, Field(ge=64, le=65_536)] = 1024
-    """Most bytes of the text of a summary in UTF-8."""
-    group_items: Annotated[int, Field(ge=2, le=1000)] = 32
+    group_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 32
     """Most statements that one summary stands for."""
-    slice_items: Annotated[int, Field(ge=2, le=1000)] = 128
+    slice_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 128
     """Most statements that one transaction ends, for which writers wait; in memory those of one summary."""
-    near_duplicate_distance_m: Annotated[float, Field(gt=0.0, le=1e6)] = 1.0
-    """Side of the cells in which near duplicates lie together, metres."""
     near_duplicate_space: Text = ''
     """Embedding space whose vectors also tell near duplicates; empty: only words do."""
-    near_duplicate_similarity: Part = 0.95
+    near_duplicate_similarity: Annotated[Part, NOT_A_PARAMETER] = 0.95
     """Cosine of two vectors from which on they are near duplicates."""
 
 
@@ -91,25 +87,25 @@ class MemoryConfig(Contract):
     """Scope names whose values, beside kind and key, decide what a new write may supersede."""
     clock: ClockName = 'wall'
     """Name of the service clock; event times of another clock are stored, but not compared."""
-    future_tolerance_s: Seconds = 1.0
+    future_tolerance_s: Annotated[Seconds, NOT_A_PARAMETER] = 1.0
     """How far ahead of now a valid_from may lie and still count as current, seconds."""
     min_valid_stamp_s: Seconds = 0.0
     """Stamps before this are refused, seconds; a robot without a battery clock boots in 1970."""
     accept_older_clock: bool = False
     """Open a file although its last record lies far ahead of the clock."""
-    max_clock_step_back_s: Seconds = 3600.0
+    max_clock_step_back_s: Annotated[Seconds, NOT_A_PARAMETER] = 3600.0
     """How far the clock may lie behind the last record of a file that is opened, seconds."""
-    max_items_per_write: Count = 10_000
+    max_items_per_write: Annotated[Count, NOT_A_PARAMETER] = 10_000
     """Most items in one write."""
-    max_payload_bytes: Count = 262_144
+    max_payload_bytes: Annotated[Count, NOT_A_PARAMETER] = 262_144
     """Most bytes of one payload as JSON in UTF-8."""
-    max_payload_depth: Annotated[int, Field(ge=1, le=128)] = 32
+    max_payload_depth: Annotated[int, Field(ge=1, le=128), NOT_A_PARAMETER] = 32
     """Deepest nesting of one payload."""
-    max_content_bytes: Count = 1_048_576
+    max_content_bytes: Annotated[Count, NOT_A_PARAMETER] = 1_048_576
     """Most bytes of one content in UTF-8."""
     working_capacity: Count = 1024
     """Most items of working memory; the least recently used leaves first."""
-    working_item_bytes: Count = 65_536
+    working_item_bytes: Annotated[Count, NOT_A_PARAMETER] = 65_536
     """Most bytes of one item of working memory as JSON in UTF-8; a larger one is refused."""
     working_limit_bytes: Count = 16_777_216
     """Most bytes of all items of working memory; the least recently used leaves first."""
@@ -117,23 +113,14 @@ class MemoryConfig(Contract):
     """How much of each kind stays at hand."""
     consolidation: ConsolidationSettings = ConsolidationSettings()
     """How happenings become fewer."""
-    weight_near: Weight = 1.0
-    """How much the order by distance counts where orders are fused by reciprocal rank; 0: it only filters."""
-    weight_text: Weight = 1.0
-    """How much the order by words counts where orders are fused."""
-    weight_vector: Weight = 1.0
-    """How much the order by similarity of vectors counts where orders are fused."""
-    weight_recency: Weight = 0.0
-    """How much the order by valid_from, newest first, counts; 0: it decides only between equals."""
-    weight_confidence: Weight = 0.0
-    """How much the order by confidence counts; 0: it does not."""
-    weight_helpfulness: Weight = 0.0
-    """How much the order by helpfulness counts, most helpful first; 0: it does not."""
+    weights: Mapping[Order, Weight] = Field(default_factory=dict)
+    """Weight of each order where several are fused by reciprocal rank: near, text and vector count 1 and
+    recency, confidence and helpfulness 0 unless they are given here or in the query."""
     helpfulness_success_outcomes: tuple[Name, ...] = ('success', 'succeeded')
     """Outcomes of an episode that speak for what was looked up in it, in any case of letters."""
     helpfulness_failure_outcomes: tuple[Name, ...] = ('failure', 'failed', 'aborted')
     """Outcomes of an episode that speak against what was looked up in it; of any other nothing follows."""
-    feedback_retention: Count = 50_000
+    feedback_retention: Annotated[Count, NOT_A_PARAMETER] = 50_000
     """Verdicts that stay, so that one given again replaces it; what they counted stays with the items."""
     skill_directory: str = ''
     """Directory of skill files, one JSON file a version. Empty: the name of the database with .skills added,
@@ -147,7 +134,7 @@ class MemoryConfig(Contract):
     count."""
     embedding_spaces: Spaces = Field(default_factory=dict)
     """Embedding spaces by ``name@version``; none: a space is what its first vector is, compared by cosine."""
-    episode_events: Annotated[int, Field(ge=0, le=1000)] = 8
+    episode_events: Annotated[int, Field(ge=0, le=1000), NOT_A_PARAMETER] = 8
     """Most key events that the end of an episode writes one by one; 0: only its outcome and counts."""
     episode_at_restart: Literal['keep', 'interrupt'] = 'keep'
     """What becomes of an episode that is open when the memory is opened: it goes on, or it has ended as
@@ -166,14 +153,14 @@ class MemoryConfig(Contract):
     """Renderer of prompts, name@version: ours, or one of an installed entry point."""
     token_counter: Name = 'half_of_ascii@1'  # noqa: S105 - a name, no secret
     """Counter of a prompt's tokens, name@version: ours, or one of an installed entry point."""
-    wal_limit_bytes: Count = 16_777_216
+    wal_limit_bytes: Annotated[Count, NOT_A_PARAMETER] = 16_777_216
     """Size to which the write-ahead log is cut back."""
     cold_path: Text = ''
     """File of cold storage, which holds what has ended; empty: the database's own name with .cold added."""
     accept_lost_cold_file: bool = False
     """Open although the cold file is missing or refused: what asks for the past that it holds is refused, all
     else goes on."""
-    busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
+    busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0), NOT_A_PARAMETER] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""
 
     @model_validator(mode='after')

@@ -14,7 +14,7 @@ from hylo_memory_ros.errors import ConfigurationError, StoreError
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.skills import NO_DIRECTORY
 from hylo_memory_ros.storage.engine.database import Database
-from hylo_memory_ros.storage.unit_of_work import get_state
+from hylo_memory_ros.storage.engine.state import get_state
 
 __all__ = ['opened']
 

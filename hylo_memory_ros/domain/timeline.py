@@ -1,10 +1,10 @@
 """The timeline of one identity: a pure function of its assertions, forgets and consolidations.
 
 Points are ordered by ``valid_from``; at equal ``valid_from`` the one that came latest wins.
-Neighbours that say the same form one span, which starts at the first of them. A forget is a
-point that says nothing: it ends what held before it, and nothing resurfaces behind it, but for
-what is asserted anew from the same instant on. A consolidation is such a point too, and no forget:
-what it ends gave way to a summary.
+Neighbours of equal content form one span, which starts at the first of them. A forget is a point
+without content: it ends what held before it, and nothing older resurfaces behind it; an assertion
+from the same instant that comes later holds. A consolidation is such a point too, but no forget:
+a summary replaces what it ends.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Point(NamedTuple):
     """One assertion or ending of an identity; the field order is the order of application."""
 
     valid_from_ns: int
-    """World time from which it speaks."""
+    """World time from which it holds."""
     sequence: int
-    """Transaction that brought it."""
+    """Transaction that recorded it."""
     position: int
     """Its place in that transaction."""
     content: bytes | None
@@ -31,7 +31,7 @@ class Point(NamedTuple):
     assertion_id: int
     """The assertion; 0: an ending."""
     consolidated: bool = False
-    """Whether a consolidation ended it, and no forget."""
+    """True if a consolidation is the cause, not a forget."""
 
 
 class Span(NamedTuple):
@@ -41,10 +41,10 @@ class Span(NamedTuple):
     valid_to_ns: int | None
     """None: open."""
     forgotten: bool
-    """Whether a forget ended it."""
+    """True if a forget ended it."""
     content: bytes
     assertion_id: int
-    """The assertion that speaks for it: the first that said so at `valid_from_ns`."""
+    """The first assertion of this content at `valid_from_ns`."""
 
 
 def timeline(points: Iterable[Point]) -> list[Span]:
@@ -77,10 +77,7 @@ def _span(first: Point, valid_to_ns: int | None, forgotten: bool) -> Span:
 
 
 def _winners(points: Iterable[Point]) -> Iterator[tuple[Point, list[Point]]]:
-    """Yield one point for each ``valid_from``, and what ends there what held before it.
-
-    It is the latest, spoken for by its first repetition.
-    """
+    """Yield for each ``valid_from`` the latest point, as its first repetition, and the endings there."""
     ordered = sorted(points, key=lambda point: point[:3])
     for _, group in groupby(ordered, key=lambda point: point.valid_from_ns):
         winner, *others = group

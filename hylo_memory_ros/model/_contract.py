@@ -7,7 +7,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import Self
 
-__all__ = ['Contract']
+__all__ = ['NOT_A_PARAMETER', 'Contract']
+
+NOT_A_PARAMETER = 'not a ROS parameter'
+"""Metadata of a field that the library takes and the node does not declare: no robot needs to tune it."""
 
 
 class Contract(BaseModel):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model._text import Text, floats_of
 
 __all__ = [
@@ -102,19 +102,19 @@ class EmbeddingSpace(Contract):
     """Embedder plug-in that turns texts into vectors of this space; empty: vectors come with the items."""
     backend: Backend = 'exact'
     """What finds candidates once there are more vectors than `exact_up_to`."""
-    exact_up_to: Annotated[int, Field(ge=0, le=2**31)] = 20_000
+    exact_up_to: Annotated[int, Field(ge=0, le=2**31), NOT_A_PARAMETER] = 20_000
     """Up to this many vectors every question is answered by an exact scan, whatever the backend."""
-    exact_rerank: bool = True
+    exact_rerank: Annotated[bool, NOT_A_PARAMETER] = True
     """Compare candidates again in exact float32; a derived backend without it is refused."""
-    pool_factor: Annotated[int, Field(ge=10, le=1000)] = 10
+    pool_factor: Annotated[int, Field(ge=10, le=1000), NOT_A_PARAMETER] = 10
     """Candidates that are compared again in exact float32, for each hit asked for."""
     quantisation: Literal['f32', 'f16', 'i8'] = 'f16'
     """Scalar type of the vectors in the graph of usearch; i8 for cosine only."""
-    bits: Annotated[int, Field(ge=2, le=8)] = 4
+    bits: Annotated[int, Field(ge=2, le=8), NOT_A_PARAMETER] = 4
     """Bits for each component in turbo_quant, the sketch of the residual included."""
     mean_of_summaries: bool = False
     """A summary gets the mean of the vectors it stands for; else its text is embedded, where it can be."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63), NOT_A_PARAMETER] = 0
     """Seed of the random rotation and sketch of turbo_quant and provekv_pool."""
 
     @model_validator(mode='after')

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from hylo_memory_ros.parameters.configuration import configured
 from hylo_memory_ros.parameters.declarations import Entry, input_entries, node_entries, space_entries
-from hylo_memory_ros.parameters.node_config import InputConfig, NodeConfig
+from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.parameters.parameter_file import ParameterFile
 
 __all__ = [
     'Entry',
-    'InputConfig',
     'NodeConfig',
     'ParameterFile',
     'configured',

@@ -44,13 +44,13 @@ def configured(value_of: ValueOf, *, clock: str) -> NodeConfig:
         try:
             return NodeConfig.model_validate(values)
         except ValidationError as exc:
-            names = [source['settings']['name'] for source in values['inputs']]
+            names = [source['name'] for source in values['inputs']]
             problems += [_told(error, names) for error in exc.errors()]
     raise ConfigurationError('; '.join(problems), problems=tuple(problems))
 
 
 def _input(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {'settings': {'name': name}}
+    values: dict[str, Any] = {'name': name}
     for entry in input_entries(name):
         _put(values, entry, value_of, problems)
     return values
@@ -75,7 +75,7 @@ def _put(values: dict[str, Any], entry: Entry, value_of: ValueOf, problems: list
 
 
 def _told(error: Any, inputs: list[str]) -> str:
-    place = [str(part) for part in error['loc'] if part != 'settings']
+    place = [str(part) for part in error['loc']]
     if place[:1] == ['inputs']:
         place[:2] = ['input', inputs[int(place[1])]]
     if place[:2] == ['memory', 'embedding_spaces']:

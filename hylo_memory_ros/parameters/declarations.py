@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 
 from hylo_memory_ros.config import MemoryConfig, Retention
 from hylo_memory_ros.model import EmbeddingSpace
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model.embedding import SpaceNames
-from hylo_memory_ros.parameters.node_config import InputConfig, NodeConfig
+from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
 __all__ = ['Entry', 'input_entries', 'node_entries', 'space_entries']
@@ -29,7 +29,6 @@ COMPOSED: dict[tuple[type[BaseModel], str], str] = {
     (MemoryConfig, 'retention'): 'retention.',
     (MemoryConfig, 'consolidation'): 'consolidation.',
     **{(Retention, kind): f'{kind}.' for kind in Retention().by_kind},
-    (InputConfig, 'settings'): '',
 }
 # No parameters of their own: they follow from others, or from use_sim_time.
 DERIVED = {
@@ -196,7 +195,7 @@ def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) 
             assert isinstance(part, type)
             assert issubclass(part, BaseModel)
             yield from _walk(part, prefix + COMPOSED[model, name], (*path, name))
-        elif (model, name) not in DERIVED:
+        elif (model, name) not in DERIVED and NOT_A_PARAMETER not in field.metadata:
             yield Entry(prefix + name, (*path, name), field)
 
 
@@ -211,7 +210,7 @@ def node_entries() -> tuple[Entry, ...]:
 
 def input_entries(name: str) -> tuple[Entry, ...]:
     """Return the parameters of one input."""
-    return tuple(_walk(InputConfig, f'input.{name}.'))
+    return tuple(_walk(InputSettings, f'input.{name}.'))
 
 
 def space_entries(name: str) -> tuple[Entry, ...]:

@@ -11,19 +11,9 @@ from hylo_memory_ros.model._contract import Contract
 from hylo_memory_ros.model._text import FrameId
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
-__all__ = ['InputConfig', 'NodeConfig']
+__all__ = ['NodeConfig']
 
 PositiveSeconds = Annotated[float, Field(gt=0.0, le=3600.0)]
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class InputConfig(Contract):
-    """One perception input: what its observations are worth, and how many messages may wait."""
-
-    settings: InputSettings
-    """Where the messages come from and how they are used."""
-    queue: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Received messages that may wait to be decoded; beyond it the oldest is dropped and counted."""
 
 
 class NodeConfig(Contract):
@@ -48,20 +38,10 @@ class NodeConfig(Contract):
     """How long transforms are kept, seconds."""
     commit_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 1.0
     """How often perception is committed, seconds; acknowledged writes never wait for it."""
-    flush_timeout_s: PositiveSeconds = 5.0
-    """How long ~/flush waits when it is not told, seconds."""
     reply_limit_bytes: Annotated[int, Field(ge=4096, le=67_108_864)] = 524_288
     """Size to which a reply is cut; its cursor tells where to go on."""
-    reader_threads: Annotated[int, Field(ge=1, le=16)] = 2
-    """Threads that answer queries."""
-    queue_limit: Count = 256
-    """Requests that may wait for a thread; beyond it they are refused as busy."""
     status_interval_s: Annotated[float, Field(ge=0.05, le=60.0)] = 0.2
     """Shortest time between two messages on ~/status, seconds; only changes are published."""
-    diagnostics_interval_s: PositiveSeconds = 1.0
-    """Time between two messages on /diagnostics, seconds."""
-    mirror_check_interval_s: PositiveSeconds = 600.0
-    """Time between two comparisons of the spatial mirror with the database, seconds."""
     consolidate_interval_s: Annotated[float, Field(ge=0.0, le=31_536_000.0)] = 0.0
     """Time between two consolidations that bring every kind to retention.target of its limits, seconds; 0:
     only when one is over a limit, or on request."""
@@ -76,12 +56,6 @@ class NodeConfig(Contract):
     """Publish each retrieval on ~/events too: query, hits and scores, at the sequence that it read."""
     publish_markers: bool = True
     """Publish ~/markers while somebody subscribes."""
-    markers_interval_s: Annotated[float, Field(ge=1.0, le=3600.0)] = 1.0
-    """Shortest time between two marker messages, seconds."""
-    markers_nearest: Annotated[int, Field(ge=1, le=10_000)] = 2000
-    """Landmarks that are shown, nearest to the robot first."""
-    markers_named: Annotated[int, Field(ge=0, le=10_000)] = 100
-    """Landmarks that carry their name as text."""
     service_introspection: Literal['off', 'metadata', 'contents'] = 'off'
     """What the services publish about their calls on their _service_event topics."""
     bond_enabled: bool = True
@@ -92,7 +66,7 @@ class NodeConfig(Contract):
     """Settings of the memory itself."""
     landmarks: LandmarkSettings = LandmarkSettings()
     """Settings of perception."""
-    inputs: tuple[InputConfig, ...] = ()
+    inputs: tuple[InputSettings, ...] = ()
     """Perception inputs."""
 
     @model_validator(mode='after')
@@ -138,7 +112,7 @@ class NodeConfig(Contract):
                 'global_frame': self.global_frame,
                 'base_frame': self.base_frame,
                 'localisation_gate': bool(self.localisation_topic),
-                'inputs': tuple(source.settings for source in self.inputs),
+                'inputs': self.inputs,
                 'min_valid_stamp_s': self.memory.min_valid_stamp_s,
             }
         )

@@ -7,10 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model._text import FrameId, Key, Label, Name, Text
 
-__all__ = ['InputSettings', 'LandmarkSettings', 'Reliability']
+__all__ = ['MOVED_WITHIN_S', 'InputSettings', 'LandmarkSettings', 'Reliability']
+
+MOVED_WITHIN_S = 60.0
+"""A landmark that is found gone may have appeared elsewhere this long before or after, seconds of stamps."""
 
 Reliability = Literal['reliable', 'best_effort']
 Seconds = Annotated[float, Field(ge=0.0)]
@@ -57,7 +60,7 @@ class InputSettings(Contract):
     """Least score of a detection that is used."""
     sigma_m: Metres = 0.05
     """Standard deviation of a position whose message gives no covariance, metres, on each axis."""
-    sigma_floor_m: Annotated[float, Field(ge=0.0, le=1e6)] = 0.01
+    sigma_floor_m: Annotated[float, Field(ge=0.0, le=1e6), NOT_A_PARAMETER] = 0.01
     """Least standard deviation that a single position is given, metres, whatever its message claims."""
     gate_m: Metres = 0.5
     """Largest distance between an observation and the landmark it is given to, metres."""
@@ -78,10 +81,6 @@ class InputSettings(Contract):
     """Horizontal field of view, radians; 0: not configured, so that nothing is ever missing."""
     fov_vertical_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.0
     """Vertical field of view, radians; 0: not configured."""
-    fov_margin_rad: Annotated[float, Field(ge=0.0, le=1.6)] = 0.05
-    """What is nearer to the edge of the field of view than this is not expected to be seen, radians."""
-    range_margin_m: Annotated[float, Field(ge=0.0)] = 0.1
-    """The same of the range limits, metres."""
     view_axis: Literal['x', 'z'] = 'z'
     """Axis of the message's frame that looks forward: z of an optical frame, x of a body (REP-103)."""
     visibility: Text = ''
@@ -98,7 +97,8 @@ class InputSettings(Contract):
     durability: Literal['volatile', 'transient_local'] = 'volatile'
     """Whether the subscription also asks for what was published before it (latched topics)."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Messages that the subscription keeps."""
+    """Messages that the subscription keeps, and that may wait to be decoded; beyond it the oldest is dropped
+    and counted."""
 
     @model_validator(mode='after')
     def _consistent(self) -> InputSettings:
@@ -151,38 +151,28 @@ class LandmarkSettings(Contract):
     """Frame of the robot's body, which sightings are relative to; one that tf does not know is left out."""
     keyframe_distance_m: Metres = 0.5
     """A new keyframe begins when the base has moved this far, metres."""
-    keyframe_turn_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
-    """Or turned this far, degrees."""
     keyframe_rest_s: PositiveSeconds = 60.0
     """Or rested this long, seconds of stamps."""
     inputs: tuple[InputSettings, ...] = ()
     """The declared inputs."""
     reorder_window_s: Seconds = 0.5
     """How far the watermark stays behind the newest stamp of an input, seconds of stamps."""
-    silence_s: PositiveSeconds = 5.0
-    """An input this far behind the furthest is not waited for until its next message, seconds of stamps."""
     pending_max_age_s: PositiveSeconds = 10.0
     """How far behind the newest stamp a message may wait for its transform, seconds of stamps."""
-    pending_max: Count = 2000
+    pending_max: Annotated[Count, NOT_A_PARAMETER] = 2000
     """Most messages that wait; the oldest is dropped for a newer one."""
-    uncommitted_max: Count = 50_000
+    uncommitted_max: Annotated[Count, NOT_A_PARAMETER] = 50_000
     """Most consumed messages that wait for a commit; beyond it new messages are dropped."""
     min_valid_stamp_s: Seconds = 0.0
     """Observations stamped before this are refused, seconds: a robot without battery clock boots in 1970."""
-    max_ahead_s: PositiveSeconds = 3600.0
-    """Observations stamped further ahead of the clock are refused, seconds: one makes all others late."""
     confirm_n: Count = 3
     """Messages in which a landmark is seen before it is confirmed, and written."""
     move_min_m: Metres = 0.05
     """A confirmed landmark is not written again for a smaller displacement, metres."""
-    move_sigmas: Annotated[float, Field(ge=0.0)] = 2.0
+    move_sigmas: Annotated[float, Field(ge=0.0), NOT_A_PARAMETER] = 2.0
     """Nor for one of fewer standard deviations of its position."""
-    turn_min_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 15.0
-    """A confirmed landmark is written again when it is turned by more than this, degrees."""
     localisation_sigma_m: Metres = 0.035
-    """Standard deviation of where the robot is thought to be, metres, on the axes x and y."""
-    localisation_sigma_z_m: Metres = 0.035
-    """The same on the axis z, metres."""
+    """Standard deviation of where the robot is thought to be, metres, on each axis."""
     localisation_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
     """Standard deviation of the heading, radians: it moves what is far away by as much more."""
     localisation_gate: bool = False
@@ -191,41 +181,23 @@ class LandmarkSettings(Contract):
     """Largest standard deviation of the robot's position with which perception is taken, metres."""
     localised_within_rad: Annotated[float, Field(gt=0.0, le=3.15)] = 0.35
     """Largest standard deviation of its heading, radians."""
-    gate_probability: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.9999
-    """Share of true pairs of observation and landmark that lie inside the gate."""
-    label_cost: Annotated[float, Field(ge=0.0)] = 8.0
-    """What it counts against a pair that the labels differ, as a squared Mahalanobis distance."""
-    duplicate_iou: Annotated[float, Field(gt=0.0, le=1.0)] = 0.7
-    """Boxes of one label that overlap by more than this share in one message are one thing."""
-    merge_n: Count = 5
-    """Messages with one of two near landmarks, and hardly ever both, after which they are one."""
     unique: tuple[Label, ...] = ()
     """Labels of which there is one thing at most in a map: seen elsewhere, it has moved."""
-    sigma_floor_m: Metres = 0.002
+    sigma_floor_m: Annotated[Metres, NOT_A_PARAMETER] = 0.002
     """Least standard deviation of a landmark's position that is claimed, metres, on each axis."""
-    false_detection_probability: Probability = 0.05
-    """How likely a thing is reported where there is none, for what its existence is worth."""
-    existence_max: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.99
-    """Largest probability of existence that is claimed."""
     gone_below: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.05
     """A landmark whose existence is less probable than this has ended."""
     stale_after: Count = 3
     """Viewpoints in a row from which a thing was not seen, without proof that it could be, that make it
     stale."""
-    moved_within_s: Seconds = 60.0
-    """How long before or after it was found gone a thing may have appeared elsewhere, seconds of stamps."""
-    visibility_tolerance_s: Seconds = 0.1
-    """How much older than an observation a depth image may be, seconds."""
-    tentative_max: Count = 10_000
+    tentative_max: Annotated[Count, NOT_A_PARAMETER] = 10_000
     """Most unconfirmed landmarks of a map; those not seen for longest leave first."""
-    statistics_interval_s: Seconds = 45.0
+    statistics_interval_s: Annotated[Seconds, NOT_A_PARAMETER] = 45.0
     """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
-    ledger_max_age_s: PositiveSeconds = 2_592_000.0
+    ledger_max_age_s: Annotated[PositiveSeconds, NOT_A_PARAMETER] = 2_592_000.0
     """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
-    ledger_max_bytes: Count = 2_097_152
+    ledger_max_bytes: Annotated[Count, NOT_A_PARAMETER] = 2_097_152
     """Most bytes it uses for that; the oldest leave first."""
-    receipts_max: Count = 10_000
-    """Most receipts of decisions that are kept."""
 
     @model_validator(mode='after')
     def _distinct(self) -> LandmarkSettings:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
-from hylo_memory_ros.parameters import InputConfig, NodeConfig
-from hylo_memory_ros.perception import LandmarkPipeline, Message
+from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.perception import InputSettings, LandmarkPipeline, Message
 from hylo_memory_ros.perception.ingestion.decoders import (
     READERS,
     Reader,
@@ -76,7 +76,7 @@ class Feeding:
             topic = names.full(config.localisation_topic)
             self._serve(topic, _LOCALISED_TYPE, self._localisation_taker(topic))
         for source in config.inputs:
-            self._serve_input(source, names.full(source.settings.topic))
+            self._serve_input(source, names.full(source.topic))
         if len(self.missing) == len(config.inputs):
             told = '; '.join(self.missing.values()) or 'the parameters declare none'
             raise ConfigurationError(f'inputs: the bag has nothing for any of them: {told}')
@@ -97,8 +97,8 @@ class Feeding:
             self.takers.setdefault(topic, []).append(take)
         return found
 
-    def _serve_input(self, source: InputConfig, topic: str) -> None:
-        name, kind = source.settings.name, source.settings.type
+    def _serve_input(self, source: InputSettings, topic: str) -> None:
+        name, kind = source.name, source.type
         if kind not in READERS:
             raise ConfigurationError(
                 f'input.{name}.type: {kind!r} is none of {", ".join(sorted(READERS))}',

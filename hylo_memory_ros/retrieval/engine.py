@@ -118,7 +118,7 @@ class RetrievalEngine:
             cursor = Cursor.decoded(query.cursor, self._store.epoch, _digest(query))
             seq, at_ns, offset = cursor.seq, cursor.at_ns, cursor.offset
         hides_stale = not query.include_stale and self._store.any_stale()
-        weighs = query.weights.get('helpfulness', self._config.weight_helpfulness) > 0.0
+        weighs = weights_of(query, self._config)['helpfulness'] > 0.0
         return ResolvedQuery(
             self._by_meaning(query),
             at_ns,

@@ -22,6 +22,15 @@ __all__ = ['RRF_K', 'Scores', 'orders_of', 'part_of', 'scored', 'weights_of']
 RRF_K = 60
 """Rank offset of reciprocal rank fusion."""
 _DAY_NS = 86_400_000_000_000
+# What counts unless the configuration or the query says otherwise.
+_WEIGHTS: dict[str, float] = {
+    'near': 1.0,
+    'text': 1.0,
+    'vector': 1.0,
+    'recency': 0.0,
+    'confidence': 0.0,
+    'helpfulness': 0.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +45,9 @@ class Scores:
 
 def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
     """Return the weight of every order that a question asks for, by its name."""
-    weights = {
-        'near': config.weight_near if query.near is not None else 0.0,
-        'text': config.weight_text if query.text is not None else 0.0,
-        'vector': config.weight_vector if query.embedding is not None else 0.0,
-        'recency': config.weight_recency,
-        'confidence': config.weight_confidence,
-        'helpfulness': config.weight_helpfulness,
-    }
     asked = {'near': query.near, 'text': query.text, 'vector': query.embedding}
-    given = query.weights.items()
-    return weights | {name: weight for name, weight in given if asked.get(name, name) is not None}
+    weights: dict[str, float] = _WEIGHTS | dict(config.weights) | dict(query.weights)
+    return {name: weight if asked.get(name, name) is not None else 0.0 for name, weight in weights.items()}
 
 
 def orders_of(weights: Mapping[str, float]) -> tuple[str, ...]:

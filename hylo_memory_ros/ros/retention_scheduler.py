@@ -33,6 +33,8 @@ STEP = 0.1
 # A shutdown must end within 5 s, and closing takes its part.
 END_S = 1.5
 LIMITS = 'keeping within limits'
+# Part of a limit from which on /diagnostics warns.
+WARN_AT = 0.8
 
 
 class Keeping:
@@ -92,7 +94,7 @@ class Keeping:
         return values, warnings
 
     def _warnings(self, one: Fill, problem: str) -> Collection[str]:
-        return (problem,) if problem and one.part > 1.0 else one.reached(self._retention.warn_at)
+        return (problem,) if problem and one.part > 1.0 else one.reached(WARN_AT)
 
     def _check(self) -> None:
         now_s = time.monotonic()

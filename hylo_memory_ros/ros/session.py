@@ -46,6 +46,10 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 # What ends must end within 5 s; the rest is for the middleware.
 END_S = 2.0
+# Threads that answer queries, and requests that may wait for each pool before others are refused as busy.
+READERS, QUEUE_LIMIT = 2, 256
+# Periods of what the node publishes and checks, on the steady clock, seconds.
+DIAGNOSTICS_S, MARKERS_S, MIRROR_CHECK_S = 1.0, 1.0, 600.0
 
 
 class Session:
@@ -94,7 +98,7 @@ class Session:
         self.memory = opened(config, self.now_ns, abandoned)
         self._undo.append(self.memory.close)
         self._recorded_ns = self.memory.now_ns()
-        self._readers = self._lane('readers', config.reader_threads)
+        self._readers = self._lane('readers', READERS)
         self._writer = self._lane('writer', 1)
         self._slow = self._lane('maintenance', 1)
         self._pending = PendingQueue(self._transforms, timeout_s=config.tf_timeout_s)
@@ -139,17 +143,15 @@ class Session:
         self._timer(config.commit_interval_s, self.perception.commit)
         self._timer(config.status_interval_s, lambda: self._readers.once('status', self._status.publish))
         self._timer(
-            config.diagnostics_interval_s,
+            DIAGNOSTICS_S,
             lambda: self._readers.once('diagnostics', self._diagnostics.publish),
         )
-        self._timer(
-            config.mirror_check_interval_s, lambda: self._readers.once('mirror check', self._check_mirror)
-        )
-        self._timer(config.diagnostics_interval_s, self._keeping.check)
+        self._timer(MIRROR_CHECK_S, lambda: self._readers.once('mirror check', self._check_mirror))
+        self._timer(DIAGNOSTICS_S, self._keeping.check)
         if config.consolidate_interval_s:
             self._timer(config.consolidate_interval_s, lambda: self._keeping.keep('schedule'))
         if config.publish_markers:
-            self._timer(config.markers_interval_s, self._show)
+            self._timer(MARKERS_S, self._show)
 
     def handlers(self) -> Mapping[str, Any]:
         """Return what answers each service, and the action."""
@@ -158,7 +160,6 @@ class Session:
         writing = Writing(
             self.memory, self._writer, self._readers, self._placement, self.perception, self._pending,
             self._transforms, self.now_ns, StampWatch(self.now_ns), config.reply_limit_bytes,
-            config.flush_timeout_s,
         )  # fmt: skip
         proving = Proving(
             self.memory, self._readers, self._placement, config.reply_limit_bytes,
@@ -291,7 +292,7 @@ class Session:
         return [told] if told else []
 
     def _lane(self, name: str, threads: int) -> WorkerPool:
-        lane = WorkerPool(name, threads, self._config.queue_limit)
+        lane = WorkerPool(name, threads, QUEUE_LIMIT)
         self._undo.append(lambda: self._ended(name, lane))
         return lane
 

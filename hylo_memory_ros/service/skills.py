@@ -22,6 +22,7 @@ from hylo_memory_ros.errors import HyloMemoryError, StoreError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
 from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.skills.directory import SkillDirectory, file_name, item_of_file, printable
 from hylo_memory_ros.storage.skills.repository import (
     judged_skill,
@@ -30,7 +31,6 @@ from hylo_memory_ros.storage.skills.repository import (
     stated_of_skills,
     stated_skills,
 )
-from hylo_memory_ros.storage.unit_of_work import get_state, put_state
 
 __all__ = ['FOUND', 'NO_DIRECTORY', 'SkillLibrary', 'SkillReport', 'skill_directory_of']
 

@@ -7,10 +7,10 @@ the tables), `transaction`, `writing`, `removal`, `asking`, `history`, `checking
 
 from __future__ import annotations
 
+from hylo_memory_ros.storage.changeset import CommitResult
 from hylo_memory_ros.storage.ports import Store
 from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, QuerySpec
 from hylo_memory_ros.storage.store import SqliteStore
-from hylo_memory_ros.storage.unit_of_work import CommitResult
 from hylo_memory_ros.storage.working_memory import WorkingMemory
 
 __all__ = ['TOTAL_LIMIT', 'CommitResult', 'QuerySpec', 'SqliteStore', 'Store', 'WorkingMemory']

@@ -19,12 +19,13 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import DamagedFileError, StoreError
 from hylo_memory_ros.storage.archive.archive import ColdStorage
 from hylo_memory_ros.storage.archive.reader import everything
+from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import check_file, copy_database, migrate, swap_file
+from hylo_memory_ros.storage.engine.state import put_state
 from hylo_memory_ros.storage.episodes.episode_store import EpisodeStore
 from hylo_memory_ros.storage.integrity import verify_database
-from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, put_state
 
 __all__ = ['RestoringStore', 'new_epoch']
 
@@ -71,7 +72,7 @@ class RestoringStore(EpisodeStore):
             cold.close()
             candidate.close()
 
-        def act(txn: UnitOfWork) -> None:
+        def act(txn: Changeset) -> None:
             put_state(txn.connection, 'epoch', epoch)
             note_copies(txn.connection, copies)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hylo_memory_ros.storage.engine.files import unfinished_of
-from hylo_memory_ros.storage.unit_of_work import get_state, put_state
+from hylo_memory_ros.storage.engine.state import get_state, put_state
 
 __all__ = ['KEPT', 'copies_beside', 'copies_since', 'note_copies', 'noted_copies', 'remove_unfinished']
 

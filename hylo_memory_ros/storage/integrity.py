@@ -13,6 +13,7 @@ from hylo_memory_ros.domain.identity import EMPTY_STATE, statement_of, updated_s
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.storage.consolidation.sizes import miscounted
+from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.episodes.repository import episode_problems
 from hylo_memory_ros.storage.feedback.scores import misjudged
 from hylo_memory_ros.storage.query.select import embeddings_of
@@ -30,7 +31,6 @@ from hylo_memory_ros.storage.statements.embeddings import digest_of_vector, vect
 from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
 from hylo_memory_ros.storage.statements.timeline_repository import effective, said_then, says_now
-from hylo_memory_ros.storage.unit_of_work import get_state
 
 __all__ = ['BelievedSpan', 'Known', 'Said', 'sequence_of_difference', 'verify_database']
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.model import (
     Changes,
     Episode,
@@ -22,6 +23,7 @@ from hylo_memory_ros.model import (
 from hylo_memory_ros.storage.archive.archive import ColdHeld
 from hylo_memory_ros.storage.archive.mover import Cooled
 from hylo_memory_ros.storage.archive.selection import Coolable
+from hylo_memory_ros.storage.changeset import CommitResult
 from hylo_memory_ros.storage.consolidation.records import Stood
 from hylo_memory_ros.storage.consolidation.revert import Back
 from hylo_memory_ros.storage.consolidation.sizes import Held
@@ -33,7 +35,7 @@ from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.statements.removal import Ending
-from hylo_memory_ros.storage.unit_of_work import CommitResult
+from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
 __all__ = ['SpatialTuple', 'Store', 'Within']
 
@@ -74,6 +76,17 @@ class Store(Protocol):
         within: Within | None = None,
     ) -> tuple[WriteResult, CommitResult | None]:
         """Store items in order, all or none; a known request gets its first answer again."""
+
+    def read(self) -> AbstractContextManager[ReadView]:
+        """Open a view of one consistent state, read-only, for the block."""
+
+    def begin(
+        self, op: str, *, actor: str = '', durable: bool = True, dry_run: bool = False
+    ) -> AbstractContextManager[UnitOfWork]:
+        """Begin a numbered transaction: commit at a clean end of the block, else roll back."""
+
+    def begin_unnumbered(self, *, durable: bool = False) -> AbstractContextManager[UnnumberedUnitOfWork]:
+        """Begin a transaction that takes no sequence, for statistics, ledger and records."""
 
     def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
         """Change side tables in a transaction that takes no sequence."""
@@ -271,7 +284,7 @@ class Store(Protocol):
         scope: Mapping[str, str] | None,
         after: tuple[int, int],
         open_episode: str,
-    ) -> list[Consolidable]:
+    ) -> list[ConsolidationCandidate]:
         """Return happenings that hold now, oldest first."""
 
     def condense(

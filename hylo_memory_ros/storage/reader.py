@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from hylo_memory_ros.storage.archive.archive import ColdStorage
 from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.files import copy_database
+from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.integrity import verify_database
 from hylo_memory_ros.storage.landmarks.ledger import losses
 from hylo_memory_ros.storage.migrations import HEAD
@@ -31,7 +33,7 @@ from hylo_memory_ros.storage.schema import audit, known_map, txn
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple, vectors_of_assertions
 from hylo_memory_ros.storage.statements.mapper import ItemRow
-from hylo_memory_ros.storage.unit_of_work import get_state
+from hylo_memory_ros.storage.unit_of_work import ReadView
 
 __all__ = ['SqliteReader']
 
@@ -45,6 +47,12 @@ class SqliteReader:
     _db: Database
     _cold: ColdStorage
     _config: MemoryConfig
+
+    @contextmanager
+    def read(self) -> Iterator[ReadView]:
+        """Open a view of one consistent state, read-only, for the block."""
+        with self._db.reading() as connection:
+            yield ReadView(connection)
 
     def side_read(self, within: Callable[[sa.Connection], T]) -> T:
         """Read side tables from one consistent state."""

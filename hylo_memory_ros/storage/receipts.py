@@ -18,6 +18,7 @@ from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, told_by
 from hylo_memory_ros.storage.schema import metadata
 
 __all__ = [
+    'ReceiptRepository',
     'ReceiptRow',
     'existing_ids',
     'expire_receipts',
@@ -190,3 +191,34 @@ def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool
 
 
 _EXISTING = 'SELECT DISTINCT id FROM assertion WHERE id IN (SELECT value FROM json_each(?))'
+
+
+class ReceiptRepository:
+    """Receipts of retrievals, and identities that callers registered for an answer."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def save(self, rows: Iterable[ReceiptRow]) -> None:
+        """Store receipts; one whose id is known stays as it is."""
+        save_receipts(self._connection, rows)
+
+    def load(self, receipt_id: str) -> ReceiptRow | None:
+        """Return a receipt, or None."""
+        return load_receipt(self._connection, receipt_id)
+
+    def size(self) -> tuple[int, int]:
+        """Return how many receipts there are, and the bytes of their bodies."""
+        return size_of_receipts(self._connection)
+
+    def expire(self, most: int, most_bytes: int) -> int:
+        """Delete the oldest until both limits hold; return how many went."""
+        return expire_receipts(self._connection, most, most_bytes)
+
+    def register(self, digest: str, receipt_id: str, body: str) -> None:
+        """Store an identity that was made of the answer of a receipt; safe to repeat."""
+        save_registered(self._connection, digest, receipt_id, body)
+
+    def registered(self, receipt_id: str) -> dict[str, Mapping[str, Any]]:
+        """Return the identities that were made of an answer, by digest."""
+        return load_registered(self._connection, receipt_id)

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.skills import Thresholds
 from hylo_memory_ros.errors import ClockError, DamagedFileError, StoreError
 from hylo_memory_ros.model import Helpfulness, MemoryItem, Removal, WriteResult
@@ -24,6 +24,7 @@ from hylo_memory_ros.storage.archive.archive import ColdHeld, ColdStorage
 from hylo_memory_ros.storage.archive.mover import Cooled
 from hylo_memory_ros.storage.archive.selection import Coolable
 from hylo_memory_ros.storage.backup import RestoringStore, new_epoch
+from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
 from hylo_memory_ros.storage.consolidation.records import Stood, begin_record
 from hylo_memory_ros.storage.consolidation.revert import Back, revert_groups
@@ -36,6 +37,7 @@ from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
 from hylo_memory_ros.storage.engine.files import APPLICATION_ID, check_file, make_file, migrate, path_of
+from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.episodes.episode_store import EpisodeStore
 from hylo_memory_ros.storage.erasure.erasing_store import ErasingStore, any_remains
 from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
@@ -62,7 +64,6 @@ from hylo_memory_ros.storage.statements.writer import (
     write_items,
 )
 from hylo_memory_ros.storage.transacting import TransactingStore
-from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, get_state, put_state
 
 __all__ = ['ConsolidatingStore', 'CoolingStore', 'JudgedStore', 'SqliteStore']
 
@@ -162,7 +163,7 @@ class ConsolidatingStore(TransactingStore):
         scope: Mapping[str, str] | None,
         after: tuple[int, int],
         open_episode: str,
-    ) -> list[Consolidable]:
+    ) -> list[ConsolidationCandidate]:
         """Return happenings that hold now, oldest first; see `consolidable.consolidable`."""
         with self._db.reading() as connection:
             return consolidable(
@@ -196,7 +197,7 @@ class ConsolidatingStore(TransactingStore):
             done, nothing is recorded.
         """
 
-        def act(txn: UnitOfWork) -> tuple[int, Slice]:
+        def act(txn: Changeset) -> tuple[int, Slice]:
             this = (
                 begin_record(txn.connection, txn.recorded_at_ns, actor, asked) if number is None else number
             )
@@ -221,7 +222,7 @@ class ConsolidatingStore(TransactingStore):
     ) -> tuple[Back, CommitResult | None]:
         """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
 
-        def act(txn: UnitOfWork) -> Back:
+        def act(txn: Changeset) -> Back:
             within(txn.connection, txn.recorded_at_ns)
             return revert_groups(txn, groups, beneath)
 
@@ -392,7 +393,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
             config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share
         )
 
-        def act(txn: UnitOfWork) -> WriteResult:
+        def act(txn: Changeset) -> WriteResult:
             # Looked up again under the write lock: the same request may have come twice at once.
             if request_id is not None and (known := answer_of_request(txn.connection, request_id)):
                 raise _AnsweredBeforeError(known)
@@ -432,7 +433,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
     ) -> tuple[Removal, CommitResult | None]:
         """End what holds at the stated world times."""
 
-        def act(txn: UnitOfWork) -> Removal:
+        def act(txn: Changeset) -> Removal:
             matched = end_versions(txn, endings, kind)
             ids = [one.id for one in matched]
             asked = json.dumps({'end': endings, 'kind': kind}, ensure_ascii=False)
@@ -447,7 +448,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
     ) -> tuple[Moved, CommitResult | None]:
         """Move what was asserted in a map, or take that back, in one recorded event."""
 
-        def act(txn: UnitOfWork) -> Moved:
+        def act(txn: Changeset) -> Moved:
             plan = prepare(txn.connection)
             if isinstance(plan, Reversal):
                 moved = revert(txn, plan)
@@ -466,12 +467,12 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
         op: str,
         asked: QuerySpec,
         among: Sequence[int] | None,
-        remove: Callable[[UnitOfWork, Sequence[Matched]], None],
+        remove: Callable[[Changeset, Sequence[Matched]], None],
         reason: str,
         actor: str,
         dry_run: bool,
     ) -> tuple[Removal, CommitResult | None]:
-        def act(txn: UnitOfWork) -> Removal:
+        def act(txn: Changeset) -> Removal:
             # The clock may have gone on since the question was made.
             now = replace(asked, at_ns=txn.recorded_at_ns) if asked.world == 'unended' else asked
             matched = matched_versions(txn.connection, txn.cold.matching(now, among))

@@ -7,7 +7,8 @@ Threads: every method may be called from any thread. Writes serialise on the dat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,12 +17,14 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.storage.archive.archive import ColdStorage
+from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
+from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.reader import SqliteReader
 from hylo_memory_ros.storage.statements import history
-from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, get_state
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork, UnnumberedUnitOfWork
 
 __all__ = ['TransactingStore']
 
@@ -61,34 +64,73 @@ class TransactingStore(SqliteReader):
         self,
         op: str,
         actor: str,
-        act: Callable[[UnitOfWork], T],
+        act: Callable[[Changeset], T],
         *,
         durable: bool = True,
         dry_run: bool = False,
         within: Within | None = None,
         references: bool = True,
     ) -> tuple[T, CommitResult | None]:
+        with self.begin(op, actor=actor, durable=durable, dry_run=dry_run, references=references) as uow:
+            result = act(uow.changeset)
+            if within is not None:
+                within(uow.changeset.connection, uow.sequence)
+            if result == 0:  # a removal that found nothing leaves nothing
+                uow.discard()
+        return result, uow.result
+
+    @contextmanager
+    def begin(
+        self,
+        op: str,
+        *,
+        actor: str = '',
+        durable: bool = True,
+        dry_run: bool = False,
+        references: bool = True,
+    ) -> Iterator[UnitOfWork]:
+        """Begin a numbered transaction: commit at a clean end of the block, else roll back.
+
+        Parameters
+        ----------
+        op, actor : str
+            What is done, and for whom.
+        durable : bool
+            Whether the commit must survive a power cut, or only a killed process.
+        dry_run : bool
+            Roll back at the end, as `UnitOfWork.discard` does.
+        references : bool
+            As in `Database.writing`.
+        """
         self._announce()
         with self._db.writing(durable=durable, references=references) as connection:
             returning = self._cold.returning(connection)
-            txn = UnitOfWork(connection, self.now_ns(), op, actor, returning)
-            result = act(txn)
-            if within is not None:
-                within(connection, txn.sequence)
-            committed = txn.finish()
-            if txn.sequence % _EXPIRE_EVERY == 0:
-                history.expire_changes(connection, txn.sequence - self._config.event_retention)
-            if dry_run or result == 0:  # a removal that found nothing leaves nothing
+            changeset = Changeset(connection, self.now_ns(), op, actor, returning)
+            uow = UnitOfWork(changeset, self._config)
+            yield uow
+            result = changeset.finish()
+            if changeset.sequence % _EXPIRE_EVERY == 0:
+                history.expire_changes(connection, changeset.sequence - self._config.event_retention)
+            if dry_run or uow.discarded:
                 transaction = connection.get_transaction()
                 assert transaction is not None
                 transaction.rollback()
-                return result, None
+                return
+        uow.result = result
         if durable and self._file_lock is not None:
-            self._file_lock.promise(txn.sequence)
-        self.sequence, self._highest_ns = txn.sequence, max(self._highest_ns, txn.recorded_at_ns)
+            self._file_lock.promise(changeset.sequence)
+        self.sequence = changeset.sequence
+        self._highest_ns = max(self._highest_ns, changeset.recorded_at_ns)
         self._cold.settle(returning)
         self._cut_log()
-        return result, committed
+
+    @contextmanager
+    def begin_unnumbered(self, *, durable: bool = False) -> Iterator[UnnumberedUnitOfWork]:
+        """Begin a transaction that takes no sequence, for statistics, ledger and records."""
+        self._announce()
+        with self._db.writing(durable=durable) as connection:
+            yield UnnumberedUnitOfWork(connection)
+        self._side_writes += 1
 
     def _announce(self) -> None:
         if self._file_lock is not None:

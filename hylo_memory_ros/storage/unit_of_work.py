@@ -1,216 +1,175 @@
-"""One numbered transaction: what it adds, what it ends, and what the feed tells of it."""
+"""Read views and units of work: one connection, and a repository for each concept over it.
+
+Nothing above `storage` sees a connection: it asks the store for a view (`SqliteStore.read`) or for a
+unit of work (`begin`, `begin_unnumbered`), and calls the repositories that this has as attributes.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.identity import EMPTY_STATE, updated_state
-from hylo_memory_ros.model import Change
-from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, state, txn, version
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.storage.changeset import Changeset, CommitResult
+from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, ConsolidationWriter
+from hylo_memory_ros.storage.consolidation.sizes import SizeRepository
+from hylo_memory_ros.storage.corrections.records import CorrectionRepository
+from hylo_memory_ros.storage.corrections.writer import CorrectionWriter
+from hylo_memory_ros.storage.engine.state import MapRepository, StateTable
+from hylo_memory_ros.storage.episodes.repository import EpisodeRepository, EpisodeWriter
+from hylo_memory_ros.storage.feedback.repository import FeedbackRepository
+from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
+from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
+from hylo_memory_ros.storage.landmarks.ledger import LedgerRepository
+from hylo_memory_ros.storage.landmarks.sightings import SightingRepository
+from hylo_memory_ros.storage.receipts import ReceiptRepository
+from hylo_memory_ros.storage.skills.repository import SkillRepository
+from hylo_memory_ros.storage.statements.embeddings import EmbeddingRepository
+from hylo_memory_ros.storage.statements.repository import StatementRepository, StatementWriter
 
-if TYPE_CHECKING:
-    from hylo_memory_ros.storage.archive.restorer import Restorer
-
-__all__ = ['CommitResult', 'UnitOfWork', 'VersionRow', 'chunks', 'get_state', 'put_state']
-
-
-class VersionRow(NamedTuple):
-    """One believed version, as the spatial mirror needs it and as `version` holds it."""
-
-    version_row: int
-    identity_id: int
-    assertion_id: int
-    spatial_id: int | None
-    kind: str
-    valid_from_ns: int
-    valid_to_ns: int | None
-    forgotten: bool
-    from_seq: int
-    to_seq: None = None
+__all__ = ['ReadView', 'UnitOfWork', 'UnnumberedUnitOfWork']
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """What one transaction did; the indexes follow from it."""
-
-    change: Change
-    """What the feed tells."""
-    added: Sequence[VersionRow] = ()
-    """Versions believed from now on."""
-    ended: Sequence[int] = ()
-    """Version rows believed no longer."""
-    places: Mapping[int, tuple[str, str, float, float, float]] = field(default_factory=dict)
-    """Map, frame, x, y, z of the spatial ids in `added`."""
-    removed: Sequence[int] = ()
-    """Version rows that are gone for good (purge)."""
-    unsaid: Sequence[int] = ()
-    """Assertions that are gone for good (purge)."""
-    vectors: Sequence[tuple[int, str, str, bytes, bytes]] = ()
-    """Assertion, item id, space, SHA-256 and float32 bytes of the vectors that came with it."""
-    skills: Sequence[tuple[int, Mapping[str, Any]]] = ()
-    """Assertion and payload of the skills that came with it."""
-
-
-class UnitOfWork:
-    """A transaction being made, under the write lock.
+class ReadView:
+    """Repositories over one consistent state of the memory; valid within the block that opened it.
 
     Parameters
     ----------
     connection : sqlalchemy.Connection
         In its transaction.
-    clock_ns : int
-        The service clock now; time never runs backwards in the file.
-    op, actor : str
-        What is done, and for whom.
-    cold : Restorer
-        Brings back what is cold before it is changed.
     """
 
-    def __init__(self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: Restorer) -> None:
-        self.connection = connection
-        self.cold = cold
-        self.op = op
-        self.actor = actor
-        row = connection.execute(_select_counters).one()
-        last_ns: int = connection.execute(_select_last_time).scalar() or 0
-        self.sequence: int = row[0] + 1
-        self.recorded_at_ns: int = max(clock_ns, last_ns)
-        self._last: dict[str, int] = dict(
-            zip(('identity', 'spatial', 'assertion', 'version'), row[1:-1], strict=True)
-        )
-        if cold.mark is not None:
-            # The numbers of what was moved away are not given again.
-            for table in ('spatial', 'assertion', 'version'):
-                self._last[table] = max(self._last[table], getattr(cold.mark, table))
-        self.episode: str = row[-1] or ''
-        self.added: list[VersionRow] = []
-        self.ended: list[int] = []
-        self.removed: list[int] = []
-        self.places: dict[int, tuple[str, str, float, float, float]] = {}
-        self.unsaid: list[int] = []
-        self.skills: list[tuple[int, Mapping[str, Any]]] = []
-        self.vectors: list[tuple[int, str, str, bytes, bytes]] = []
-        self.ids: list[str] = []
-        self.keys: list[str] = []
-        self.outcomes: list[str] = []
-        self._counts: dict[str, int] = {}
-        self._elements: dict[str, list[bytes]] = {'open+': [], 'open-': [], 'line+': [], 'line-': []}
-        connection.execute(
-            txn.insert(),
-            {
-                'sequence': self.sequence,
-                'recorded_at_ns': self.recorded_at_ns,
-                'op': op,
-                'actor': actor,
-                'episode': self.episode,
-            },
-        )
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
 
-    def next_id(self, table: str) -> int:
-        """Return a fresh row number; the write lock makes it ours."""
-        self._last[table] += 1
-        return self._last[table]
+    @cached_property
+    def statements(self) -> StatementRepository:
+        """Statements and the transactions that brought them."""
+        return StatementRepository(self._connection)
 
-    def count_version(self, kind: str, element: bytes, span: tuple[int | None, bool], sign: int) -> None:
-        """Take a believed version into the hashes and counters (sign 1), or out of them (-1)."""
-        valid_to_ns, forgotten = span
-        mark = '+' if sign > 0 else '-'
-        end = b'' if valid_to_ns is None else b'%d%s' % (valid_to_ns, b'f' if forgotten else b'')
-        self._elements['line' + mark].append(element + end)
-        if valid_to_ns is None:
-            self._elements['open' + mark].append(element)
-            self._counts[kind] = self._counts.get(kind, 0) + sign
+    @cached_property
+    def embeddings(self) -> EmbeddingRepository:
+        """Vectors and declared spaces."""
+        return EmbeddingRepository(self._connection)
 
-    def note(self, item_id: str, key: str | None, outcome: str) -> None:
-        """Tell the feed what happened to one id."""
-        self.ids.append(item_id)
-        self.keys.append(key or '')
-        self.outcomes.append(outcome)
+    @cached_property
+    def episodes(self) -> EpisodeRepository:
+        """Stretches of work with an outcome."""
+        return EpisodeRepository(self._connection)
 
-    def finish(self) -> CommitResult:
-        """Write what is kept once for each transaction; call it last, before the commit."""
-        self.connection.execute(
-            change.insert(),
-            {
-                'sequence': self.sequence,
-                'ids': json.dumps(self.ids, ensure_ascii=False),
-                'keys': json.dumps(self.keys, ensure_ascii=False),
-                'outcomes': json.dumps(self.outcomes),
-            },
-        )
-        self._finish_hash('set_hash', 'open')
-        self._finish_hash('timeline_hash', 'line')
-        if any(self._counts.values()):
-            counts = json.loads(get_state(self.connection, 'counts', b'{}'))
-            for kind, by in self._counts.items():
-                counts[kind] = counts.get(kind, 0) + by
-            put_state(self.connection, 'counts', json.dumps(counts, sort_keys=True).encode())
-        told = Change(
-            self.sequence,
-            self.recorded_at_ns,
-            self.op,
-            tuple(self.ids),
-            tuple(self.keys),
-            tuple(self.outcomes),
-            self.actor,
-            self.episode,
-        )
-        return CommitResult(
-            told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors, self.skills
-        )
+    @cached_property
+    def feedback(self) -> FeedbackRepository:
+        """Verdicts and helpfulness scores."""
+        return FeedbackRepository(self._connection)
 
-    def _finish_hash(self, name: str, elements: str) -> None:
-        added, removed = self._elements[elements + '+'], self._elements[elements + '-']
-        if added or removed:
-            before = get_state(self.connection, name, EMPTY_STATE)
-            put_state(self.connection, name, updated_state(before, added, removed))
+    @cached_property
+    def receipts(self) -> ReceiptRepository:
+        """Receipts of retrievals and registered identities."""
+        return ReceiptRepository(self._connection)
+
+    @cached_property
+    def skills(self) -> SkillRepository:
+        """Skills and their transitions."""
+        return SkillRepository(self._connection)
+
+    @cached_property
+    def consolidations(self) -> ConsolidationRepository:
+        """Records of consolidations, and the lineage of summaries."""
+        return ConsolidationRepository(self._connection)
+
+    @cached_property
+    def corrections(self) -> CorrectionRepository:
+        """Records of map corrections."""
+        return CorrectionRepository(self._connection)
+
+    @cached_property
+    def landmarks(self) -> LandmarkRepository:
+        """Landmark state between two runs."""
+        return LandmarkRepository(self._connection)
+
+    @cached_property
+    def sightings(self) -> SightingRepository:
+        """Keyframes and sightings."""
+        return SightingRepository(self._connection)
+
+    @cached_property
+    def ledger(self) -> LedgerRepository:
+        """Consumed messages and assignments of detections."""
+        return LedgerRepository(self._connection)
+
+    @cached_property
+    def association_receipts(self) -> AssociationReceiptRepository:
+        """Receipts of data association."""
+        return AssociationReceiptRepository(self._connection)
+
+    @cached_property
+    def sizes(self) -> SizeRepository:
+        """Counts and sizes by kind."""
+        return SizeRepository(self._connection)
+
+    @cached_property
+    def maps(self) -> MapRepository:
+        """Known maps."""
+        return MapRepository(self._connection)
+
+    @cached_property
+    def state(self) -> StateTable:
+        """Named values."""
+        return StateTable(self._connection)
 
 
-_select_counters = sa.select(
-    *(
-        sa.select(sa.func.coalesce(sa.func.max(column), 0)).scalar_subquery()
-        for column in (
-            txn.c.sequence,
-            identity.c.identity_id,
-            spatial.c.spatial_id,
-            assertion.c.assertion_id,
-            version.c.version_row,
-        )
-    ),
-    # Only the newest can be open; it is found by an index.
-    sa.select(episode.c.id)
-    .where(
-        episode.c.begin_seq == sa.select(sa.func.max(episode.c.begin_seq)).scalar_subquery(),
-        episode.c.end_seq.is_(None),
-    )
-    .scalar_subquery(),
-)
-_select_last_time = sa.select(txn.c.recorded_at_ns).order_by(txn.c.sequence.desc()).limit(1)
-_select_state = sa.select(state.c.value).where(state.c.name == sa.bindparam('which'))
-_put_state = sa.text(
-    'INSERT INTO state (name, value) VALUES (:name, :value) '
-    'ON CONFLICT (name) DO UPDATE SET value = excluded.value'
-)
+class UnnumberedUnitOfWork(ReadView):
+    """A transaction over statistics, ledger and records: it takes no sequence and is in no feed."""
 
 
-def get_state(connection: sa.Connection, name: str, default: bytes) -> bytes:
-    """Return one entry of the state table."""
-    value: bytes | None = connection.execute(_select_state, {'which': name}).scalar()
-    return default if value is None else value
+class UnitOfWork(ReadView):
+    """A numbered transaction; repositories that write versions share its changeset.
 
+    Attributes
+    ----------
+    result : CommitResult or None
+        What was committed; None inside the block, and after a discarded or dry run.
+    """
 
-def put_state(connection: sa.Connection, name: str, value: bytes) -> None:
-    """Set one entry of the state table."""
-    connection.execute(_put_state, {'name': name, 'value': value})
+    result: CommitResult | None = None
 
+    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+        super().__init__(changeset.connection)
+        self.changeset = changeset
+        self.discarded = False
+        self._config = config
 
-def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
-    """Cut values into lists that fit into one SQL statement."""
-    values = list(values)
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+    @property
+    def sequence(self) -> int:
+        """Number of the transaction."""
+        return self.changeset.sequence
+
+    @property
+    def recorded_at_ns(self) -> int:
+        """Service time of the transaction, nanoseconds."""
+        return self.changeset.recorded_at_ns
+
+    def discard(self) -> None:
+        """Roll everything back at the end of the block, without an error."""
+        self.discarded = True
+
+    @cached_property
+    def statements(self) -> StatementWriter:
+        """Statements and their timelines."""
+        return StatementWriter(self.changeset, self._config)
+
+    @cached_property
+    def episodes(self) -> EpisodeWriter:
+        """Stretches of work with an outcome."""
+        return EpisodeWriter(self.changeset)
+
+    @cached_property
+    def consolidations(self) -> ConsolidationWriter:
+        """Records of consolidations, and the lineage of summaries."""
+        return ConsolidationWriter(self.changeset, self._config)
+
+    @cached_property
+    def corrections(self) -> CorrectionWriter:
+        """Corrections of maps."""
+        return CorrectionWriter(self.changeset, self._config)

@@ -186,9 +186,9 @@ def test_numbers_by_name_are_a_mapping() -> None:
         'detection_probabilities: [cup=0.5, "red mug=1"]}}}}'
     )
     (source,) = given.configuration().inputs
-    assert source.settings.detection_probability_of('cup') == 0.5
-    assert source.settings.detection_probability_of('red mug') == 1.0
-    assert source.settings.detection_probability_of('plate') == 0.9
+    assert source.detection_probability_of('cup') == 0.5
+    assert source.detection_probability_of('red mug') == 1.0
+    assert source.detection_probability_of('plate') == 0.9
     for bad in ('cup=often', 'cup=1.5', 'cup'):
         given.values['input.a.detection_probabilities'] = [bad]
         with pytest.raises(ConfigurationError, match='a list of name=number'):

@@ -95,7 +95,7 @@ def test_unless_it_is_asked_for_verdicts_change_no_answer(tmp_path: Path, way: s
 
 
 def test_the_weight_is_a_parameter_that_a_question_may_overrule(tmp_path: Path) -> None:
-    config = MemoryConfig(weight_helpfulness=2.0)
+    config = MemoryConfig(weights={'helpfulness': 2.0})
     with MemoryService.open(f'sqlite:///{tmp_path}/memory.db', config=config) as memory:
         write(memory)
         judge(memory)

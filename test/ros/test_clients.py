@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture(scope='module')
 def parameters() -> dict[str, Any]:
-    return {'reply_limit_bytes': 67_108_864, 'queue_limit': 64}
+    return {'reply_limit_bytes': 67_108_864}
 
 
 def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> None:
@@ -64,7 +64,7 @@ def test_a_crowd_is_answered_or_told_that_it_is_busy(shared: SimpleNamespace) ->
     talker.spin_until(client.service_is_ready)
     futures = [
         client.call_async(Write.Request(items=[spatial(f'c{call}-{n}') for n in range(20)]))
-        for call in range(100)
+        for call in range(400)
     ]
 
     talker.spin_until(lambda: all(future.done() for future in futures), 60.0)

@@ -80,7 +80,7 @@ def test_a_clock_that_starts_far_behind_the_file_is_told_of(ros_domain: int, tmp
         talker.wait_active()
         assert talker.write(spatial('mug')).success
         assert process.ended() == 0
-    parameters = {'autostart': True, 'use_sim_time': True, 'diagnostics_interval_s': 0.2}
+    parameters = {'autostart': True, 'use_sim_time': True}
     with (
         NodeProcess(tmp_path, ros_domain, parameters, name='again') as process,
         Talker(ros_domain) as talker,

@@ -130,4 +130,4 @@ def test_a_service_answers_whatever_it_is_asked(shared: SimpleNamespace, name: s
 
 @pytest.fixture(scope='module')
 def parameters() -> dict[str, Any]:
-    return {'tf_timeout_s': 0.01, 'flush_timeout_s': 0.05}
+    return {'tf_timeout_s': 0.01}

@@ -17,7 +17,6 @@ from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithP
 
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.msg import MemoryFilter, MemoryStatus
-from hylo_memory_ros.parameters import InputConfig
 from hylo_memory_ros.perception import InputSettings
 from hylo_memory_ros.ros.perception.inputs import message_type
 from hylo_memory_ros.srv import Flush, SetMap, Snapshot
@@ -42,8 +41,8 @@ def parameters() -> dict[str, Any]:
     }
 
 
-def source(**fields: Any) -> InputConfig:
-    return InputConfig(settings=InputSettings(**{'name': 'front', 'topic': 'boxes', 'type': BOXES, **fields}))
+def source(**fields: Any) -> InputSettings:
+    return InputSettings(**{'name': 'front', 'topic': 'boxes', 'type': BOXES, **fields})
 
 
 def test_the_type_of_an_input_is_found_when_it_is_needed() -> None:
@@ -175,7 +174,7 @@ def test_a_switch_of_the_map_begins_anew(shared: SimpleNamespace, senders: Simpl
 def test_overload_drops_the_oldest_before_decoding_and_counts(ros_domain: int, tmp_path: Path) -> None:
     parameters = {
         'inputs': ['front'], 'input.front.topic': 'boxes', 'input.front.type': BOXES, 'autostart': True,
-        'input.front.reliability': 'reliable', 'input.front.queue': 2, 'input.front.depth': 500,
+        'input.front.reliability': 'reliable', 'input.front.depth': 2,
     }  # fmt: skip
     with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
         talker.wait_active()

@@ -28,9 +28,7 @@ DAY_S = 1_600_000_000
 def parameters() -> dict[str, Any]:
     return {
         'working_capacity': 4,
-        'working_item_bytes': 2000,
         'map_id': 'floor',
-        'diagnostics_interval_s': 0.2,
         'retention.spatial.max_items': 10,
         'retention.episodic.max_items': 40,
         'battery_topic': 'battery',
@@ -101,10 +99,10 @@ def test_evictions_that_are_too_many_for_a_message_come_in_several(tmp_path: Pat
 
 
 def test_an_item_that_is_too_large_is_refused_with_its_size(shared: SimpleNamespace) -> None:
-    answer = shared.talker.write(spatial('beside'), goal('large', 'x' * 2000))
+    answer = shared.talker.write(spatial('beside'), goal('large', 'x' * 66_000))
     assert (answer.success, answer.error_code) == (False, ErrorCode.TOO_LARGE)
-    assert answer.message.startswith('items[1]: 21')
-    assert 'working_item_bytes 2000' in answer.message
+    assert answer.message.startswith('items[1]: 66')
+    assert 'working_item_bytes 65536' in answer.message
     assert not keys(shared.talker, MemoryFilter(keys=['beside', 'large']))
 
 
@@ -222,8 +220,8 @@ def test_a_schedule_consolidates_before_a_limit_is_reached(tmp_path: Path) -> No
     [
         ({'retention.episodic.max_items': -1}, 'retention.episodic.max_items: -1 is not an integer >= 0'),
         ({'retention.spatial.max_bytes': 1.5}, 'retention.spatial.max_bytes: 1.5 is not an integer >= 0'),
-        ({'retention.warn_at': 1.5}, 'retention.warn_at: 1.5 is not a number > 0 and <= 1'),
-        ({'working_item_bytes': 0}, 'working_item_bytes: 0 is not an integer >= 1'),
+        ({'retention.target': 1.5}, 'retention.target: 1.5 is not a number > 0 and <= 1'),
+        ({'working_capacity': 0}, 'working_capacity: 0 is not an integer >= 1'),
         ({'working_limit_bytes': 10}, 'working_item_bytes: 65536 is more than working_limit_bytes 10'),
         (
             {'consolidate_below_battery': 20.0},

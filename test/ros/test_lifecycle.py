@@ -277,11 +277,11 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(
     database_path: {tmp_path / 'memory.db'}
     tf_timeout_s: "0.5"
     commit_interval_s: -0.1
-    flush_timeout_s: .nan
+    consolidate_interval_s: .nan
     status_interval_s: .inf
-    reader_threads: 1.5
+    receipt_retention: 1.5
     identity_scope: [0, 0]
-    markers_interval_s: 1
+    consolidate_below_battery: 0
     database_pth: x
     retention.episodc.max_items: 5
 """
@@ -290,19 +290,19 @@ def test_wrong_types_in_a_file_fail_configure_by_name_and_can_be_mended(
         for said in (
             "tf_timeout_s: '0.5' is not a number",
             'commit_interval_s: -0.1 is not a number > 0',
-            'flush_timeout_s: nan is not a number',
+            'consolidate_interval_s: nan is not a number',
             'status_interval_s: inf is not a number',
-            'reader_threads: 1.5 is not an integer',
+            'receipt_retention: 1.5 is not an integer',
             'identity_scope: [0, 0] is not a list of strings',
         ):
             assert said in process.log, process.log
-        assert 'markers_interval_s' not in process.log
+        assert 'consolidate_below_battery' not in process.log
         unknown = 'database_pth, retention.episodc.max_items'
         assert f'given, but there is no parameter of this name: {unknown}' in process.log
         assert 'Traceback' not in process.log
         for name, value in {
-            'tf_timeout_s': 0.5, 'commit_interval_s': 1, 'flush_timeout_s': 5.0, 'status_interval_s': 0.2,
-            'reader_threads': 2, 'identity_scope': ['map_id'],
+            'tf_timeout_s': 0.5, 'commit_interval_s': 1, 'consolidate_interval_s': 0.0,
+            'status_interval_s': 0.2, 'receipt_retention': 2, 'identity_scope': ['map_id'],
         }.items():  # fmt: skip
             assert set_parameter(talker, name, value).successful, name
         talker.activate()

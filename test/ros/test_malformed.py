@@ -33,7 +33,6 @@ PARAMETERS: dict[str, Any] = {
     **{f'input.{name}.type': kind for name, (_, kind) in KINDS.items()},
     **{f'input.{name}.reliability': 'reliable' for name in KINDS},
     **{f'input.{name}.depth': 2000 for name in KINDS},
-    **{f'input.{name}.queue': 2000 for name in KINDS},
     'input.poses.label': 'chair',
     'landmarks.confirm_n': 1,
 }

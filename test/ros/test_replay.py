@@ -30,7 +30,6 @@ def of_a_node(parameters: dict[str, Any]) -> dict[str, Any]:
         **parameters,
         'autostart': True,
         'status_interval_s': 0.05,
-        **{f'input.{name}.queue': 500 for name in parameters['inputs']},
         **{f'input.{name}.depth': 500 for name in parameters['inputs']},
     }
 

@@ -19,7 +19,7 @@ PAYLOAD = {'code': 'dock()', 'api_surface': 'hylo.tools@v1', 'status': 'proposed
 
 def test_skill_files_are_read_again_at_configure(tmp_path: Path, ros_domain: int) -> None:
     directory = tmp_path / 'skills'
-    parameters = {'skill_directory': str(directory), 'diagnostics_interval_s': 0.2}
+    parameters = {'skill_directory': str(directory)}
     with NodeProcess(tmp_path, ros_domain, parameters) as node, Talker(ros_domain) as talker:
         talker.activate()
         written = talker.write(MemoryItem(kind='skill', key='dock', payload_json=json.dumps(PAYLOAD)))

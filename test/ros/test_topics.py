@@ -10,7 +10,11 @@ from ros.harness import NODE, Talker, spatial
 from service_msgs.msg import ServiceEventInfo
 from visualization_msgs.msg import Marker, MarkerArray
 
+from hylo_memory_ros.model import Hit, Pose
+from hylo_memory_ros.model import MemoryItem as CoreItem
 from hylo_memory_ros.msg import MemoryEvent, MemoryFilter, MemoryStatus
+from hylo_memory_ros.parameters import NodeConfig
+from hylo_memory_ros.ros.publishers import markers
 from hylo_memory_ros.srv import Changes, Forget, Query
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
@@ -19,7 +23,7 @@ LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 @pytest.fixture(scope='module')
 def parameters() -> dict[str, Any]:
-    return {'service_introspection': 'metadata', 'map_id': 'floor', 'markers_nearest': 3, 'markers_named': 2}
+    return {'service_introspection': 'metadata', 'map_id': 'floor'}
 
 
 def heard(talker: Talker, kind: Any, topic: str, qos: Any = 1000) -> list[Any]:
@@ -71,17 +75,27 @@ def test_markers_show_the_nearest_by_label(shared: SimpleNamespace) -> None:
     talker: Talker = shared.talker
     for n in range(4):
         talker.write(spatial(f'm{n}', 0.001 * n, label='cup' if n % 2 else 'mug'))
+    shown = talker.query(k=0, filter=MemoryFilter(kinds=['spatial'])).total
     arrays = heard(talker, MarkerArray, f'{NODE}/markers', LATCHED)
 
     talker.spin_until(lambda: arrays, 10.0, 'markers')
 
-    markers = arrays[-1].markers
-    assert markers[0].action == Marker.DELETEALL
-    spheres = {m.ns: len(m.points) for m in markers[1:] if m.type == Marker.SPHERE_LIST}
-    assert sum(spheres.values()) == 3
+    found = arrays[-1].markers
+    assert found[0].action == Marker.DELETEALL
+    spheres = {m.ns: len(m.points) for m in found[1:] if m.type == Marker.SPHERE_LIST}
+    assert sum(spheres.values()) == shown
     assert set(spheres) <= {'landmarks/cup', 'landmarks/mug', 'landmarks/unlabelled'}
-    assert sum(m.type == Marker.TEXT_VIEW_FACING for m in markers) == 2
-    assert all(m.pose.orientation.w == 1.0 for m in markers[1:])
+    assert sum(m.type == Marker.TEXT_VIEW_FACING for m in found) == shown
+    assert all(m.pose.orientation.w == 1.0 for m in found[1:])
+
+
+def test_only_the_nearest_markers_carry_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, 'NAMED', 2)
+    places = [Pose(frame_id='map', position=(n, 0, 0)) for n in range(4)]
+    hits = [Hit(CoreItem(kind='spatial', key=f'm{n}', pose=at), 1.0) for n, at in enumerate(places)]
+    shown = markers.marker_array(hits, NodeConfig(), 0).markers
+    assert [m.text for m in shown if m.type == Marker.TEXT_VIEW_FACING] == ['m0', 'm1']
+    assert sum(len(m.points) for m in shown) == 4
 
 
 def test_diagnostics_are_ok_and_count(shared: SimpleNamespace) -> None:

@@ -30,7 +30,7 @@ def test_beyond_the_limit_is_busy_and_what_is_queued_once_still_fits() -> None:
     started.wait(5)
     waiting = [lane.submit(lambda: 1), lane.submit(lambda: 2)]
 
-    with pytest.raises(StoreBusyError, match='queue_limit'):
+    with pytest.raises(StoreBusyError, match='requests already wait'):
         lane.submit(lambda: 3)
     extra = lane.submit(lambda: 4, always=True)
 

@@ -6,8 +6,8 @@ from support.clock import ManualClock
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 
 def door(at: float) -> MemoryItem:
@@ -21,7 +21,7 @@ def test_a_fact_that_was_confirmed_often_is_loaded_by_its_first_word_and_what_co
 
         def load(connection: object) -> None:
             timelines = Timelines(
-                UnitOfWork(connection, 1, 'test', '', memory._core.store._cold.returning(connection))
+                Changeset(connection, 1, 'test', '', memory._core.store._cold.returning(connection))
             )  # type: ignore[arg-type]
             for at_s in (200, 90, 1):
                 timelines.load({1: at_s * 10**9})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ['Consolidable']
+__all__ = ['ConsolidationCandidate']
 
 
-class Consolidable(NamedTuple):
-    """One happening that holds now, as planning sees it."""
+class ConsolidationCandidate(NamedTuple):
+    """One event that holds now, with the columns that planning reads."""
 
     version_row: int
     identity_id: int
@@ -33,8 +33,8 @@ class Consolidable(NamedTuple):
     """The episode in which it was stored; empty: none."""
     source: str
     level: int
-    """0: it happened; else a consolidation said it, 1 above the highest that it may stand for."""
+    """0: an event; else a summary, 1 above the highest level that it may replace."""
     items: int
     """Accepted statements of its identity, duplicates too."""
     bytes: int
-    """What they take with their vectors, about."""
+    """Approximate size of them with their vectors."""

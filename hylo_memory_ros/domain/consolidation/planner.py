@@ -1,8 +1,8 @@
-"""Which happenings become one: near duplicates, and what belongs together.
+"""Planning of a consolidation: grouping of near duplicates and of related events.
 
-Happenings belong together when they are of one episode, else of one day or several (UTC), and of the same
-scope and clock. Those are near duplicates that also say the same words and numbers, of the same label,
-entities and objects, at about the same place; whoever brings more than words in its payload is not.
+Events are related when they are of one episode, else of one day or several (UTC), and of the same scope and
+clock. Related events with the same words and numbers, label, entities and objects at about the same place
+are near duplicates; an event with a payload is none.
 """
 
 from __future__ import annotations
@@ -18,24 +18,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.config import ConsolidationSettings
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.consolidation.summarizer import normal_words, numbers
 
-__all__ = ['NEAR_DUPLICATE', 'Alike', 'Chunk', 'Member', 'Need', 'Planner', 'Rule']
+__all__ = [
+    'NEAR_DUPLICATE',
+    'NEAR_DUPLICATE_DISTANCE_M',
+    'Chunk',
+    'Member',
+    'Need',
+    'Planner',
+    'Rule',
+    'SimilarityClusters',
+]
 
-# Who came long before is no near duplicate of now; it also bounds what one comparison costs.
+# Bounds the cost of one comparison; an event of long ago is no near duplicate of a new one.
 _LOOKS_BACK = 256
 
 
-class Alike:
-    """Gives statements the number of the earlier one that they are alike to, by cosine.
+class SimilarityClusters:
+    """Clusters statements by the cosine of their vectors.
 
     Parameters
     ----------
     vectors : mapping of int to sequence of float
-        By the number of the statement; who has none is alike to nobody.
+        By the number of the statement; one without a vector stays alone.
     least : float
-        Cosine from which on two are alike.
+        Least cosine of two members of a cluster.
     """
 
     def __init__(self, vectors: Mapping[int, Sequence[float]], least: float) -> None:
@@ -43,7 +52,7 @@ class Alike:
         self._least = least
 
     def leaders(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Return who speaks for each statement: itself, or an earlier one that speaks for itself.
+        """Return the head of the cluster of each statement: itself, or an earlier statement.
 
         Parameters
         ----------
@@ -71,7 +80,7 @@ class Alike:
 
     @staticmethod
     def _head_at(place: int, count: int) -> int:
-        """Return which head stands in a row of the ring."""
+        """Return the index of the head in a row of the ring."""
         turn = (count - 1 - place) // _LOOKS_BACK
         return place + turn * _LOOKS_BACK
 
@@ -86,15 +95,17 @@ class Alike:
 
 Rule = Literal['merge', 'summary']
 NEAR_DUPLICATE = 'near-duplicate@1'
-"""What makes one of near duplicates."""
+"""Name and version of the rule that merges near duplicates."""
+NEAR_DUPLICATE_DISTANCE_M = 1.0
+"""Side of the cells in which near duplicates lie together, metres."""
 _DAY_NS = 86_400_000_000_000
 
 
 class Member(NamedTuple):
-    """What is kept of one happening until the plan is made."""
+    """Columns of one event that are kept until the plan is made."""
 
     begun_ns: int
-    """Since when it holds; of a summary, when what it stands for began."""
+    """Begin of its validity; of a summary, begin of its first event."""
     version_row: int
     identity_id: int
     assertion_id: int
@@ -106,7 +117,7 @@ _WIDTH = len(Member._fields)
 
 
 class Chunk(NamedTuple):
-    """Happenings that are to become one, in order of world time."""
+    """Events that become one statement, in order of world time."""
 
     rule: Rule
     members: tuple[Member, ...]
@@ -125,7 +136,7 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class Need:
-    """What is still to leave; it becomes less with each chunk that is taken."""
+    """Amount that still has to leave; each chunk that is taken reduces it."""
 
     items: int
     """Statements; 0 or less: enough have left."""
@@ -133,7 +144,7 @@ class Need:
     """Bytes; 0 or less: enough have left."""
 
     def __bool__(self) -> bool:
-        """Whether anything is still to leave."""
+        """Return True if something still has to leave."""
         return self.items > 0 or self.bytes > 0
 
     def most(self, members: int) -> int:
@@ -141,19 +152,19 @@ class Need:
         return members if self.bytes > 0 else min(members, self.items + 1)
 
     def part_met(self, at_first: Need) -> float:
-        """Return which part of what was to leave has left, 0 to 1."""
+        """Return the share of the initial need that has been met, 0 to 1."""
         pairs = ((self.items, at_first.items), (self.bytes, at_first.bytes))
         parts = [1.0 - max(now, 0) / then for now, then in pairs if then > 0]
         return min(parts, default=1.0)
 
     def less(self, items: int, size: int) -> None:
-        """Take off what leaves."""
+        """Subtract what leaves."""
         self.items -= items
         self.bytes -= size
 
 
-class _Together(NamedTuple):
-    """What happenings have in common that belong together."""
+class _GroupKey(NamedTuple):
+    """Common attributes of related events."""
 
     episode: str
     days: int
@@ -164,16 +175,16 @@ class _Together(NamedTuple):
 
 
 class Planner:
-    """Gathers happenings and what stands for some, oldest first, and cuts them into chunks, oldest first.
+    """Groups events and summaries, oldest first, into chunks, oldest first.
 
     Parameters
     ----------
     settings : ConsolidationSettings
         Limits and thresholds.
     level : int
-        Only up to this one: 0 for happenings themselves, 1 for what stands for some of them too, and so on.
+        Highest level taken: 0 for events, 1 for their summaries too, and so on.
     days : int, optional
-        Of so many days belongs together what is of no episode; none: of any.
+        Days that form one group where there is no episode; none: all days.
     pause : callable
         Called every now and then while it plans.
     """
@@ -184,7 +195,7 @@ class Planner:
         self._settings = settings
         self.level = level
         self.next_level: int | None = None
-        """The lowest one above its own of which there is anything."""
+        """The lowest level above its own that has a statement."""
         self._days = days
         self._pause = pause
         self._largest = min(settings.group_items, settings.slice_items)
@@ -192,21 +203,21 @@ class Planner:
         # account, and stop all threads to look through them.
         self._kept = array('q')
         self._merged: list[int] = []
-        # By place: the number of what it belongs together with, and of those that it is a near duplicate of.
+        # By place: the number of its group of related events, and of its cluster of near duplicates.
         self._groups, self._clusters = array('q'), array('q')
-        self._group_of: dict[_Together, int] = {}
+        self._group_of: dict[_GroupKey, int] = {}
         self._episodes: list[str] = []
         self._cluster_of: dict[bytes, int] = {}
-        # By cluster: the place of its first, and what those have in common of which only vectors are alike.
+        # By cluster: place of its first member, and the key shared with clusters that vectors may join.
         self._firsts, self._alike = array('q'), list[bytes]()
 
-    def add(self, row: Consolidable) -> None:
-        """Take one happening in; each must be at least as young as those before."""
+    def add(self, row: ConsolidationCandidate) -> None:
+        """Add one event; each must be at least as young as those before."""
         if row.level > self.level:
             self.next_level = min(row.level, self.next_level or row.level)
             return
         place = len(self._groups)
-        group = self._group_of.setdefault(self._together(row), len(self._episodes))
+        group = self._group_of.setdefault(self._group_key(row), len(self._episodes))
         if group == len(self._episodes):
             self._episodes.append(row.episode)
         # What was merged is merged again with others of its kind alone.
@@ -229,30 +240,30 @@ class Planner:
             Member(begun_ns, row.version_row, row.identity_id, row.assertion_id, row.items, row.bytes)
         )
 
-    def _together(self, row: Consolidable) -> _Together:
+    def _group_key(self, row: ConsolidationCandidate) -> _GroupKey:
         apart = not row.episode and self._days is not None
         part = _start_ns(row) // (_DAY_NS * (self._days or 1)) if apart else 0
-        return _Together(row.episode, part, row.scope or '', row.map_id, row.event_clock or '')
+        return _GroupKey(row.episode, part, row.scope or '', row.map_id, row.event_clock or '')
 
-    def _cell(self, row: Consolidable) -> str:
+    def _cell(self, row: ConsolidationCandidate) -> str:
         if row.frame_id is None:
             return ''
-        distance_m = self._settings.near_duplicate_distance_m
-        return f'{row.frame_id} {[math.floor(part / distance_m) for part in (row.x, row.y, row.z)]}'
+        cell = [math.floor(part / NEAR_DUPLICATE_DISTANCE_M) for part in (row.x, row.y, row.z)]
+        return f'{row.frame_id} {cell}'
 
     def heads(self) -> list[int]:
-        """Return the assertion that speaks for each cluster, oldest first."""
+        """Return the first assertion of each cluster, oldest first."""
         return [self._member(place).assertion_id for place in self._firsts]
 
     def join_alike(self, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Make near duplicates also of those whose vectors are alike, but for words without a digit.
+        """Join clusters whose vectors are alike and whose words with digits are equal.
 
         Parameters
         ----------
         vectors : mapping of int to sequence of float
             By assertion, of those that `heads` names.
         """
-        alike = Alike(vectors, self._settings.near_duplicate_similarity)
+        alike = SimilarityClusters(vectors, self._settings.near_duplicate_similarity)
         by_alike: dict[bytes, dict[int, int]] = {}
         for cluster, (common, head) in enumerate(zip(self._alike, self.heads(), strict=True)):
             by_alike.setdefault(common, {})[head] = cluster
@@ -269,7 +280,7 @@ class Planner:
             yield self._chunk('merge', places)
 
     def summaries(self) -> Iterator[Chunk]:
-        """Yield what belongs together and was not yielded as near duplicates, oldest first."""
+        """Yield groups of related events that were not yielded as near duplicates, oldest first."""
         for places in self._pieces(self._groups):
             yield self._chunk('summary', places)
 
@@ -303,7 +314,7 @@ class Planner:
         return Member(*self._kept[place * _WIDTH : (place + 1) * _WIDTH])
 
 
-def _start_ns(row: Consolidable) -> int:
+def _start_ns(row: ConsolidationCandidate) -> int:
     return row.valid_from_ns if row.event_start_ns is None else row.event_start_ns
 
 

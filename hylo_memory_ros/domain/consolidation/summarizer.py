@@ -1,8 +1,7 @@
-"""Summarisers: what makes one text of many statements. The default is extractive and deterministic.
+"""Summarizers: one text from many statements. The default is extractive and deterministic.
 
 Another one is installed as an entry point of the group `GROUP`: a callable without arguments that returns
-a `Summariser`, called once for each memory. One that answers otherwise for the same items makes
-consolidation otherwise, and nothing else.
+a `Summariser`, called once for each memory.
 """
 
 from __future__ import annotations
@@ -16,7 +15,13 @@ from datetime import datetime, timezone
 from itertools import count
 from typing import Protocol
 
-from hylo_memory_ros.domain.consolidation.lineage import first_ns, is_standing, labels_of, last_ns, stood
+from hylo_memory_ros.domain.consolidation.lineage import (
+    count_labels,
+    event_count,
+    first_ns,
+    is_summary,
+    last_ns,
+)
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.plugins import made_by_plugin
@@ -33,7 +38,7 @@ __all__ = [
 ]
 
 _WORD = re.compile(r'\w+')
-# A number is whole, with its sign, point and colon; what is neither letter nor punctuation is a word too.
+# A number keeps its sign, point and colon; a symbol such as a degree sign is a word of its own.
 _SAID = re.compile(r'(?<!\w)[-+\u2212]?\d+(?:[.,:/-]\d+)*\w*|\w+|[^\w\s.,;:!"\'()\u2026]')
 _BETWEEN_SENTENCES = re.compile(r'(?<=[.!?])\s+|\s*\n\s*')
 
@@ -90,10 +95,10 @@ class Summariser(Protocol):
     """Makes one text of several statements."""
 
     name: str
-    """``name@version``; what answers otherwise for the same items is another version."""
+    """``name@version``; other texts for the same items need another version."""
 
     def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
-        """Return a text that stands for items.
+        """Return a text that summarizes items.
 
         Parameters
         ----------
@@ -112,12 +117,12 @@ class _Sentence:
 
 
 class Extractive:
-    """Says how many there are, from when to when, of which labels, and the sentences that say most.
+    """Gives the number of records, their time span and labels, and the most informative sentences.
 
     A sentence weighs as much as its words on average, a word as often as statements hold it. The first
     and the last sentence are taken first, then the weightiest, of equal ones the earlier, while there is
-    room; one that says the same as a sentence taken before counts for it. They stand in order of time,
-    each in a line and closed by a full stop. What a summary of this kind quotes counts as what it quotes.
+    room; a repetition of a sentence taken before is counted with it. Sentences are in order of time,
+    each on a line and closed by a full stop. Sentences quoted by a summary keep their counts.
     """
 
     name = DEFAULT_SUMMARISER
@@ -138,9 +143,9 @@ class Extractive:
 
 
 def _head(items: Sequence[MemoryItem]) -> str:
-    counted = ', '.join(f'{label} x{times}' for label, times in _most_common(labels_of(items)))
+    counted = ', '.join(f'{label} x{times}' for label, times in _most_common(count_labels(items)))
     between = f'{_utc(min(map(first_ns, items)))} to {_utc(max(map(last_ns, items)))}'
-    return f'{sum(map(stood, items))} records, {between}' + (f' ({counted})' if counted else '') + ':'
+    return f'{sum(map(event_count, items))} records, {between}' + (f' ({counted})' if counted else '') + ':'
 
 
 def _most_common(labels: Counter[str]) -> list[tuple[str, int]]:
@@ -160,12 +165,12 @@ def _cut(text: str, max_bytes: int) -> str:
     return text.encode()[:max_bytes].decode(errors='ignore')
 
 
-_Said = dict[tuple[str, ...], tuple[_Sentence, int]]
+_Sentences = dict[tuple[str, ...], tuple[_Sentence, int]]
 
 
-def _distinct(items: Sequence[MemoryItem]) -> tuple[_Said, Counter[str]]:
-    """Return each sentence once, with how often it is said, and how many items hold each word."""
-    said: _Said = {}
+def _distinct(items: Sequence[MemoryItem]) -> tuple[_Sentences, Counter[str]]:
+    """Return each sentence once with its count, and the number of items that hold each word."""
+    said: _Sentences = {}
     weight: Counter[str] = Counter()
     places = count()
     for item in items:
@@ -177,16 +182,16 @@ def _distinct(items: Sequence[MemoryItem]) -> tuple[_Said, Counter[str]]:
             first, times = said.get(words, (_Sentence(place, text, words), 0))
             said[words] = first, times + more
         weight.update(held)
-    # What a number or a sign is about is said by the words around it.
+    # Numbers and symbols carry no topic of their own: only words with letters weigh.
     weight = Counter({word: times for word, times in weight.items() if any(map(str.isalpha, word))})
     return said, weight
 
 
 def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
-    """Yield what an item says, sentence by sentence, and how often."""
-    if item.source != DEFAULT_SUMMARISER or not is_standing(item):
-        # One of near duplicates says it for all of them.
-        yield from ((text, stood(item)) for text in sentences(item.content))
+    """Yield the sentences of an item, each with its count."""
+    if item.source != DEFAULT_SUMMARISER or not is_summary(item):
+        # A merged item repeats its text for each of its near duplicates.
+        yield from ((text, event_count(item)) for text in sentences(item.content))
         return
     _, *quoted = item.content.splitlines()
     for text in quoted:
@@ -194,7 +199,7 @@ def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
         yield (text[: counted.start()], int(counted[1])) if counted else (text, 1)
 
 
-def _in_order_of_weight(said: _Said, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
+def _in_order_of_weight(said: _Sentences, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
     ends = {sentence.place for sentence, _ in said.values()}
     ends = {min(ends), max(ends)} if ends else ends
 
@@ -207,7 +212,7 @@ def _in_order_of_weight(said: _Said, weight: Counter[str]) -> list[tuple[_Senten
 
 
 def summariser_named(name: str) -> Summariser:
-    """Return a summariser: ours, or one of an installed entry point.
+    """Return a summarizer by name: built in, or of an installed entry point.
 
     Raises
     ------

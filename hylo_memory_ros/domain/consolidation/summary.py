@@ -1,4 +1,4 @@
-"""What stands for several happenings: an item made of them, the same for the same happenings."""
+"""Composition of summaries: one item from several events, deterministic."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.domain.consolidation.lineage import (
     CONSOLIDATED,
-    STANDS_FOR,
+    SUMMARIZES,
+    count_labels,
+    event_count,
     first_ns,
-    labels_of,
     last_ns,
-    stood,
 )
-from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, Rule
+from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, NEAR_DUPLICATE_DISTANCE_M, Rule
 from hylo_memory_ros.domain.consolidation.summarizer import Summariser
 from hylo_memory_ros.domain.identity import canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
@@ -26,22 +25,23 @@ from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, 
 
 __all__ = ['Composer']
 
+# Bytes of the text of a summary in UTF-8, at most.
+_SUMMARY_BYTES = 1024
+
 
 class Composer:
-    """Makes the items that stand for others.
+    """Composes the items that replace others.
 
     Parameters
     ----------
     summariser : Summariser
-        Makes their texts.
-    settings : ConsolidationSettings
-        Limits.
+        Writes their texts.
     clock : str
-        Name of the service clock, on which happenings without a time of their own are.
+        Name of the service clock, used for events without a time of their own.
     turn : int
-        How many consolidations were taken back: what is made anew afterwards has another id.
+        Number of reverted consolidations: a summary composed again afterwards has another id.
     embed : callable
-        Gives an item the vectors that embedders make of its text.
+        Adds the vectors of its text to an item.
     spaces : callable
         Returns the declaration of an embedding space, or None.
     """
@@ -49,21 +49,19 @@ class Composer:
     def __init__(
         self,
         summariser: Summariser,
-        settings: ConsolidationSettings,
         clock: str,
         turn: int,
         embed: Callable[[MemoryItem], MemoryItem],
         spaces: Callable[[str], EmbeddingSpace | None],
     ) -> None:
         self._summariser = summariser
-        self._settings = settings
         self._clock = clock
         self._turn = turn
         self._embed = embed
         self._spaces = spaces
 
     def compose(self, rule: Rule, items: Sequence[MemoryItem], level: int) -> MemoryItem:
-        """Return what is to stand for items, with its id and without the time from which it speaks.
+        """Return the item that replaces others, with its id and without ``valid_from``.
 
         Label, scope and links are those that all have in common, entities and objects those of any, its
         time spans theirs. Near duplicates keep the text and the place of the first, what their payloads
@@ -77,12 +75,12 @@ class Composer:
         items : sequence of MemoryItem
             At least two, in order of world time.
         level : int
-            1 above that of the highest that may be among them; of a happening 0.
+            1 above the highest level among the items; events have level 0.
 
         Raises
         ------
         InvalidRequestError
-            The summariser failed, or what it made is no text that could be stored.
+            The summarizer failed, or its text cannot be stored.
         """
         merged = rule == 'merge'
         name = self._maker(rule)
@@ -95,9 +93,9 @@ class Composer:
             payload=self._payload(name, items, level, keep=merged),
             entities=_united(item.entities for item in items),
             object_ids=_united(item.object_ids for item in items),
-            links=(*_shared_links(items), *((STANDS_FOR, str(item.id)) for item in items)),
+            links=(*_shared_links(items), *((SUMMARIZES, str(item.id)) for item in items)),
             scope=_shared_scope(items),
-            pose=self._pose(items, math.inf if merged else self._settings.near_duplicate_distance_m),
+            pose=self._pose(items, math.inf if merged else NEAR_DUPLICATE_DISTANCE_M),
             event_time=self._span(items),
             confidence=max(confidence) if merged else min(confidence),
             source=name,
@@ -105,15 +103,15 @@ class Composer:
         return self._embed(made.model_copy(update={'embeddings': self._means(items)}))
 
     def id_of(self, rule: Rule, items: Sequence[MemoryItem]) -> str:
-        """Return the id of what stands for items: the same for the same ones."""
-        told = {'by': self._maker(rule), 'ids': [item.id for item in items], 'turn': self._turn}
-        return f'{MemoryKind.EPISODIC.value}/{sha256(canonical_bytes(told)).hexdigest()[:32]}'
+        """Return the id of a summary, a function of the ids that it replaces."""
+        lineage = {'by': self._maker(rule), 'ids': [item.id for item in items], 'turn': self._turn}
+        return f'{MemoryKind.EPISODIC.value}/{sha256(canonical_bytes(lineage)).hexdigest()[:32]}'
 
     def _maker(self, rule: Rule) -> str:
         return NEAR_DUPLICATE if rule == 'merge' else self._summariser.name
 
     def _text(self, items: Sequence[MemoryItem]) -> str:
-        name, most = self._summariser.name, self._settings.summary_bytes
+        name, most = self._summariser.name, _SUMMARY_BYTES
         try:
             text = self._summariser.summarise(items, most)
             sound_text(text, 'summary')
@@ -121,27 +119,26 @@ class Composer:
             raise InvalidRequestError(f'summariser {name!r} failed: {exc}', summariser=name) from exc
         if not text.strip() or len(text.encode()) > most:
             raise InvalidRequestError(
-                f'summariser {name!r}: its text has {len(text.encode())} bytes; 1 to summary_bytes {most} '
-                'are needed',
+                f'summariser {name!r}: its text has {len(text.encode())} bytes, expected 1 to {most}',
                 summariser=name,
             )
         return text
 
     @staticmethod
     def _payload(name: str, items: Sequence[MemoryItem], level: int, *, keep: bool) -> dict[str, Any]:
-        labels = labels_of(items)
-        told: dict[str, Any] = {
+        labels = count_labels(items)
+        lineage: dict[str, Any] = {
             'by': name,
             'level': level,
             'count': len(items),
-            'stands_for': sum(map(stood, items)),
+            'stands_for': sum(map(event_count, items)),
             'first_ns': min(map(first_ns, items)),
             'last_ns': max(map(last_ns, items)),
         }
         if labels:
-            told['labels'] = dict(sorted(labels.items()))
+            lineage['labels'] = dict(sorted(labels.items()))
         shared = _shared_payload(items) if keep else {}
-        return {**shared, CONSOLIDATED: told}
+        return {**shared, CONSOLIDATED: lineage}
 
     def _span(self, items: Sequence[MemoryItem]) -> TimeSpan:
         spans = [item.event_time for item in items if item.event_time is not None]
@@ -163,7 +160,7 @@ class Composer:
         return first
 
     def _means(self, items: Sequence[MemoryItem]) -> dict[str, tuple[float, ...]]:
-        """Return the mean of the vectors in each space that says so and in which all have one."""
+        """Return the mean vector in each space that allows means and in which all items have one."""
         means = {}
         for name in items[0].embeddings:
             space = self._spaces(name)
@@ -192,7 +189,7 @@ def _united(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 def _shared_links(items: Sequence[MemoryItem]) -> list[tuple[str, str]]:
     rest = [set(item.links) for item in items[1:]]
-    return [link for link in items[0].links if link[0] != STANDS_FOR and all(link in links for links in rest)]
+    return [link for link in items[0].links if link[0] != SUMMARIZES and all(link in links for links in rest)]
 
 
 def _shared_scope(items: Sequence[MemoryItem]) -> dict[str, str]:

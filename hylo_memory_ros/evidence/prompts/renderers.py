@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from hylo_memory_ros.domain.consolidation import STANDS_FOR
+from hylo_memory_ros.domain.consolidation import SUMMARIZES
 from hylo_memory_ros.domain.identity import Sha256, canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Hit, Pose
@@ -133,7 +133,7 @@ def _facts(hit: Hit) -> dict[str, Any]:
     if item.entities:
         facts['entities'] = item.entities
     # How many a summary stands for is in its payload; the names of all would fill the prompt.
-    if links := [link for link in item.links if link[0] != STANDS_FOR]:
+    if links := [link for link in item.links if link[0] != SUMMARIZES]:
         facts['links'] = [':'.join(link) for link in links]
     facts |= {name: told for name, told in (('payload', item.payload), ('says', item.content)) if told}
     return facts

@@ -32,6 +32,12 @@ __all__ = ['Absence', 'Missed', 'logit', 'probability']
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+# Largest probability of existence that is claimed.
+_EXISTENCE_MAX = 0.99
+# Probability that a detector reports a thing where there is none.
+_FALSE_DETECTION = 0.05
+# Edges of the field of view and of the range in which a thing is not expected to be seen.
+_FOV_MARGIN_RAD, _RANGE_MARGIN_M = 0.05, 0.1
 # Detectors that are never wrong would make one message decide.
 _SURE = 0.999
 # How much further a sensor moves than its base while a keyframe is in force, metres.
@@ -105,7 +111,7 @@ class Absence:
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
         self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
-        self._most = logit(settings.existence_max)
+        self._most = logit(_EXISTENCE_MAX)
         self._least = logit(settings.gone_below)
         self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
@@ -152,7 +158,7 @@ class Absence:
         nobody doubted before is stale after it, and gone only after another one.
         """
         state = book.state[row]
-        f = self._settings.false_detection_probability
+        f = _FALSE_DETECTION
         if viewpoint in state['reported'] or confidence <= f:
             return self._is_over(row, book)
         doubted = bool(state['stale'])
@@ -176,7 +182,7 @@ class Absence:
 
     def _gain(self, source: InputSettings, label: str) -> _Gain:
         p = min(source.detection_probability_of(label), _SURE)
-        f = min(max(self._settings.false_detection_probability, 1.0 - _SURE), _SURE)
+        f = _FALSE_DETECTION
         return _Gain(max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f))))
 
     def _hit(self, rows: Rows, source: InputSettings, keyframe: int, book: LandmarkMap) -> None:
@@ -279,14 +285,14 @@ def _in_view(points: Array, source: InputSettings) -> NDArray[np.bool_]:
     forward, left, up = points.T if source.view_axis == 'x' else points[:, [2, 0, 1]].T
     flat = np.hypot(forward, left)
     range_m = np.hypot(flat, up)
-    inside = (range_m >= source.min_range_m + source.range_margin_m) & (
-        range_m <= source.max_range_m - source.range_margin_m
+    inside = (range_m >= source.min_range_m + _RANGE_MARGIN_M) & (
+        range_m <= source.max_range_m - _RANGE_MARGIN_M
     )
     for angle, width in (
         (np.arctan2(left, forward), source.fov_horizontal_rad),
         (np.arctan2(up, flat), source.fov_vertical_rad),
     ):
         if width < 2.0 * math.pi - 0.01:
-            inside &= np.abs(angle) <= 0.5 * width - source.fov_margin_rad
+            inside &= np.abs(angle) <= 0.5 * width - _FOV_MARGIN_RAD
     found: NDArray[np.bool_] = inside
     return found

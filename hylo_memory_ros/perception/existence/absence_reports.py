@@ -17,6 +17,7 @@ from hylo_memory_ros.perception.existence.receipts import Judged, report_receipt
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.manual_items import BY_HAND, believed
 from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.map.keyframes import TURN_DEG
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt
@@ -164,8 +165,8 @@ def taken(
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
     """Take a report into the landmarks that it is about; return the answer, what ends with it, and why."""
-    stood = _stood(report, book)
-    viewpoint = _viewpoint(stood, settings)
+    event_count = _stood(report, book)
+    viewpoint = _viewpoint(event_count, settings)
     judged: list[Judged] = []
     endings: list[Ending] = []
     existence, statuses = [], []
@@ -191,7 +192,7 @@ def taken(
     ids = tuple(str(hit.item.id) for hit in hits)
     receipt = report_receipt(
         report.at_ns, judged, book.map_id, settings, actor=report.actor, confidence=report.confidence,
-        observed_from=stood.translation, viewpoint=viewpoint,
+        observed_from=event_count.translation, viewpoint=viewpoint,
     )  # fmt: skip
     return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 
@@ -237,7 +238,7 @@ def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:
     """Return one number for all reports from one place and heading, as coarse as keyframes are."""
     x, y, z, w = pose.rotation
     heading = math.degrees(math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))) % 360.0
-    step, turn = settings.keyframe_distance_m, settings.keyframe_turn_deg
+    step, turn = settings.keyframe_distance_m, TURN_DEG
     cell = (*(round(value / step) for value in pose.translation), round(heading / turn) % round(360.0 / turn))
     return digest32(repr(cell).encode()) + 1
 

@@ -36,6 +36,8 @@ from hylo_memory_ros.transforms import Transform
 __all__ = ['Consequences', 'Existence']
 
 
+# Age of a depth image, relative to the observation that it is a witness for, seconds.
+_VISIBILITY_TOLERANCE_S = 0.1
 # Stamps and digests by which a map that is sent again is known.
 _GRIDS_KEPT = 1024
 
@@ -69,7 +71,7 @@ class Existence:
         self._views = Views()
         self._grids: dict[str, deque[tuple[int, int]]] = {}
         self._judged_ns: dict[str, int] = {}
-        self._tolerance_ns = round(settings.visibility_tolerance_s * 1e9)
+        self._tolerance_ns = round(_VISIBILITY_TOLERANCE_S * 1e9)
 
     def take_view(self, message: Message, global_from_sensor: Transform) -> None:
         """Take what a message tells of visibility, in the order of stamps."""

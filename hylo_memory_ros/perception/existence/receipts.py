@@ -14,7 +14,7 @@ from hylo_memory_ros.perception.ingestion.scan import Scan
 from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, fact_receipt
-from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 
 __all__ = ['Judged', 'absence_receipt', 'deletion_receipt', 'displacement_receipt', 'report_receipt']
 
@@ -95,7 +95,7 @@ def displacement_receipt(
         'last_ns': int(state['last_ns'][before]),
         'gone_ns': int(state['forgotten_ns'][before]),
         'first_ns': int(state['first_ns'][after]),
-        'within_s': settings.moved_within_s,
+        'within_s': MOVED_WITHIN_S,
         'existence': round(probability(float(state['existence'][before])), _DIGITS),
         'gone_below': settings.gone_below,
         'outcome': 'moved',

@@ -2,7 +2,7 @@
 
 Places and labels alone do not prove that two things are one. It is taken for proved when the old
 place was observed empty, and there is a single candidate on both sides: of one label, one landmark
-was found gone and one began, after the other was last seen, both within ``moved_within_s``. Then it
+was found gone and one began, after the other was last seen, both within a minute. Then it
 keeps its key, and has two places in its history. In all other cases the new one is a new landmark.
 Things that are known by name, and those of a label that is declared unique, are found by that.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.perception.existence.absence import logit
 from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 
 __all__ = ['Displacement', 'displace', 'displacements']
 
@@ -41,7 +41,7 @@ class Displacement(NamedTuple):
 
 def displacements(stamp_ns: int, book: LandmarkMap, settings: LandmarkSettings) -> list[Displacement]:
     """Return what has moved, by all that is known at a stamp."""
-    window_ns = round(settings.moved_within_s * 1e9)
+    window_ns = round(MOVED_WITHIN_S * 1e9)
     gone = _gone(stamp_ns - window_ns, book, settings)
     if not len(gone):
         return []

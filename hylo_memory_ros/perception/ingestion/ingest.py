@@ -44,6 +44,11 @@ from hylo_memory_ros.transforms import Transform, TransformSource
 
 __all__ = ['IngestionPipeline', 'Localisation', 'Offer', 'broken_rule']
 
+# A message stamped further ahead of the clock is refused: a single one would make all others late.
+_MAX_AHEAD_S = 3600.0
+# An input this far behind the furthest is not waited for until its next message, seconds of stamps.
+_SILENCE_S = 5.0
+
 
 def broken_rule(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
     """Return the name of the rule that a message breaks; empty: none.
@@ -60,7 +65,7 @@ def broken_rule(message: Message, settings: LandmarkSettings, now_ns: int) -> st
         return 'bad_stamp'
     if stamp_ns < settings.min_valid_stamp_s * 1e9:
         return 'before_min_valid_stamp'
-    if now_ns and stamp_ns > now_ns + settings.max_ahead_s * 1e9:
+    if now_ns and stamp_ns > now_ns + _MAX_AHEAD_S * 1e9:
         return 'ahead_of_clock'
     if message.needs_frame:
         try:
@@ -189,7 +194,7 @@ class IngestionPipeline:
 
     def _first_watermark(self) -> Watermark:
         window_ns = round(self._settings.reorder_window_s * 1e9)
-        silence_ns = round(self._settings.silence_s * 1e9)
+        silence_ns = round(_SILENCE_S * 1e9)
         waited_for = {source.name for source in self._settings.inputs if source.is_waited_for}
         newest_ns = {name: stamp for name, stamp in self._journal.newest_ns().items() if name in waited_for}
         return Watermark(sorted(waited_for), window_ns, silence_ns, newest_ns)

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['KEYFRAME', 'Keyframes', 'StoredKeyframe']
+__all__ = ['KEYFRAME', 'TURN_DEG', 'Keyframes', 'StoredKeyframe']
 
 KEYFRAME = np.dtype([('number', 'i8'), ('stamp_ns', 'i8'), ('position', 'f8', 3), ('rotation', 'f8', 4)])
 """Number (from 1), stamp, and ``global_from_base``: position (m) and unit quaternion x y z w."""
+
+TURN_DEG = 15.0
+"""A new keyframe begins when the base has turned this far, degrees."""
 
 _FIRST_CAPACITY = 64
 _POSE = np.dtype('<f8')
@@ -57,7 +60,7 @@ class Keyframes:
 
     def __init__(self, settings: LandmarkSettings, stored: Mapping[str, Sequence[Any]] | None = None) -> None:
         self._distance_m = settings.keyframe_distance_m
-        self._turn_rad = math.radians(settings.keyframe_turn_deg)
+        self._turn_rad = math.radians(TURN_DEG)
         self._rest_ns = round(settings.keyframe_rest_s * 1e9)
         self._rows = np.zeros(_FIRST_CAPACITY, KEYFRAME)
         self._count = 0

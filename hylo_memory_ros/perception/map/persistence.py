@@ -25,7 +25,7 @@ from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
-from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
 from hylo_memory_ros.storage.landmarks.association_receipts import (
     AssociationReceipt,
@@ -192,6 +192,8 @@ def store_batch(connection: Connection, batch: Batch) -> int:
 
 _log = logging.getLogger(__name__)
 
+# Receipts of decisions that are kept; the oldest leave first.
+_RECEIPTS_MAX = 10_000
 # Pruning leaves this share of the limit free, so that it is not needed at every commit.
 _SLACK = 16
 # Other writers get their turn between two of these.
@@ -362,7 +364,7 @@ class LandmarkPersistence:
         if not (force or self._is_due(watermark_ns)):
             return None
         for book in self._books.values():
-            book.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
+            book.trim_forgotten(watermark_ns - round(MOVED_WITHIN_S * 1e9))
         counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
         return Batch(
             statements=tuple(self._statements),
@@ -374,7 +376,7 @@ class LandmarkPersistence:
             seen=self._seen,
             own=self._own,
             receipts=tuple(self._receipts),
-            receipts_max=self._settings.receipts_max,
+            receipts_max=_RECEIPTS_MAX,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:

@@ -89,7 +89,7 @@ class GatedAssociation:
         book.give_chance(scan.input)
         if not len(scan):
             return Outcome(given, ())
-        things = observed(scan, self._settings)
+        things = observed(scan)
         whole, scan = scan, things.scan
         found = candidates(scan, book, self._settings)
         rows, ignored = self._known_rows(scan, found, book)

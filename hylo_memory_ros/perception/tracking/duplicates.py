@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import sizes_agree, squared_gate
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis, rotation_matrix
 
@@ -19,6 +18,8 @@ __all__ = ['Observed', 'observed']
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+# Boxes of one label that overlap by more than this share of their union are one thing.
+_DUPLICATE_IOU = 0.7
 # Of two detections of one thing, this share lies nearer than the gate.
 _PROBABILITY = 0.95
 
@@ -34,15 +35,15 @@ class Observed(NamedTuple):
     """Of each thing, its score by label."""
 
 
-def observed(scan: Scan, settings: LandmarkSettings) -> Observed:
+def observed(scan: Scan) -> Observed:
     """Return the things that a scan reports.
 
     Two detections are one thing if their labels differ, their distance is within what their
     noise explains and their sizes agree; or if their labels are equal and their boxes overlap by
-    more than ``duplicate_iou``. Things that the input names itself are never taken together.
+    more than 0.7. Things that the input names itself are never taken together.
     """
     alone = np.arange(len(scan))
-    first, second = _pairs(scan, settings)
+    first, second = _pairs(scan)
     if not len(first):
         return Observed(scan, alone, [{label: score} for label, score in _labelled(scan)])
     of = _representatives(scan, first, second)
@@ -57,7 +58,7 @@ def _labelled(scan: Scan) -> list[tuple[str, float]]:
     return list(zip(scan.labels, scan.scores.tolist(), strict=True))
 
 
-def _pairs(scan: Scan, settings: LandmarkSettings) -> tuple[Rows, Rows]:
+def _pairs(scan: Scan) -> tuple[Rows, Rows]:
     """Return the pairs of detections that are one thing, the lower row first."""
     names = {label: number for number, label in enumerate(dict.fromkeys(scan.labels))}
     labels = np.array([names[label] for label in scan.labels], dtype=np.int64)
@@ -82,7 +83,7 @@ def _pairs(scan: Scan, settings: LandmarkSettings) -> tuple[Rows, Rows]:
     other = np.flatnonzero(free & ~same & near)
     found[other] = _confusable(scan, first[other], second[other], step[other])
     boxed = np.flatnonzero(free & same & sized[first] & sized[second])
-    found[boxed] = _overlap(scan, first[boxed], second[boxed], step[boxed]) > settings.duplicate_iou
+    found[boxed] = _overlap(scan, first[boxed], second[boxed], step[boxed]) > _DUPLICATE_IOU
     return first[found], second[found]
 
 

@@ -21,6 +21,10 @@ __all__ = ['Candidates', 'candidates', 'sizes_agree', 'squared_gate']
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+# Share of true pairs of observation and landmark that lie inside the gate.
+_GATE_PROBABILITY = 0.9999
+# Cost of a pair whose labels differ, as a squared Mahalanobis distance.
+_LABEL_COST = 8.0
 # Boxes whose volumes differ by more are not of one thing, when their labels differ too.
 _VOLUMES = 8.0
 # An observation of another label is given to a landmark only well within its gate.
@@ -88,12 +92,12 @@ def candidates(scan: Scan, book: LandmarkMap, settings: LandmarkSettings) -> Can
         dtype=bool,
         count=len(row),
     )
-    gate = squared_gate(settings.gate_probability, scan.dof)
+    gate = squared_gate(_GATE_PROBABILITY, scan.dof)
     inside = squared <= np.where(differs, min(gate, squared_gate(_OTHER_LABEL, scan.dof)), gate)
     inside &= ~differs | sizes_agree(scan.extents[point], state['extent'][row])
-    spread, misfit = np.log(determinant(innovation)), np.where(differs, settings.label_cost, 0.0)
+    spread, misfit = np.log(determinant(innovation)), np.where(differs, _LABEL_COST, 0.0)
     # What was seen once may be nothing; it must not take what belongs to its neighbour.
-    misfit = misfit + _DOUBT * settings.label_cost / np.maximum(state['n'][row], 1)
+    misfit = misfit + _DOUBT * _LABEL_COST / np.maximum(state['n'][row], 1)
     # Going without a landmark costs no less than any pair inside the gate, and no more than the
     # worst one: a far pair does not push a near one apart just to have everything assigned.
     worst = np.full(len(scan), -np.inf)

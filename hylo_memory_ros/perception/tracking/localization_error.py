@@ -40,5 +40,5 @@ def common_modes(levers: Array, settings: LandmarkSettings) -> Array:
     added[:, 0] = along + across * y * y
     added[:, 1] = -across * x * y
     added[:, 3] = along + across * x * x
-    added[:, 5] = settings.localisation_sigma_z_m**2
+    added[:, 5] = settings.localisation_sigma_m**2
     return added

@@ -27,6 +27,8 @@ _PROBABILITY = 0.999
 # thing proves little, but two things that are found half the time are found together half of that.
 _BESIDE = 10
 _LEAST = -1000
+# Messages with one of two near landmarks, and hardly ever both, that prove them to be one.
+_MERGE_N = 5
 
 
 class Proof(NamedTuple):
@@ -48,7 +50,7 @@ def proofs(
     """Take notice of what a scan says of landmarks that are near each other.
 
     That both were seen in it, beside each other, speaks for two. That only one was, and might as
-    well have been the other, speaks for one; after ``merge_n`` such messages they are one, if
+    well have been the other, speaks for one; after five such messages they are one, if
     they are near each other.
 
     Parameters
@@ -71,7 +73,7 @@ def proofs(
     pairs: dict[tuple[int, int], bool] = {}
     for gone, kept, both in zip(younger.tolist(), older.tolist(), beside.tolist(), strict=True):
         pairs[gone, kept] = both or pairs.get((gone, kept), False)
-    suspects = [pair for pair, both in pairs.items() if _weigh(*pair, both, book) >= settings.merge_n]
+    suspects = [pair for pair, both in pairs.items() if _weigh(*pair, both, book) >= _MERGE_N]
     return _proved(scan, sorted(suspects), book, settings)
 
 

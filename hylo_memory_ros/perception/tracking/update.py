@@ -24,6 +24,8 @@ __all__ = ['Update', 'claimed', 'vote', 'winner']
 # written again and again.
 _LEAD = 1.5
 _LEAD_VOTES = 1.0
+# A confirmed landmark is written again when it has turned by more than this, degrees.
+_TURN_MIN_DEG = 15.0
 # Detectors may make up labels for ever.
 _LABELS_KEPT = 16
 
@@ -152,7 +154,7 @@ class Update:
         far = np.maximum(settings.move_min_m, settings.move_sigmas * np.sqrt(variance))
         # Unwritten ones are nowhere, NaN, and further away than anything.
         news = ~(_length(state['mean'][rows] - state['written'][rows]) <= far)
-        news |= turned_far(state, rows, math.radians(settings.turn_min_deg))
+        news |= turned_far(state, rows, math.radians(_TURN_MIN_DEG))
         if changed is not None:
             news |= changed
         n = state['n'][rows]

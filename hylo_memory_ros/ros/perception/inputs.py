@@ -17,8 +17,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventType
 from rclpy.node import Node
 
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.parameters import InputConfig
-from hylo_memory_ros.perception import LandmarkPipeline
+from hylo_memory_ros.perception import InputSettings, LandmarkPipeline
 from hylo_memory_ros.perception.ingestion.decoders import READERS
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.stamp_watch import StampWatch
@@ -28,7 +27,7 @@ __all__ = ['Input', 'message_type']
 logger = logging.getLogger(__name__)
 
 
-def message_type(source: InputConfig) -> Any:
+def message_type(source: InputSettings) -> Any:
     """Return the class of an input's messages, or None where it is not installed and optional.
 
     Raises
@@ -36,7 +35,7 @@ def message_type(source: InputConfig) -> Any:
     ConfigurationError
         If nothing here reads this type, or its package is missing and not optional.
     """
-    name, wanted = source.settings.name, source.settings.type
+    name, wanted = source.name, source.type
     if wanted not in READERS:
         raise ConfigurationError(
             f'input.{name}.type: {wanted!r} is none of {", ".join(sorted(READERS))}',
@@ -46,7 +45,7 @@ def message_type(source: InputConfig) -> Any:
     try:
         return getattr(importlib.import_module(f'{package}.msg'), kind)
     except (ImportError, AttributeError) as exc:
-        if source.settings.optional:
+        if source.optional:
             logger.warning('input %s is skipped: %s is not installed (%s)', name, wanted, exc)
             return None
         raise ConfigurationError(
@@ -63,7 +62,7 @@ class Input:
     ----------
     node : Node
         Whose namespace and remappings give the topic its name.
-    source : InputConfig
+    source : InputSettings
         Its settings.
     kind : type
         Class of its messages.
@@ -78,20 +77,20 @@ class Input:
     def __init__(
         self,
         node: Node,
-        source: InputConfig,
+        source: InputSettings,
         kind: Any,
         arrived: Callable[[], None],
         watch: StampWatch,
         group: CallbackGroup,
     ) -> None:
-        self.name = source.settings.name
+        self.name = source.name
         self.received = 0
         """Messages received since the node was configured."""
         self.incompatible = ''
         """The quality of service for which a publisher does not match; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
         self._watch = watch
-        self._read = READERS[source.settings.type]()
+        self._read = READERS[source.type]()
         self._waiting: deque[bytes] = deque()
         # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
         self._dropped = 0
@@ -149,7 +148,7 @@ class Input:
             pipeline.offer(one)
 
     def _subscribed(self, events: SubscriptionEventCallbacks) -> Any:
-        settings = self._source.settings
+        settings = self._source
         profile = qos.detections(settings.reliability, settings.depth, settings.durability)
         try:
             return self._node.create_subscription(
@@ -164,7 +163,7 @@ class Input:
 
     def _take(self, message: bytes) -> None:
         self.received += 1
-        if len(self._waiting) >= self._source.queue:
+        if len(self._waiting) >= self._source.depth:
             self._waiting.popleft()
             self._dropped += 1
         self._waiting.append(message)
@@ -179,5 +178,5 @@ class Input:
         logger.warning(
             "input %s: a publisher on %s does not match its quality of service (%s): "
             'input.%s.reliability, input.%s.durability',
-            self.name, self._source.settings.topic, self.incompatible, self.name, self.name,
+            self.name, self._source.topic, self.incompatible, self.name, self.name,
         )  # fmt: skip

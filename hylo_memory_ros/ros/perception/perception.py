@@ -83,7 +83,7 @@ class Perception:
         for source in config.inputs:
             kind = message_type(source)
             if kind is None:
-                self.skipped.append(source.settings.name)
+                self.skipped.append(source.name)
             else:
                 self._inputs.append(Input(node, source, kind, self._schedule, watch, group))
         self._lock = threading.Lock()

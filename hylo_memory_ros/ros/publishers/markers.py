@@ -28,6 +28,8 @@ from hylo_memory_ros.transforms import LATEST, TransformSource
 __all__ = ['Markers']
 
 EVERYWHERE_M = 1e9
+# Landmarks that are shown, and that carry their name as text, nearest to the robot first.
+NEAREST, NAMED = 2000, 100
 SPHERE_M = 0.2
 TEXT_M = 0.15
 # The robot moves on; what is nearest to it is looked for again after this distance.
@@ -91,7 +93,7 @@ class Markers:
         nearest = MemoryQuery(
             kinds=[MemoryKind.SPATIAL],
             near=(centre, EVERYWHERE_M),
-            k=self._config.markers_nearest,
+            k=NEAREST,
             include_stale=True,
         )
         try:
@@ -129,7 +131,7 @@ def marker_array(hits: Sequence[Hit], config: NodeConfig, now_ns: int) -> Marker
             continue
         x, y, z = pose.position
         by_label[label].append((Point(x=x, y=y, z=z), _colour(label, _opacity(hit))))
-        if index < config.markers_named:
+        if index < NAMED:
             texts.append(_text(header, index, hit, Point(x=x, y=y, z=z + SPHERE_M)))
     spheres = [
         _spheres(header, index, label, shown)

@@ -74,7 +74,7 @@ class WorkerPool:
                 raise NotActiveError('the node is not active: its memory is being closed')
             if not always and self._jobs.qsize() >= self._limit:
                 raise StoreBusyError(
-                    f'{self._limit} requests already wait for the {self._name} (queue_limit)',
+                    f'{self._limit} requests already wait for the {self._name}',
                     waiting=self._jobs.qsize(),
                 )
             self._jobs.put((future, job))

@@ -61,10 +61,10 @@ class Editing:
         where = self._asked(request.where.header, 'where', LATEST)
         at_ns = stamp_ns(request.where.header.stamp, 'where.header.stamp') or LATEST
         told = bool(request.observed_from.header.frame_id)
-        stood = self._asked(request.observed_from.header, 'observed_from', LATEST)
-        stood = stood or self.pending.submit(self.global_frame, self.base_frame, at_ns)
-        await Settled(future for future in (where, stood) if future is not None)
-        return await self.writer.do(lambda: self._reported(request, response, where, stood, told))
+        event_count = self._asked(request.observed_from.header, 'observed_from', LATEST)
+        event_count = event_count or self.pending.submit(self.global_frame, self.base_frame, at_ns)
+        await Settled(future for future in (where, event_count) if future is not None)
+        return await self.writer.do(lambda: self._reported(request, response, where, event_count, told))
 
     async def edit_landmark(self, request: Any, response: Any) -> Any:
         """Pin, correct, split, merge, attach or delete landmarks."""
@@ -124,7 +124,7 @@ class Editing:
         request: Any,
         response: Any,
         where: Future[Transform] | None,
-        stood: Future[Transform] | None,
+        event_count: Future[Transform] | None,
         told: bool,
     ) -> Any:
         point = request.where.point
@@ -140,7 +140,7 @@ class Editing:
                 label=checked_text(request.label, 'label'),
                 where=None if where is None else _position(_known(where, 'where'), point, 'where'),
                 radius_m=request.radius_m,
-                observed_from=self._observer(request, stood, told),
+                observed_from=self._observer(request, event_count, told),
                 at_ns=self._now_ns(
                     stamp_ns(request.observed_from.header.stamp, 'observed_from.header.stamp'),
                     stamp_ns(request.where.header.stamp, 'where.header.stamp'),
@@ -154,13 +154,13 @@ class Editing:
         return response
 
     @staticmethod
-    def _observer(request: Any, stood: Future[Transform] | None, told: bool) -> Transform | None:
+    def _observer(request: Any, event_count: Future[Transform] | None, told: bool) -> Transform | None:
         """Return where it was looked from; None: the robot's newest keyframe says it."""
-        if stood is None:
+        if event_count is None:
             return None
         if not told:
             try:
-                return stood.result(timeout=0)
+                return event_count.result(timeout=0)
             except FrameError:
                 return None
         pose = request.observed_from.pose
@@ -172,7 +172,7 @@ class Editing:
             )
         except ValueError as exc:
             raise InvalidRequestError(f'observed_from.pose: {exc}', field='observed_from.pose') from exc
-        return _known(stood, 'observed_from') @ local
+        return _known(event_count, 'observed_from') @ local
 
     def _edited(
         self, request: Any, response: Any, op: str, names: Sequence[str], place: Future[Transform] | None

@@ -30,7 +30,8 @@ from hylo_memory_ros.transforms import PendingQueue, Transform, TransformSource
 
 __all__ = ['Writing']
 
-MAX_FLUSH_S = 3600.0
+# How long a flush waits when its request does not say so, and at most, seconds.
+FLUSH_S, MAX_FLUSH_S = 5.0, 3600.0
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,6 @@ class Writing:
     """Looks at the stamps."""
     reply_limit: int
     """Size to which a reply is cut, bytes."""
-    flush_timeout_s: float
-    """How long a flush waits when it is not told, seconds."""
 
     async def write(self, request: Any, response: Any) -> Any:
         """Remember statements, all or none."""
@@ -100,7 +99,7 @@ class Writing:
             raise InvalidRequestError(
                 f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path'
             )
-        pending = await self._flushed(None, self.flush_timeout_s)
+        pending = await self._flushed(None, FLUSH_S)
         return await self.writer.do(lambda: self._snapshot(path, pending, response))
 
     def _write(self, request: Any, response: Any) -> Any:
@@ -178,7 +177,7 @@ class Writing:
             raise InvalidRequestError(
                 f'timeout_s: {given_s} is no time to wait: 0 to {MAX_FLUSH_S:g} s', field='timeout_s'
             )
-        return given_s or self.flush_timeout_s
+        return given_s or FLUSH_S
 
     async def _flushed(self, until_ns: int | None, timeout_s: float) -> int:
         """Flush until nothing waits any more, or the time is over; return what still waits."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hylo_memory_ros.domain.consolidation import Chunk, as_happening
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation import Chunk, without_lineage
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.consolidation.candidates import as_consolidable
@@ -22,7 +22,7 @@ class DryRunOverlay:
     def __init__(self) -> None:
         self._ended: set[int] = set()
         self._items: dict[int, MemoryItem] = {}
-        self._rows: dict[int, Consolidable] = {}
+        self._rows: dict[int, ConsolidationCandidate] = {}
 
     def add(self, groups: Sequence[Group], level: int) -> None:
         """Record summaries that would replace groups."""
@@ -32,12 +32,12 @@ class DryRunOverlay:
             self._rows[number] = as_consolidable(group.summary, number, group.episode, level)
             self._ended.update(group.version_rows)
 
-    def holding(self, rows: Sequence[Consolidable]) -> Iterator[Consolidable]:
+    def holding(self, rows: Sequence[ConsolidationCandidate]) -> Iterator[ConsolidationCandidate]:
         """Yield those of stored rows for which no summary stands."""
         return (row for row in rows if row.version_row not in self._ended)
 
     @property
-    def summaries(self) -> Iterator[Consolidable]:
+    def summaries(self) -> Iterator[ConsolidationCandidate]:
         """Summaries for which no other stands, in order."""
         return self.holding(list(self._rows.values()))
 
@@ -104,5 +104,5 @@ class Members:
                 items.append(self._supposed.item(number))
                 continue
             item = item_of(self._rows[number], self._vectors.get(number))
-            items.append(item if member.identity_id in self._summaries else as_happening(item))
+            items.append(item if member.identity_id in self._summaries else without_lineage(item))
         return items

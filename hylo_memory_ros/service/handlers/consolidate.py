@@ -216,7 +216,6 @@ class ConsolidationHandler:
     def _composer(self) -> Composer:
         return Composer(
             self._summariser,
-            self._core.config.consolidation,
             self._core.config.clock,
             self._core.store.side_read(reverted_so_far),
             self._with_vectors,

@@ -40,10 +40,10 @@ from hylo_memory_ros.storage.archive.restorer import Restorer
 from hylo_memory_ros.storage.archive.selection import Coolable, Cut, coolable, cuts, leaving
 from hylo_memory_ros.storage.archive.state import ArchiveState, mark_in, mark_of, put_mark
 from hylo_memory_ros.storage.consolidation.sizes import SIZE
+from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.query.links import HOT
 from hylo_memory_ros.storage.schema import assertion
 from hylo_memory_ros.storage.statements.history import last_transaction
-from hylo_memory_ros.storage.unit_of_work import get_state
 
 __all__ = ['ColdHeld', 'ColdStorage']
 

@@ -17,7 +17,7 @@ from hylo_memory_ros.storage.archive.state import ArchiveState, mark_of
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import sync
-from hylo_memory_ros.storage.unit_of_work import get_state
+from hylo_memory_ros.storage.engine.state import get_state
 
 __all__ = ['ArchiveLifecycle', 'cold_path_of']
 

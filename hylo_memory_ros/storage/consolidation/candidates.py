@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import Consolidable
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
 from hylo_memory_ros.storage.consolidation.sizes import ROW_BYTES, SIZE, Held, held_by_kind
@@ -31,7 +31,7 @@ def consolidable(
     scope: Mapping[str, str] | None,
     after: tuple[int, int],
     open_episode: str = '',
-) -> list[Consolidable]:
+) -> list[ConsolidationCandidate]:
     """Return happenings that hold now, oldest first.
 
     What has a key is looked up by it and superseded through it: it stays as it is. So does what belongs
@@ -57,7 +57,7 @@ def consolidable(
         'before': before_ns, 'now': now_ns, 'limit': limit, 'from': after[0], 'row': after[1],
         'open': open_episode, **scope_values(scope),
     }  # fmt: skip
-    return [Consolidable(*row) for row in raw.execute(_CONSOLIDABLE, bound)]
+    return [ConsolidationCandidate(*row) for row in raw.execute(_CONSOLIDABLE, bound)]
 
 
 def amount_at_hand(
@@ -85,7 +85,7 @@ def amount_at_hand(
     return Held(*raw.execute(statement, bound).fetchone())
 
 
-def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> Consolidable:
+def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> ConsolidationCandidate:
     """Return a summary that is not stored as `consolidable` would if it were.
 
     Parameters
@@ -96,7 +96,7 @@ def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> 
     span, position = item.event_time, (0.0, 0.0, 0.0) if item.pose is None else item.pose.position
     assert span is not None
     map_id = item.scope.get('map_id', '')
-    return Consolidable(
+    return ConsolidationCandidate(
         number, number, number, span.start_ns, span.start_ns, span.clock, item.label, item.content, map_id,
         None if len(item.scope) == bool(map_id) else to_json(item.scope),
         to_json([list(names) or None for names in (item.entities, item.object_ids)]),

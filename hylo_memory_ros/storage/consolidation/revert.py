@@ -12,10 +12,11 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.consolidation.records import Stood, consolidated
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, forgetting, identity, txn
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['Back', 'revert_groups']
 
@@ -33,7 +34,7 @@ class Back(NamedTuple):
     """Identities that those stand for."""
 
 
-def revert_groups(transaction: UnitOfWork, groups: Sequence[Stood], beneath: Collection[int] = ()) -> Back:
+def revert_groups(transaction: Changeset, groups: Sequence[Stood], beneath: Collection[int] = ()) -> Back:
     """Let what summaries stand for hold again, and withdraw them.
 
     What was said, withdrawn or purged in the meantime counts as it would have without them. What was
@@ -69,7 +70,7 @@ def revert_groups(transaction: UnitOfWork, groups: Sequence[Stood], beneath: Col
     return Back(tuple(restored), tuple(removed), kept, below)
 
 
-def _loaded(transaction: UnitOfWork, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
+def _loaded(transaction: Changeset, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
     """Return which identities of groups are still there, and their timelines from the groups on."""
     times = _times(transaction.connection, groups)
     earliest = {
@@ -100,7 +101,7 @@ def _undoes(point: Point, group: Stood, identity_id: int) -> bool:
     return bool(point.assertion_id) if identity_id == group.summary else point.consolidated
 
 
-def _store_withdrawal(transaction: UnitOfWork, groups: Sequence[Stood], assertion_ids: Sequence[int]) -> None:
+def _store_withdrawal(transaction: Changeset, groups: Sequence[Stood], assertion_ids: Sequence[int]) -> None:
     for group in groups:
         this = (consolidated.c.summary == group.summary) & (consolidated.c.sequence == group.sequence)
         reverted = consolidated.update().where(this).values(reverted_seq=transaction.sequence)

@@ -16,7 +16,17 @@ from hylo_memory_ros.storage.consolidation.records import consolidated
 from hylo_memory_ros.storage.erasure.registry import tells_nothing
 from hylo_memory_ros.storage.schema import assertion, embedding, identity, metadata, version
 
-__all__ = ['ROW_BYTES', 'SIZE', 'TRIGGERS', 'Held', 'held', 'held_by_kind', 'miscounted', 'overdue']
+__all__ = [
+    'ROW_BYTES',
+    'SIZE',
+    'TRIGGERS',
+    'Held',
+    'SizeRepository',
+    'held',
+    'held_by_kind',
+    'miscounted',
+    'overdue',
+]
 
 held = Table(
     'held',
@@ -140,3 +150,18 @@ _overdue = sa.select(sa.func.count()).where(
     version.c.valid_to_ns.is_(None),
     version.c.identity_id.not_in(sa.select(consolidated.c.summary)),
 )
+
+
+class SizeRepository:
+    """Counts and sizes of what the main file holds, by kind."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def held_by_kind(self) -> dict[str, Held]:
+        """Return how much of each kind there is; kinds of which there is nothing are left out."""
+        return held_by_kind(self._connection)
+
+    def overdue(self, kind: str, before_ns: int) -> int:
+        """Return how many open statements of a kind are from before a world time, summaries aside."""
+        return overdue(self._connection, kind, before_ns)

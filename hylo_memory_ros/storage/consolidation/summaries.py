@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
+from hylo_memory_ros.storage.changeset import Changeset, VersionRow
 from hylo_memory_ros.storage.consolidation.records import consolidated
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.feedback.scores import carry_counts
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import assertion, txn
 from hylo_memory_ros.storage.statements.writer import write_items
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, VersionRow
 
 __all__ = [
     'TAKEN',
@@ -69,7 +69,7 @@ class _Open(NamedTuple):
 
 
 def condense_groups(
-    transaction: UnitOfWork, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
+    transaction: Changeset, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
 ) -> Slice:
     """End the members of each group, and store what stands for them; all groups of one episode.
 
@@ -105,12 +105,12 @@ def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int
     return {row[0]: _Open(*row) for row in raw.execute(_OPEN, (wanted, at_ns))}
 
 
-def _taken(transaction: UnitOfWork, ids: Sequence[str]) -> set[str]:
+def _taken(transaction: Changeset, ids: Sequence[str]) -> set[str]:
     transaction.cold.named(ids, given=True)
     return existing_ids(transaction.connection, ids)
 
 
-def _end(transaction: UnitOfWork, number: int, ended: Sequence[_Open]) -> None:
+def _end(transaction: Changeset, number: int, ended: Sequence[_Open]) -> None:
     """End versions at the service time, without loading timelines of which nothing else can change."""
     at_ns, sequence = transaction.recorded_at_ns, transaction.sequence
     kind = MemoryKind.EPISODIC.value
@@ -133,7 +133,7 @@ def _end(transaction: UnitOfWork, number: int, ended: Sequence[_Open]) -> None:
     raw.executemany(_FORGET, [(one.identity_id, sequence, at_ns, number) for one in ended])
 
 
-def _carry_episode(transaction: UnitOfWork, episode: str) -> None:
+def _carry_episode(transaction: Changeset, episode: str) -> None:
     """Let the transaction belong to the episode of what it speaks of, and not to the one that is open."""
     if episode == transaction.episode:
         return

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.domain.timeline import span_at
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
+from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.corrections.records import Moved, begin_correction
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.landmarks.landmarks import landmark
@@ -27,7 +28,6 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
 )
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, spatial_row
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 __all__ = ['Edit', 'Placed', 'correct_assertions']
 
@@ -81,7 +81,7 @@ class _Entry(NamedTuple):
         )
 
 
-def correct_assertions(txn: UnitOfWork, edit: Edit, identity_scope: Sequence[str]) -> Moved:
+def correct_assertions(txn: Changeset, edit: Edit, identity_scope: Sequence[str]) -> Moved:
     """Put all that was asserted in a map where it belongs now, in one recorded event.
 
     Each version moves as a whole: who repeated a statement moves with the one that speaks for it,
@@ -131,7 +131,7 @@ def _speakers(entries: Mapping[int, _Entry], timelines: Timelines) -> dict[int, 
 
 
 def _moved(
-    txn: UnitOfWork,
+    txn: Changeset,
     edit: Edit,
     entries: Mapping[int, _Entry],
     timelines: Timelines,

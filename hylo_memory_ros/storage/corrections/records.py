@@ -11,10 +11,20 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.corrections.landmark_state import dumped, put_back
 from hylo_memory_ros.storage.schema import correction
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
-__all__ = ['Moved', 'Stored', 'begin_correction', 'details_of', 'is_newest', 'keep_undo', 'stored_correction']
+__all__ = [
+    'CorrectionRepository',
+    'Moved',
+    'Stored',
+    'begin_correction',
+    'details_of',
+    'is_newest',
+    'keep_undo',
+    'stored_correction',
+]
 
 
 class Stored(NamedTuple):
@@ -46,7 +56,7 @@ class Moved:
 
 
 def begin_correction(
-    txn: UnitOfWork,
+    txn: Changeset,
     map_id: str,
     frame_id: str,
     kind: str,
@@ -167,3 +177,34 @@ _standing = (
     )
 )
 _reverted = sa.select(correction.c.correction_id).where(correction.c.reverts == sa.bindparam('seq'))
+
+
+class CorrectionRepository:
+    """Records of map corrections, with the landmark state that undoes them."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def load(self, correction_id: str) -> Stored:
+        """Return a correction that can be taken back; see `stored_correction`."""
+        return stored_correction(self._connection, correction_id)
+
+    def is_newest(self, former: Stored) -> bool:
+        """Return whether no later correction of the map still stands."""
+        return is_newest(self._connection, former)
+
+    def details(self, map_id: str, kind: str) -> list[dict[str, Any]]:
+        """Return what was asked for by the standing corrections of a map, in their order."""
+        return details_of(self._connection, map_id, kind)
+
+    def keep_undo(self, sequence: int, undo: bytes, after: bytes, most: int) -> None:
+        """Keep the landmark state before a correction, and drop those of older ones."""
+        keep_undo(self._connection, sequence, undo, after, most)
+
+    def dump_landmarks(self, map_id: str) -> bytes:
+        """Return landmarks, keyframes and sightings of a map, packed."""
+        return dumped(self._connection, map_id)
+
+    def restore_landmarks(self, map_id: str, state: bytes) -> None:
+        """Replace landmarks, keyframes and sightings of a map."""
+        put_back(self._connection, map_id, state)

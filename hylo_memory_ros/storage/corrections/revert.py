@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.corrections.records import Moved, Stored, begin_correction
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, corrected, identity
 from hylo_memory_ros.storage.statements.corrected_statements import (
     CorrectedStatement,
@@ -15,7 +17,6 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
     restate,
 )
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, says_now
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['Reversal', 'revert']
 
@@ -34,7 +35,7 @@ class Reversal:
     """What there is to say of it."""
 
 
-def revert(txn: UnitOfWork, reversal: Reversal) -> Moved:
+def revert(txn: Changeset, reversal: Reversal) -> Moved:
     """Put back the coordinates that a correction replaced, where they were not replaced again.
 
     Landmarks that it began say nothing from now on, but for those that stay.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from operator import itemgetter
@@ -39,7 +39,7 @@ from hylo_memory_ros.storage.engine.connection import (
     rewrite,
 )
 
-__all__ = ['Admittance', 'Database', 'insert_rows', 'translated']
+__all__ = ['Admittance', 'Database', 'chunks', 'insert_rows', 'translated']
 
 
 class Admittance:
@@ -300,6 +300,13 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mappi
     if rows:
         statement, values = _insertion(table)
         connection.exec_driver_sql(statement, list(map(values, rows)))
+
+
+def chunks(values: Iterable[Any], size: int = 500) -> Iterator[list[Any]]:
+    """Cut values into lists that fit into one SQL statement."""
+    values = list(values)
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 # SQLite's own words for what a robot meets; its extended codes reach Python only from 3.11 on.

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
 from hylo_memory_ros.storage.archive.reader import everything, nothing
+from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.episodes.facts import named_in
 from hylo_memory_ros.storage.episodes.repository import any_episode, begin_episode, end_episode, said_in
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.statements.writer import resolved, write_items
 from hylo_memory_ros.storage.transacting import TransactingStore
-from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork
 
 __all__ = ['EpisodeStore']
 
@@ -62,7 +62,7 @@ class EpisodeStore(TransactingStore):
         It is bounded and stamped by the service itself: limits for callers could only keep an episode open.
         """
 
-        def act(txn: UnitOfWork) -> tuple[Episode, WriteResult]:
+        def act(txn: Changeset) -> tuple[Episode, WriteResult]:
             ready = [resolved(item, txn.recorded_at_ns) for item in items]
             written = write_items(txn, ready, self._config.identity_scope)
             ended = end_episode(txn, begun, ended_ns=ended_ns, outcome=outcome, note=note)

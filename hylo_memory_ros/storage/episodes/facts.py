@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.feedback.verdicts import feedback
 from hylo_memory_ros.storage.receipts import receipt
 from hylo_memory_ros.storage.schema import assertion, change, identity, txn
-from hylo_memory_ros.storage.unit_of_work import chunks
 
 __all__ = [
     'SUMMARY_PREFIX',

@@ -14,10 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.episodes.facts import EpisodeFacts, gathered
 from hylo_memory_ros.storage.schema import episode, txn
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 __all__ = [
+    'EpisodeRepository',
+    'EpisodeWriter',
     'all_episodes',
     'any_episode',
     'begin_episode',
@@ -48,9 +51,7 @@ def all_episodes(connection: sa.Connection) -> Iterator[Episode]:
     yield from map(_episode, connection.execute(sa.select(episode).order_by(episode.c.begin_seq)).all())
 
 
-def begin_episode(
-    transaction: UnitOfWork, episode_id: str, *, scope: Mapping[str, str], note: str
-) -> Episode:
+def begin_episode(transaction: Changeset, episode_id: str, *, scope: Mapping[str, str], note: str) -> Episode:
     """Begin an episode; the transaction is its first one."""
     begun = Episode(
         episode_id,
@@ -77,9 +78,7 @@ def begin_episode(
     return begun
 
 
-def end_episode(
-    transaction: UnitOfWork, begun: Episode, *, ended_ns: int, outcome: str, note: str
-) -> Episode:
+def end_episode(transaction: Changeset, begun: Episode, *, ended_ns: int, outcome: str, note: str) -> Episode:
     """End the open episode; the transaction is its last one."""
     ended = replace(ended_as(begun, ended_ns, outcome, note), end_seq=transaction.sequence)
     values = {'ended_ns': ended_ns, 'end_seq': ended.end_seq, 'outcome': outcome, 'end_note': note}
@@ -221,3 +220,59 @@ _SPANS = (
     .group_by(episode.c.id)
     .order_by(episode.c.begin_seq)
 )
+
+
+class EpisodeRepository:
+    """Episodes, and what happened in them."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def open(self) -> Episode | None:
+        """Return the episode that is open, or None."""
+        return open_episode(self._connection)
+
+    def load(self, episode_id: str) -> Episode | None:
+        """Return an episode by its name, or None."""
+        return load_episode(self._connection, episode_id)
+
+    def find(
+        self,
+        *,
+        outcome: str | None = None,
+        scope: Mapping[str, str] | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        seq: int | None = None,
+        limit: int,
+    ) -> list[Episode]:
+        """Return episodes, the newest first; see `episodes_of`."""
+        return episodes_of(
+            self._connection,
+            outcome=outcome,
+            scope=scope,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            seq=seq,
+            limit=limit,
+        )
+
+    def facts(self, episode_id: str, most: int) -> EpisodeFacts:
+        """Return what happened in an episode, with at most so many key events."""
+        return gathered(self._connection, episode_id, most)
+
+
+class EpisodeWriter(EpisodeRepository):
+    """Episodes begun and ended in a numbered transaction."""
+
+    def __init__(self, changeset: Changeset) -> None:
+        super().__init__(changeset.connection)
+        self._changeset = changeset
+
+    def begin(self, episode_id: str, *, scope: Mapping[str, str], note: str) -> Episode:
+        """Begin an episode; the transaction is its first one."""
+        return begin_episode(self._changeset, episode_id, scope=scope, note=note)
+
+    def end(self, begun: Episode, *, ended_ns: int, outcome: str, note: str) -> Episode:
+        """End the open episode; the transaction is its last one."""
+        return end_episode(self._changeset, begun, ended_ns=ended_ns, outcome=outcome, note=note)

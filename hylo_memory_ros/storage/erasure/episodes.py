@@ -14,7 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind
+from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.consolidation.sizes import held
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key, summary_text
 from hylo_memory_ros.storage.episodes.repository import all_episodes
 from hylo_memory_ros.storage.erasure.registry import Purged, tells_nothing, words_of
@@ -32,7 +34,6 @@ from hylo_memory_ros.storage.schema import (
 )
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, paired, select_items
 from hylo_memory_ros.storage.statements.writer import write_items
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['PurgedEpisodes']
 
@@ -48,13 +49,13 @@ class PurgedEpisodes:
 
     Parameters
     ----------
-    transaction : UnitOfWork
+    transaction : Changeset
         That of the purge, before anything is deleted; what of it is cold comes back.
     purged : Purged
         What is to be deleted.
     """
 
-    def __init__(self, transaction: UnitOfWork, purged: Purged) -> None:
+    def __init__(self, transaction: Changeset, purged: Purged) -> None:
         connection = self._connection = transaction.connection
         if purged.identity_ids and transaction.cold:
             transaction.cold.linked([paired('about', item_id) for item_id in purged.ids])
@@ -117,7 +118,7 @@ class PurgedEpisodes:
                 items.append(item.model_copy(update=changed))
         return items
 
-    def clean(self, transaction: UnitOfWork, identity_scope: Sequence[str]) -> None:
+    def clean(self, transaction: Changeset, identity_scope: Sequence[str]) -> None:
         """Take out what told of it, once it is deleted."""
         connection = transaction.connection
         for one, fields in self._telling:

@@ -9,6 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.errors import DamagedFileError
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import (
     Purged,
     on_purge,
@@ -36,7 +38,6 @@ from hylo_memory_ros.storage.schema import (
     version,
 )
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['first_said', 'purge_identities', 'purged_of']
 
@@ -54,7 +55,7 @@ def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> Purged:
 
 
 def purge_identities(
-    transaction: UnitOfWork, identity_ids: Sequence[int], unstored: Sequence[str] = ()
+    transaction: Changeset, identity_ids: Sequence[int], unstored: Sequence[str] = ()
 ) -> int:
     """Delete identities with all that was ever said of them, and what tells of them from every record.
 

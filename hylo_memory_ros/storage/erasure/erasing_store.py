@@ -14,16 +14,17 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
+from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.records import summaries_over, versions_of_identities
 from hylo_memory_ros.storage.copies import copies_beside, copies_since, note_copies, remove_unfinished
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.files import refuse_place
+from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.erasure.episodes import PurgedEpisodes
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
 from hylo_memory_ros.storage.query.filters import QuerySpec
 from hylo_memory_ros.storage.statements.removal import Matched, keep_audit, matched_versions
 from hylo_memory_ros.storage.transacting import TransactingStore
-from hylo_memory_ros.storage.unit_of_work import CommitResult, UnitOfWork, get_state, put_state
 
 __all__ = ['ErasingStore', 'any_remains']
 
@@ -60,7 +61,7 @@ class ErasingStore(TransactingStore):
         """Delete the identities of what matches, for good, and from every record what is named beside."""
         copies: list[str] = []
 
-        def act(txn: UnitOfWork) -> Removal:
+        def act(txn: Changeset) -> Removal:
             going = _going(txn, matched_versions(txn.connection, txn.cold.matching(asked, among)))
             copies.extend(copies_since(txn.connection, first_said(txn.connection, going.identity_ids)))
             if not dry_run:
@@ -119,7 +120,7 @@ def any_remains(connection: sa.Connection) -> bool:
     return bool(get_state(connection, _REMAINS, b''))
 
 
-def _going(txn: UnitOfWork, matched: list[Matched]) -> _Going:
+def _going(txn: Changeset, matched: list[Matched]) -> _Going:
     connection = txn.connection
     identity_ids = sorted({one.identity_id for one in matched})
     while True:

@@ -20,11 +20,11 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.landmarks.landmarks import landmark, stats_for
 from hylo_memory_ros.storage.schema import assertion, identity, metadata
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
-from hylo_memory_ros.storage.unit_of_work import chunks
 
 __all__ = [
     'Order',

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Integer, Table, Text, UniqueConstraint
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.feedback.scores import add_counts
 from hylo_memory_ros.storage.schema import metadata
-from hylo_memory_ros.storage.unit_of_work import chunks
 
 __all__ = ['Judgement', 'feedback', 'save_verdicts']
 

@@ -25,6 +25,7 @@ from hylo_memory_ros.storage.schema import metadata
 
 __all__ = [
     'AssociationReceipt',
+    'AssociationReceiptRepository',
     'association_receipt',
     'load_association_receipt',
     'save_association_receipts',
@@ -98,3 +99,18 @@ def scrub_association_receipts(connection: Connection, map_id: str, keys: Collec
     gone = [row for row, named in connection.execute(query) if not names.isdisjoint(json.loads(named))]
     for start in range(0, len(gone), 5000):
         connection.execute(delete(association_receipt).where(table.row.in_(gone[start : start + 5000])))
+
+
+class AssociationReceiptRepository:
+    """Receipts of data association; the oldest leave."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def save(self, receipts: Sequence[AssociationReceipt], most: int) -> None:
+        """Store receipts, and let go the oldest beyond a number."""
+        save_association_receipts(self._connection, receipts, most)
+
+    def load(self, receipt_id: str) -> dict[str, Any] | None:
+        """Return a receipt as a JSON object, or None."""
+        return load_association_receipt(self._connection, receipt_id)

@@ -31,15 +31,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import Stats
+from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, tells_nothing
 from hylo_memory_ros.storage.landmarks.association_receipts import (
     association_receipt,
     scrub_association_receipts,
 )
 from hylo_memory_ros.storage.schema import assertion, change, forgetting, identity, metadata, txn, version
-from hylo_memory_ros.storage.unit_of_work import get_state, put_state
 
 __all__ = [
+    'LandmarkRepository',
     'Removals',
     'Removed',
     'delete_landmarks',
@@ -330,3 +331,52 @@ def _by_map(identities: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for start in range(0, len(values), _CHUNK):
         yield values[start : start + _CHUNK]
+
+
+class LandmarkRepository:
+    """Landmark state between two runs, by map."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def load(self, map_id: str) -> dict[str, Sequence[Any]]:
+        """Return all landmarks of a map, column by column, in the order of their numbers."""
+        return load_landmarks(self._connection, map_id)
+
+    def save(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert or replace rows by their number."""
+        save_landmarks(self._connection, rows)
+
+    def delete(self, numbers: Collection[int]) -> None:
+        """Delete rows by their number."""
+        delete_landmarks(self._connection, numbers)
+
+    def next_number(self) -> int:
+        """Return a number that no landmark has or had."""
+        return next_number(self._connection)
+
+    def save_next_number(self, number: int) -> None:
+        """Store the number that the next landmark will get."""
+        save_next_number(self._connection, number)
+
+    def numbers(self, map_id: str) -> set[int]:
+        """Return the numbers of all landmarks of a map."""
+        return numbers_of(self._connection, map_id)
+
+    def removals_since(self, sequence: int, own: Collection[int] = ()) -> Removals:
+        """Return what was taken away after a transaction, own transactions aside."""
+        return removals_since(self._connection, sequence, own)
+
+    def removed(self, map_id: str, keys: Collection[str] | None = None) -> list[Removed]:
+        """Return written landmarks that have no open item any more, perhaps out of given keys."""
+        return removed_landmarks(self._connection, map_id, keys)
+
+    def stats(self, identities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Stats]:
+        """Return statistics by (map_id, key) of those identities that are landmarks."""
+        return stats_for(self._connection, identities)
+
+    def count(self) -> tuple[int, int]:
+        """Return how many landmarks are held, and how many of them were written."""
+        counted = select(func.count(), func.count(landmark.c.written_ns)).select_from(landmark)
+        held, written = self._connection.execute(counted.where(landmark.c.forgotten_ns.is_(None))).one()
+        return held, written

@@ -42,6 +42,7 @@ __all__ = [
     'Block',
     'ConsumedBlock',
     'InputRow',
+    'LedgerRepository',
     'ObservationRecord',
     'Owners',
     'add_block',
@@ -388,3 +389,46 @@ def _stream(connection: Connection, input_id: int, name: str, owners: Owners) ->
         for stamp_ns, numbers in zip(stamps, unpack_assignments(given), strict=True):
             for index, number in enumerate(numbers):
                 yield ObservationRecord(name, stamp_ns, index, owners.key(number, stamp_ns))
+
+
+class LedgerRepository:
+    """Consumed messages by input, and what their detections were assigned to."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def load_inputs(self) -> dict[str, InputRow]:
+        """Return what is kept of each input, by name."""
+        return load_inputs(self._connection)
+
+    def input_number(self, name: str) -> int:
+        """Return the number of an input, which may be new."""
+        return input_number(self._connection, name)
+
+    def save_counts(self, name: str, dropped: int, late: int) -> None:
+        """Store the counts of an input, which may be new."""
+        save_counts(self._connection, name, dropped, late)
+
+    def losses(self) -> dict[str, dict[str, int]]:
+        """Return dropped and late messages of each input that lost any."""
+        return losses(self._connection)
+
+    def add(self, block: Block) -> int:
+        """Store consumed messages; return the bytes used for their assignments."""
+        return add_block(self._connection, block)
+
+    def blocks_at(self, input_id: int, stamp_ns: int) -> list[ConsumedBlock]:
+        """Return the blocks of an input whose span of stamps holds a stamp."""
+        return blocks_at(self._connection, input_id, stamp_ns)
+
+    def assignment_span(self) -> tuple[int, int | None]:
+        """Return the bytes that assignments take, and the stamp of the oldest."""
+        return assignment_span(self._connection)
+
+    def prune(self, before_ns: int, excess_bytes: int) -> int:
+        """Delete the oldest assignments; return the bytes that became free."""
+        return prune_assignments(self._connection, before_ns, excess_bytes)
+
+    def observations(self) -> Iterator[ObservationRecord]:
+        """Yield every observation whose assignment is kept, by stamp, input and index."""
+        return observations(self._connection)

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from hylo_memory_ros.storage.landmarks.landmarks import keyframe, landmark, sighting
 
 __all__ = [
+    'SightingRepository',
     'delete_sightings',
     'load_keyframes',
     'load_sightings',
@@ -76,3 +77,30 @@ def delete_sightings(connection: Connection, keys: Collection[tuple[int, int, in
 def _by_column(names: Sequence[str], rows: Sequence[Any]) -> dict[str, Sequence[Any]]:
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
     return dict(zip(names, columns, strict=True))
+
+
+class SightingRepository:
+    """Keyframes and sightings between two runs, by map."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def load_keyframes(self, map_id: str) -> dict[str, Sequence[Any]]:
+        """Return the keyframes of a map, column by column, in their order."""
+        return load_keyframes(self._connection, map_id)
+
+    def load(self, map_id: str) -> dict[str, Sequence[Any]]:
+        """Return the sightings of all landmarks of a map, column by column."""
+        return load_sightings(self._connection, map_id)
+
+    def save_keyframes(self, map_id: str, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        """Insert or replace keyframes of a map: number, stamp, pose."""
+        save_keyframes(self._connection, map_id, rows)
+
+    def save(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert or replace sightings."""
+        save_sightings(self._connection, rows)
+
+    def delete(self, keys: Collection[tuple[int, int, int]]) -> None:
+        """Delete sightings by landmark, keyframe and origin."""
+        delete_sightings(self._connection, keys)

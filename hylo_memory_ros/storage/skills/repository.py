@@ -17,14 +17,16 @@ from hylo_memory_ros.errors import SkillGateError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.feedback.scores import helpfulness
 from hylo_memory_ros.storage.query.skill_filter import STATUS
 from hylo_memory_ros.storage.schema import assertion, identity, metadata, tag, txn, version
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = [
     'Gate',
+    'SkillRepository',
     'judged_skill',
     'payloads_of_skills',
     'skill_items',
@@ -55,12 +57,12 @@ class Gate:
 
     Parameters
     ----------
-    transaction : UnitOfWork
+    transaction : Changeset
     thresholds : Thresholds
         What a verified skill needs.
     """
 
-    def __init__(self, transaction: UnitOfWork, thresholds: Thresholds) -> None:
+    def __init__(self, transaction: Changeset, thresholds: Thresholds) -> None:
         self._txn, self._thresholds = transaction, thresholds
         self._payloads: dict[int, Mapping[str, Any]] = {}
         self._passed: list[dict[str, Any]] = []
@@ -276,3 +278,34 @@ _transitions = (
     .limit(sa.bindparam('most'))
 )
 _transitions_of_key = _transitions.where(skill_transition.c.key == sa.bindparam('key'))
+
+
+class SkillRepository:
+    """Skills, what was ever stated of them, and their transitions."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def transitions(self, key: str | None, limit: int) -> list[SkillTransition]:
+        """Return the latest transitions of one skill, or of all, oldest first."""
+        return transitions_of(self._connection, key, limit)
+
+    def payloads(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield number and payload of every skill that was ever stated, in order of their numbers."""
+        return payloads_of_skills(self._connection)
+
+    def judged(self, identity_digest: bytes) -> tuple[SkillPayload, Verdicts] | None:
+        """Return what holds of a skill, and the verdicts counted on it; None: nothing holds."""
+        return judged_skill(self._connection, identity_digest)
+
+    def stated(self) -> set[tuple[str, bytes]]:
+        """Return key and content digest of every skill that was ever stated."""
+        return stated_skills(self._connection)
+
+    def stated_of(self, version_rows: Iterable[int]) -> set[tuple[str, bytes]]:
+        """Return key and content digest of all that was ever stated of the skills of some versions."""
+        return stated_of_skills(self._connection, version_rows)
+
+    def items(self, digests: Container[bytes]) -> Iterator[tuple[bytes, MemoryItem]]:
+        """Yield content digest and item of skills, each once."""
+        return skill_items(self._connection, digests)

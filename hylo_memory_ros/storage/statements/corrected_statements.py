@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import corrected
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Timelines
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['CorrectedStatement', 'CorrectedVersions', 'corrected_among', 'repeat_corrections', 'restate']
 
@@ -36,7 +36,7 @@ class CorrectedVersions(NamedTuple):
     says: CorrectedStatement
 
 
-def restate(txn: UnitOfWork, timelines: Timelines, changes: Sequence[CorrectedVersions]) -> int:
+def restate(txn: Changeset, timelines: Timelines, changes: Sequence[CorrectedVersions]) -> int:
     """Store what assertions say from now on, and the versions that follow; return how many are new."""
     connection, sequence = txn.connection, txn.sequence
     ended = [{'id': change.assertion_id, 'end': sequence} for change in changes if change.was_corrected]
@@ -73,7 +73,7 @@ def _evidence(change: CorrectedVersions) -> tuple[bytes, Evidence] | None:
     return change.says.content, Evidence(change.id, change.says.element, change.says.spatial_id)
 
 
-def repeat_corrections(txn: UnitOfWork, repeated: Mapping[int, int]) -> None:
+def repeat_corrections(txn: Changeset, repeated: Mapping[int, int]) -> None:
     """Let repeated statements say what those say that they repeat, corrections of the past included.
 
     Parameters

@@ -9,9 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.storage.unit_of_work import get_state, put_state
+from hylo_memory_ros.storage.engine.state import get_state, put_state
 
 __all__ = [
+    'EmbeddingRepository',
     'VectorTuple',
     'VersionTuple',
     'declared_spaces',
@@ -107,3 +108,22 @@ _VERSIONS = """
     WHERE a.has_embedding ORDER BY v.version_row
 """
 _dimensions = sa.text('SELECT space, max(length(vector)) FROM embedding GROUP BY space')
+
+
+class EmbeddingRepository:
+    """Declared embedding spaces, and vectors."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def declared_spaces(self) -> dict[str, dict[str, Any]]:
+        """Return what the file keeps of each space that was ever declared."""
+        return declared_spaces(self._connection)
+
+    def keep_spaces(self, spaces: dict[str, dict[str, Any]]) -> None:
+        """Keep what makes the vectors of each space comparable."""
+        keep_spaces(self._connection, spaces)
+
+    def dimensions(self) -> dict[str, int]:
+        """Return the dimension of the vectors of each space that has any."""
+        return dimensions(self._connection)

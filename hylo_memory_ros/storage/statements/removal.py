@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, audit, corrected, forgetting, identity, version
 from hylo_memory_ros.storage.statements.timeline_repository import Held, Timelines, effective, says_now
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = [
     'Ending',
@@ -54,7 +55,7 @@ def matched_versions(connection: sa.Connection, version_rows: Iterable[int]) -> 
     return sorted(found)
 
 
-def forget_versions(txn: UnitOfWork, matched: Sequence[Matched]) -> None:
+def forget_versions(txn: Changeset, matched: Sequence[Matched]) -> None:
     """End current versions at the service time, and void scheduled ones.
 
     What was said from a later time of a version is void too, also what it had outdone at
@@ -74,7 +75,7 @@ def forget_versions(txn: UnitOfWork, matched: Sequence[Matched]) -> None:
     _finish(txn, timelines, matched, withdrawn, 'FORGET')
 
 
-def retract_versions(txn: UnitOfWork, matched: Sequence[Matched]) -> None:
+def retract_versions(txn: Changeset, matched: Sequence[Matched]) -> None:
     """Withdraw every assertion of the versions: they were never true."""
     timelines = _loaded(txn, matched)
     withdrawn: list[int] = []
@@ -84,7 +85,7 @@ def retract_versions(txn: UnitOfWork, matched: Sequence[Matched]) -> None:
     _finish(txn, timelines, matched, withdrawn, 'RETRACT')
 
 
-def _loaded(txn: UnitOfWork, matched: Sequence[Matched], at_ns: int | None = None) -> Timelines:
+def _loaded(txn: Changeset, matched: Sequence[Matched], at_ns: int | None = None) -> Timelines:
     timelines = Timelines(txn)
     earliest: dict[int, int] = {}
     for one in matched:
@@ -101,7 +102,7 @@ def _withdraw(held: Held, points: Sequence[Point]) -> list[int]:
 
 
 def _finish(
-    txn: UnitOfWork, timelines: Timelines, matched: Sequence[Matched], withdrawn: Sequence[int], outcome: str
+    txn: Changeset, timelines: Timelines, matched: Sequence[Matched], withdrawn: Sequence[int], outcome: str
 ) -> None:
     for part in chunks(withdrawn):
         txn.connection.execute(_withdraw_assertions, {'ids': part, 'seq': txn.sequence})
@@ -110,9 +111,7 @@ def _finish(
         txn.note(one.id, one.key, outcome)
 
 
-def keep_audit(
-    txn: UnitOfWork, reason: str, query: str | None, ids: Sequence[str] | None, count: int
-) -> None:
+def keep_audit(txn: Changeset, reason: str, query: str | None, ids: Sequence[str] | None, count: int) -> None:
     """Keep who took what away and why; without query and ids nothing personal stays."""
     txn.connection.execute(
         audit.insert(),
@@ -162,7 +161,7 @@ class Ending(NamedTuple):
     """Key of what it proves to be, which the feed tells as a merge; empty: it ended."""
 
 
-def end_versions(txn: UnitOfWork, endings: Sequence[Ending], kind: str) -> list[Matched]:
+def end_versions(txn: Changeset, endings: Sequence[Ending], kind: str) -> list[Matched]:
     """End the versions that hold at the times of the endings; return them.
 
     What was said from a later time stays, whichever came first: it is evidence of its own. So

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
-from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.changeset import Changeset, VersionRow
+from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, forgetting, identity, spatial, version
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, VersionRow, chunks
 
 __all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'said_then', 'says_now']
 
@@ -65,11 +65,11 @@ class Timelines:
 
     Parameters
     ----------
-    transaction : UnitOfWork
+    transaction : Changeset
         Through which everything is read and written.
     """
 
-    def __init__(self, transaction: UnitOfWork) -> None:
+    def __init__(self, transaction: Changeset) -> None:
         self._txn = transaction
         self._held: dict[int, Held] = {}
         self._former: dict[int, Evidence] = {}

@@ -15,7 +15,8 @@ from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
 from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
-from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import (
     assertion,
     embedding,
@@ -36,7 +37,6 @@ from hylo_memory_ros.storage.statements.mapper import (
     tags_of,
 )
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Held, Timelines
-from hylo_memory_ros.storage.unit_of_work import UnitOfWork, chunks
 
 __all__ = ['answer_of_request', 'check_items', 'check_stamps', 'keep_answer', 'resolved', 'write_items']
 
@@ -129,7 +129,7 @@ class _Accepted:
 
 
 def write_items(
-    txn: UnitOfWork,
+    txn: Changeset,
     items: Sequence[MemoryItem],
     identity_scope: Sequence[str],
     thresholds: Thresholds | None = None,
@@ -175,7 +175,7 @@ def write_items(
     return WriteResult(tuple(events), txn.sequence)
 
 
-def _as_first_asserted(txn: UnitOfWork, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+def _as_first_asserted(txn: Changeset, items: Sequence[MemoryItem]) -> list[MemoryItem]:
     """Give an item whose id is known and that states no other time the time it was first asserted with.
 
     So the same write again is the same statement, also one whose time was assumed.
@@ -194,7 +194,7 @@ def _at_first_time(item: MemoryItem, valid_from_ns: int, assumed: bool) -> Memor
     return item.model_copy(update={'valid_from_ns': valid_from_ns, 'valid_from_assumed': bool(assumed)})
 
 
-def _refuse_conflicts(txn: UnitOfWork, stated: Sequence[tuple[MemoryItem, Statement]]) -> None:
+def _refuse_conflicts(txn: Changeset, stated: Sequence[tuple[MemoryItem, Statement]]) -> None:
     named: dict[str, tuple[bytes, int | None]] = {}
     txn.cold.named({statement.id for _, statement in stated}, given=False)
     for part in chunks({statement.id for _, statement in stated}):
@@ -211,7 +211,7 @@ def _refuse_conflicts(txn: UnitOfWork, stated: Sequence[tuple[MemoryItem, Statem
 
 
 def _intern(
-    txn: UnitOfWork, timelines: Timelines, stated: Sequence[tuple[MemoryItem, Statement]]
+    txn: Changeset, timelines: Timelines, stated: Sequence[tuple[MemoryItem, Statement]]
 ) -> list[_Accepted]:
     """Give every item its identity, new or known, and load the timelines of the known ones."""
     known: dict[bytes, int] = {}
@@ -238,7 +238,7 @@ def _intern(
     return accepted
 
 
-def _repeated(txn: UnitOfWork, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
+def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
     """Return the points that were corrected and are said again, by the new assertion.
 
     Who says again what was said before the map moved means the same thing, and not its old place.
@@ -256,7 +256,7 @@ def _repeated(txn: UnitOfWork, timelines: Timelines, accepted: Sequence[_Accepte
 
 
 def _apply(
-    txn: UnitOfWork, timelines: Timelines, entry: _Accepted, position: int, repeated: Point | None
+    txn: Changeset, timelines: Timelines, entry: _Accepted, position: int, repeated: Point | None
 ) -> WriteEvent:
     held = timelines[entry.identity_id]
     at_ns = entry.item.valid_from_ns
@@ -309,7 +309,7 @@ class _Rows:
         self._embedding: list[dict[str, Any]] = []
         self._text: list[tuple[Any, ...]] = []
 
-    def add(self, txn: UnitOfWork, entry: _Accepted, position: int, timelines: Timelines) -> None:
+    def add(self, txn: Changeset, entry: _Accepted, position: int, timelines: Timelines) -> None:
         item, assertion_id = entry.item, entry.assertion_id
         row = assertion_row(item, entry.statement)
         row |= {
@@ -338,7 +338,7 @@ class _Rows:
             entry.statement.id, entry.statement.element, row['spatial_id']
         )
 
-    def _add_pose(self, txn: UnitOfWork, place: dict[str, Any]) -> int:
+    def _add_pose(self, txn: Changeset, place: dict[str, Any]) -> int:
         spatial_id = txn.next_id('spatial')
         self._spatial.append({'spatial_id': spatial_id, **place})
         txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
@@ -365,7 +365,7 @@ def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult
     return WriteResult(tuple(WriteEvent(**event) for event in json.loads(row.answer)), row.sequence)
 
 
-def keep_answer(txn: UnitOfWork, request_id: str, result: WriteResult, retention: int) -> None:
+def keep_answer(txn: Changeset, request_id: str, result: WriteResult, retention: int) -> None:
     """Keep the answer for a repeated request, and let the oldest go."""
     answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
     row = {'request_id': request_id, 'sequence': txn.sequence, 'answer': answer}

@@ -10,7 +10,7 @@ import pytest
 from support.clock import ManualClock
 
 from hylo_memory_ros.config import ConsolidationSettings, MemoryConfig
-from hylo_memory_ros.domain.consolidation.planner import Alike
+from hylo_memory_ros.domain.consolidation.planner import SimilarityClusters
 from hylo_memory_ros.model import Budget, EmbeddingSpace, MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service import embedding_spaces as spaces
@@ -78,7 +78,7 @@ def test_who_came_long_before_is_no_near_duplicate() -> None:
     rng = np.random.default_rng(1)
     vectors = {number: rng.normal(size=64) for number in range(400)}
     vectors[400], vectors[401] = vectors[0], vectors[399]
-    leaders = Alike(vectors, 0.999).leaders(range(402))
+    leaders = SimilarityClusters(vectors, 0.999).leaders(range(402))
     assert leaders[401] == 399
     assert leaders[400] == 400
     assert all(leaders[number] == number for number in range(400))

@@ -55,8 +55,8 @@ def test_others_write_between_slices_and_what_changed_meanwhile_is_left_alone(me
     assert text.endswith(':\nsaw it. (x31)\nin between.')
     assert ids[3] not in {hit.item.id for hit in memory.query(MemoryQuery(k=100))}
     # No summary stands for what was forgotten, and the others of its group became one later.
-    stood = Counter(name for one in (*report.merged, *report.summarised) for name in one.ids)
-    assert (stood[ids[3]], stood[ids[2]]) == (0, 1)
+    event_count = Counter(name for one in (*report.merged, *report.summarised) for name in one.ids)
+    assert (event_count[ids[3]], event_count[ids[2]]) == (0, 1)
     assert memory.query(MemoryQuery(relation=('summarises', ids[3]), include_invalidated=True)).total == 0
     parts = [part for part, _ in told]
     assert parts == sorted(parts)

@@ -178,7 +178,7 @@ class ColdMachine(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from([1, 2, 3, 100]), back=st.sampled_from([0.0, 0.0, 5.0]))
     def cool(self, limit: int, back: float) -> None:
-        store = self.cooled._store
+        store = self.cooled._core.store
         before_ns = self.cooled.now_ns() - round(back * NS)
         found = store.coolable(ended_before_ns=before_ns)
         ids = [one.identity_id for one in found if self.chance.random() < 0.8]
@@ -188,7 +188,7 @@ class ColdMachine(RuleBasedStateMachine):
 
     @rule()
     def cool_everything(self) -> None:
-        store = self.cooled._store
+        store = self.cooled._core.store
         while found := store.coolable():
             told = store.cool([one.identity_id for one in found])
             assert told.assertions
@@ -196,7 +196,7 @@ class ColdMachine(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from([1, 100]))
     def warm(self, limit: int) -> None:
-        last = self.cooled._store.warm(range(1, 100), limit=limit)
+        last = self.cooled._core.store.warm(range(1, 100), limit=limit)
         assert last.assertions <= max(limit, self.moved)
 
     @invariant()

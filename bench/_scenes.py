@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.perception.ingestion.validation import Screen
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.tracking.data_association import GatedAssociation
 from hylo_memory_ros.transforms import Transform
@@ -22,7 +22,7 @@ __all__ = ['Counted', 'Seen', 'Watched', 'cups', 'one_object', 'place_objects', 
 NS = 1_000_000_000
 START_NS = 1_000 * NS
 OUTLIER = -1
-LABELS = ('cup', 'mug', 'chair', 'box', 'plant', 'lamp', 'book', 'screen')
+LABELS = ('cup', 'mug', 'chair', 'box', 'plant', 'lamp', 'landmark_map', 'validator')
 
 Array = NDArray[np.float64]
 
@@ -56,23 +56,25 @@ class Watched:
     def __init__(self, source: InputSettings, settings: LandmarkSettings | None = None) -> None:
         self.settings = (settings or LandmarkSettings()).model_copy(update={'inputs': (source,)})
         self.association = GatedAssociation(self.settings)
-        self.book = LandmarkMap('room', source.gate_m)
+        self.landmark_map = LandmarkMap('room', source.gate_m)
         self.given: list[tuple[int, int]] = []
         """Object and landmark of each detection."""
         self.items = 0
         """Versions written."""
-        self._screen = Screen(source, lambda reason, count: None)
+        self._validator = DetectionValidator(source, lambda reason, count: None)
 
     def see(self, seen: Seen) -> None:
         """Take one message."""
         base = seen.global_from_base
-        outcome = self.association.observe(self._screen.scan(seen.message, base, base), self.book)
+        outcome = self.association.observe(
+            self._validator.validate(seen.message, base, base), self.landmark_map
+        )
         self.items += len(outcome.items)
         self.given += zip(seen.objects, outcome.landmarks.tolist(), strict=True)
 
     def landmarks(self, *, confirmed: bool = True) -> dict[int, int]:
         """Return the row of each landmark that is there, by number."""
-        state = self.book.state[: len(self.book.keys)]
+        state = self.landmark_map.state[: len(self.landmark_map.keys)]
         there = state['live'] & (state['forgotten_ns'] == NEVER)
         if confirmed:
             there &= state['written_ns'] != NEVER
@@ -80,7 +82,7 @@ class Watched:
 
     def counted(self, truth: Array) -> Counted:
         """Count the confirmed landmarks against the objects, shape (n, 3)."""
-        rows, state = self.landmarks(), self.book.state
+        rows, state = self.landmarks(), self.landmark_map.state
         into = {int(n): int(m) for n, m in zip(state['number'], state['merged_into'], strict=True) if m}
         votes: dict[int, Counter[int]] = {number: Counter() for number in rows}
         where: dict[int, Counter[int]] = {number: Counter() for number in range(len(truth))}

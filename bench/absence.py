@@ -11,12 +11,12 @@ import numpy as np
 
 from bench._figure import at_most
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.perception.existence.existence_filter import Existence
+from hylo_memory_ros.perception.existence.existence_monitor import ExistenceMonitor
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage
-from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
 from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.tracking.data_association import Outcome
+from hylo_memory_ros.perception.tracking.data_association import AssociationResult
 from hylo_memory_ros.transforms import Transform
 
 NS = 1_000_000_000
@@ -41,8 +41,8 @@ def absence() -> Iterator[dict[str, Any]]:
     info = an_input('info', 'sensor_msgs/msg/CameraInfo')
     depth = an_input('depth', 'sensor_msgs/msg/Image', camera_info='info')
     settings = LandmarkSettings(inputs=(source, info, depth))
-    existence, screen = Existence(settings), Screen(source, lambda reason, count: None)
-    book = _full_book(settings)
+    existence, validator = ExistenceMonitor(settings), DetectionValidator(source, lambda reason, count: None)
+    landmark_map = _full_book(settings)
     image = DepthImage(np.full((120, 160), 9.0, dtype=np.float32))
     existence.take_view(Message('info', START_NS, 'base', 0, NOTHING, view=CAMERA), HERE)
     times, misses, in_view = [], 0, []
@@ -50,15 +50,15 @@ def absence() -> Iterator[dict[str, Any]]:
         stamp_ns, robot = START_NS + step * NS // RATE_HZ, _strolling(step)
         optical = robot @ Transform((0.0, 0.0, 0.0), (-0.5, 0.5, -0.5, 0.5))
         existence.take_view(Message('depth', stamp_ns, 'optical', step, NOTHING, view=image), optical)
-        seen = _in_view(book, robot)
+        seen = _in_view(landmark_map, robot)
         in_view.append(len(seen))
         seen = seen[rng.random(len(seen)) < 0.9]
-        found = Detections(['box'] * len(seen), robot.inverse().positions(book.state['mean'][seen]))
-        scan = screen.scan(Message('camera', stamp_ns, 'base', step, found), robot, robot)
-        book.keyframes.advance(stamp_ns, robot)
-        outcome = Outcome(np.zeros(len(seen), dtype=np.int64), (), seen=seen)
+        found = Detections(['box'] * len(seen), robot.inverse().positions(landmark_map.state['mean'][seen]))
+        scan = validator.validate(Message('camera', stamp_ns, 'base', step, found), robot, robot)
+        landmark_map.keyframes.advance(stamp_ns, robot)
+        outcome = AssociationResult(np.zeros(len(seen), dtype=np.int64), (), seen=seen)
         begun = time.perf_counter()
-        told = existence.observe(scan, outcome, book)
+        told = existence.observe(scan, outcome, landmark_map)
         times.append(1e3 * (time.perf_counter() - begun))
         misses += sum(len(one.as_dict()['decisions']) for one in told.receipts)
     more = {
@@ -66,7 +66,7 @@ def absence() -> Iterator[dict[str, Any]]:
         'p95_ms': round(float(np.percentile(times, 95)), 2),
         'in_view': round(float(np.mean(in_view))),
         'misses': misses,
-        'landmarks': len(book),
+        'landmarks': len(landmark_map),
     }
     yield at_most('absence_mean_ms_per_message_at_100000', float(np.mean(times)), 2.0, **more)
 
@@ -75,15 +75,15 @@ def _full_book(settings: LandmarkSettings) -> LandmarkMap:
     """Return 100 000 landmarks in a cube, each 0.6 m from the next, all of them written."""
     side = math.ceil(COUNT ** (1 / 3))
     places = 0.6 * np.stack(np.meshgrid(*3 * [np.arange(side)], indexing='ij'), axis=-1).reshape(-1, 3)
-    book = LandmarkMap('hall', 0.5, keyframes=Keyframes(settings))
+    landmark_map = LandmarkMap('hall', 0.5, keyframes=Keyframes(settings))
     for number in range(COUNT):
-        book.add(f'box/{number}', 'box', source='camera')
-    state = book.state[:COUNT]
+        landmark_map.add(f'box/{number}', 'box', source='camera')
+    state = landmark_map.state[:COUNT]
     state['mean'] = state['written'] = places[:COUNT]
     state['n'], state['existence'] = 100, 2.0
     state['written_ns'] = state['first_ns'] = state['since_ns'] = START_NS - NS
-    book.place(np.arange(COUNT))
-    return book
+    landmark_map.place(np.arange(COUNT))
+    return landmark_map
 
 
 def _strolling(step: int) -> Transform:
@@ -91,8 +91,8 @@ def _strolling(step: int) -> Transform:
     return Transform((4.0 + 0.5 * step / RATE_HZ, 13.0, 13.0))
 
 
-def _in_view(book: LandmarkMap, robot: Transform) -> Any:
-    x, y, z = robot.inverse().positions(book.state['mean'][: len(book.keys)]).T
+def _in_view(landmark_map: LandmarkMap, robot: Transform) -> Any:
+    x, y, z = robot.inverse().positions(landmark_map.state['mean'][: len(landmark_map.keys)]).T
     flat = np.hypot(x, y)
     inside = (np.abs(np.arctan2(y, x)) <= 0.55) & (np.abs(np.arctan2(z, flat)) <= 0.45)
     return np.flatnonzero(inside & (np.hypot(flat, z) <= 4.3))

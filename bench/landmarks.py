@@ -14,7 +14,7 @@ import numpy as np
 from bench._figure import at_least, at_most, seconds
 from bench._scenes import Watched, cups, one_object, room
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkPipeline, LandmarkSettings, Message
-from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.transforms import Transform
 
@@ -69,30 +69,30 @@ def latency() -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(0)
     source = an_input(sigma_m=0.03)
     settings = LandmarkSettings(tentative_max=200_000)
-    watched, screen = Watched(source, settings), Screen(source, lambda reason, count: None)
+    watched, validator = Watched(source, settings), DetectionValidator(source, lambda reason, count: None)
     side = math.ceil(100_000 ** (1 / 3))
     grid = np.stack(np.meshgrid(*3 * [np.arange(side) * 0.7], indexing='ij'), axis=-1).reshape(-1, 3)
     places = grid[:100_000] + 1.0
     for start in range(0, len(places), 5000):
         part = places[start : start + 5000]
-        _observe(watched, screen, part, 1 + start)
+        _observe(watched, validator, part, 1 + start)
     for again in range(4):
         for start in range(0, len(places), 5000):
-            _observe(watched, screen, places[start : start + 5000], 200_000 * (again + 1) + start)
+            _observe(watched, validator, places[start : start + 5000], 200_000 * (again + 1) + start)
     times = []
     for step in range(200):
         chosen = places[rng.choice(len(places), 100, replace=False)]
         seen = chosen + rng.normal(0.0, 0.03, chosen.shape)
-        times.append(seconds(lambda seen=seen, step=step: _observe(watched, screen, seen, 10**7 + step)))  # type: ignore[misc]
-    more = {'p95_ms': round(1e3 * float(np.percentile(times, 95)), 2), 'landmarks': len(watched.book)}
+        times.append(seconds(lambda seen=seen, step=step: _observe(watched, validator, seen, 10**7 + step)))  # type: ignore[misc]
+    more = {'p95_ms': round(1e3 * float(np.percentile(times, 95)), 2), 'landmarks': len(watched.landmark_map)}
     yield at_most('association_100_against_100000_ms', 1e3 * float(np.median(times)), 10.0, **more)
 
 
-def _observe(watched: Watched, screen: Screen, points: Any, step: int) -> None:
+def _observe(watched: Watched, validator: DetectionValidator, points: Any, step: int) -> None:
     message = Message(
         'camera', START_NS + step * NS // RATE_HZ, 'base', step, Detections(['box'] * len(points), points)
     )
-    watched.association.observe(screen.scan(message, HERE), watched.book)
+    watched.association.observe(validator.validate(message, HERE), watched.landmark_map)
 
 
 class Circling:

@@ -28,9 +28,9 @@ from hylo_memory_ros.domain.identity import (
 from hylo_memory_ros.embedding import embedder_named
 from hylo_memory_ros.index import OPEN
 from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
-from hylo_memory_ros.index.vectors._building import built
-from hylo_memory_ros.index.vectors._space import Asking
 from hylo_memory_ros.index.vectors.artifact import Artifact
+from hylo_memory_ros.index.vectors.generation_builder import build_generation
+from hylo_memory_ros.index.vectors.space_table import VectorQuery
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.storage import SqliteStore
@@ -79,7 +79,11 @@ class Stored:
             seed=SEED,
         )
         index = VectorIndex({SPACE: space}, self.store, Artifacts(None), lambda: ('bench', 1))
-        index.load(self.store.vector_batches(), self.store.vector_version_batches(), self.store.sequence)
+        index.load(
+            self.store.reader.vector_batches(),
+            self.store.reader.vector_version_batches(),
+            self.store.sequence,
+        )
         index.wait_idle()
         return index
 
@@ -103,7 +107,7 @@ def item(number: int, vector: Sequence[float] | Vectors) -> MemoryItem:
 def exact_ids(index: VectorIndex, question: Vectors) -> list[int]:
     """Return what an exact comparison of everything finds."""
     table = index._spaces[SPACE].table
-    return table.exact(Asking(question, K, (OPEN - 1, OPEN - 1, OPEN - 1))).version_rows.tolist()
+    return table.exact(VectorQuery(question, K, (OPEN - 1, OPEN - 1, OPEN - 1))).version_rows.tolist()
 
 
 def ids(index: VectorIndex, question: Vectors) -> list[int]:
@@ -228,9 +232,11 @@ def against_bare(
             lambda number, ours=ours: ids(ours, questions[number % QUESTIONS]),
             lambda number: graph.search(questions[(number + 7) % QUESTIONS], K, threads=1),
         )
-        told = {'recall': reached, 'bare_recall': bare, 'bare_expansion': graph.expansion_search}
-        told |= {'ms': round(times[0] * 1e3, 3), 'bare_ms': round(times[1] * 1e3, 3)}
-        yield at_most(f'usearch {quantisation} with rerank / bare usearch', ratio(times), 1.5, **told, **more)
+        figures = {'recall': reached, 'bare_recall': bare, 'bare_expansion': graph.expansion_search}
+        figures |= {'ms': round(times[0] * 1e3, 3), 'bare_ms': round(times[1] * 1e3, 3)}
+        yield at_most(
+            f'usearch {quantisation} with rerank / bare usearch', ratio(times), 1.5, **figures, **more
+        )
         if ours is not index:
             ours.close()
 
@@ -252,14 +258,14 @@ def measured(artifact: Artifact) -> CompressionFigure:
 def sizes(stored: Stored) -> Iterator[dict[str, Any]]:
     """Count the bytes of the candidate artifacts."""
     raw = stored.vectors.nbytes
-    records = stored.store.vector_records(SPACE)
+    records = stored.store.reader.vector_records(SPACE)
     for backend in DERIVED:
         index = stored.index('exact')
         searched = index._spaces[SPACE]
         object.__setattr__(
             searched.table, 'space', searched.table.space.model_copy(update={'backend': backend})
         )
-        _, artifact = built(searched.table, records, ('bench', 1), None, lambda: None)
+        _, artifact = build_generation(searched.table, records, ('bench', 1), None, lambda: None)
         figure = measured(artifact)
         more = {
             'code_bytes': figure.artifact_bytes,

@@ -17,9 +17,10 @@ pytest.register_assert_rewrite(
     'support', 'storage.clauses', 'storage.contract', 'storage.plain_memory', 'storage.sample'
 )
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile('untimed', deadline=None)
-settings.load_profile('untimed')
+# No deadline: how long an example takes depends on what else the machine does.
+settings.register_profile('nightly', deadline=None, max_examples=100)
+settings.register_profile('gate', deadline=None, max_examples=33, derandomize=True)
+settings.load_profile('gate')  # --hypothesis-profile=nightly replaces it
 
 ROOT = Path(__file__).resolve().parents[1]
 DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral ones

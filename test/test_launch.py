@@ -28,7 +28,7 @@ from hylo_memory_ros.msg import MemoryItem  # noqa: E402
 from hylo_memory_ros.srv import Query, Write  # noqa: E402
 from launch import LaunchDescription  # noqa: E402
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.ros
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / 'launch' / 'memory.launch.py'
 
@@ -58,7 +58,7 @@ def in_sim_time(ros_domain: int, tmp_path: Path) -> LaunchDescription:
 @pytest.mark.launch(fixture=in_a_namespace)
 def test_the_node_is_brought_up_in_its_namespace(ros_domain: int) -> None:
     with Talker(ros_domain) as talker:
-        talker.spin_until(lambda: talker.state('/robot1/hylo_memory') == State.PRIMARY_STATE_ACTIVE, 30.0)
+        talker.spin_until(lambda: talker.state('/robot1/hylo_memory') == State.PRIMARY_STATE_ACTIVE)
         item = MemoryItem(kind='spatial', key='mug', label='mug')
         item.header.frame_id = 'map'
         assert talker.call(Write, '/robot1/hylo_memory/write', items=[item]).success

@@ -1,4 +1,4 @@
-"""The pipeline of perception, and what people and planners ask of it: edits, reports, corrections."""
+"""Landmark pipeline: ingestion of observations, edits, absence reports and map corrections."""
 
 from __future__ import annotations
 
@@ -11,38 +11,144 @@ from hylo_memory_ros.perception.edits import Edit, Edited, edit
 from hylo_memory_ros.perception.existence.absence_reports import (
     AbsenceAnswer,
     AbsenceReport,
-    checked,
-    found,
-    named,
-    taken,
+    apply_report,
+    find_items,
+    resolve_keys,
+    validate_report,
 )
-from hylo_memory_ros.perception.ingestion.ingest import IngestionPipeline, Offer
-from hylo_memory_ros.perception.status import InputCounts, InputStatus, PipelineStatus
+from hylo_memory_ros.perception.ingestion.ingestion_pipeline import IngestionPipeline, Offer
+from hylo_memory_ros.perception.ingestion.observation import Message
+from hylo_memory_ros.perception.port import MemoryPort
+from hylo_memory_ros.perception.settings import LandmarkSettings
+from hylo_memory_ros.perception.status import PipelineStatus
+from hylo_memory_ros.perception.tracking.data_association import Association
+from hylo_memory_ros.transforms import TransformSource
 
 __all__ = ['LandmarkPipeline', 'Offer']
 
 
-class LandmarkPipeline(IngestionPipeline):
-    """Ingestion with edits by hand, reports of absence and map corrections.
+class LandmarkPipeline:
+    """Turns observations into landmarks, and applies edits, absence reports and map corrections.
 
-    Its parameters are those of `IngestionPipeline`. All methods may be called from any thread.
+    Parameters
+    ----------
+    memory : MemoryPort
+        Memory that landmarks are written to (`MemoryService`); the state of an earlier pipeline is
+        restored from it.
+    transforms : TransformSource
+        Looked up once per message: ``global_frame`` from the message's frame at its stamp.
+    settings : LandmarkSettings
+        Inputs, gates and limits.
+    map_id : str
+        The current map.
+    clock : callable, optional
+        The node's clock, nanoseconds, 0 while it has not started; only used to refuse stamps far ahead.
+    association : Association, optional
+        Data association; None: gates and least total cost.
+
+    Notes
+    -----
+    All methods may be called from any thread, and none waits for anything but the memory. State
+    depends on the messages alone: the times at which `poll`, `on_transforms` and `commit` are called
+    do not change it.
     """
 
-    def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
-        """Take the report that something was looked for and not found, and commit what follows.
+    def __init__(
+        self,
+        memory: MemoryPort,
+        transforms: TransformSource,
+        settings: LandmarkSettings,
+        *,
+        map_id: str = '',
+        clock: Callable[[], int] | None = None,
+        association: Association | None = None,
+    ) -> None:
+        self._memory = memory
+        self._settings = settings
+        self._ingestion = IngestionPipeline(
+            memory, transforms, settings, map_id=map_id, clock=clock, association=association
+        )
+        self._lock = self._ingestion.lock
+        self._persistence = self._ingestion.persistence
+
+    def offer(self, message: Message) -> Offer:
+        """Admit a message, or return why it is not admitted; processing is left to `poll`.
 
         Raises
         ------
         InvalidRequestError
-            If it makes no sense, or nothing that it is about is remembered.
+            If no input of that name is declared.
         """
-        checked(report)
+        return self._ingestion.offer(message)
+
+    def note_dropped(self, source: str, count: int = 1) -> None:
+        """Count messages of an input that were dropped before they were decoded."""
+        self._ingestion.count_dropped(source, count)
+
+    def note_refused(self, source: str, reason: str, count: int = 1) -> None:
+        """Count messages of an input that could not be decoded."""
+        self._ingestion.count_refused(source, reason, count)
+
+    def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
+        """Take a report of the uncertainty of the robot's pose; return whether it is small enough.
+
+        With ``localisation_gate`` messages are dropped unless the newest report before them is good.
+
+        Parameters
+        ----------
+        covariance : sequence of float, length 36
+            Row-major, in the global frame; an unknown one is not good enough.
+        """
+        return self._ingestion.report_localisation(stamp_ns, covariance)
+
+    def poll(self) -> int:
+        """Process what the watermark and the transforms allow; return how many messages."""
+        return self._ingestion.advance()
+
+    def on_transforms(self) -> int:
+        """Poll after transforms have arrived; for `TransformSource.on_change`."""
+        return self._ingestion.advance()
+
+    def flush(self, until_ns: int | None = None) -> int:
+        """Lift the watermark to a stamp, at most to the newest received; None: to that one.
+
+        Returns
+        -------
+        int
+            Messages up to there that still wait for a transform.
+        """
+        return self._ingestion.flush(until_ns)
+
+    def commit(self, *, force: bool = False) -> int:
+        """Store what changed in one group transaction; return how many items were written.
+
+        Mere statistics wait until stamps have advanced by ``statistics_interval_s``, unless forced.
+        When the memory refuses, the error is raised and nothing is lost: the next commit tries again.
+        """
+        return self._ingestion.commit(force=force)
+
+    def close(self) -> None:
+        """Process everything received whose transform is known, and commit it; may be repeated."""
+        self.flush()
+        self.commit(force=True)
+
+    def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
+        """Apply a report that something was looked for and not found, and commit the consequences.
+
+        Raises
+        ------
+        InvalidRequestError
+            If the report is inconsistent.
+        NotFoundError
+            If no remembered item matches it.
+        """
+        validate_report(report)
         self.commit()
         with self._lock:
-            hits = found(self._memory, report, self._settings.global_frame, self._book.map_id)
-            absence = self._existence.absence
-            answer, endings, receipt = taken(report, hits, self._book, absence, self._settings)
-            self._journal.tell(self._ended(endings), [receipt])
+            landmarks, existence = self._ingestion.landmarks, self._ingestion.existence.filter
+            hits = find_items(self._memory, report, self._settings.global_frame, landmarks.map_id)
+            answer, endings, receipt = apply_report(report, hits, landmarks, existence, self._settings)
+            self._persistence.add(endings, [receipt])
         self.commit(force=True)
         return answer
 
@@ -50,71 +156,69 @@ class LandmarkPipeline(IngestionPipeline):
         """Finish what can be resolved and drop the rest, before transforms are cleared."""
         with self._lock:
             self.flush()
-            self._drop_all('clock_jump')
-            self._existence.forget_images()
+            self._ingestion.drop_all('clock_jump')
+            self._ingestion.existence.forget_images()
 
     def set_map(self, map_id: str) -> None:
-        """Finish or drop pending work, then go on in another map."""
+        """Finish or drop pending messages, then continue in another map."""
         with self._lock:
             self.flush()
-            self._drop_all('map_switched')
-            self._base = None
-            self._existence.forget_views()
-            self._book = self._journal.book(map_id)
+            self._ingestion.switch_map(map_id)
 
     def edit(self, request: Edit) -> Edited:
         """Change landmarks of the current map by hand; `commit` stores it.
 
-        Everything received before that can be processed is processed first.
+        Messages received before that can be processed are processed first.
 
         Returns
         -------
         Edited
-            What it left, what is written and ended with it, and its receipt.
+            The remaining landmarks, the statements and endings that follow, and the receipt.
 
         Raises
         ------
         NotFoundError
-            If a key is that of no landmark of the map.
+            If a key names no landmark of the map.
         InvalidRequestError
-            If the request has no meaning.
+            If the request is inconsistent.
         """
         with self._lock:
-            self._advance()
-            self._journal.notice_removals()
-            edited = edit(request, self._book, self._settings)
-            edited.items = self._as_written(edited.items, relabelled=bool(request.label))
-            self._journal.tell([*edited.items, *self._ended(edited.endings)], edited.receipts)
+            self._ingestion.advance()
+            self._persistence.apply_removals()
+            edited = edit(request, self._ingestion.landmarks, self._settings)
+            edited.items = self._ingestion.keep_manual_content(edited.items, relabelled=bool(request.label))
+            self._persistence.add([*edited.items, *edited.endings], edited.receipts)
             return edited
 
-    def named(self, names: Sequence[str]) -> list[str]:
-        """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
+    def resolve_keys(self, names: Sequence[str]) -> list[str]:
+        """Return the keys of landmarks named by key or id; an item written by hand becomes a landmark.
 
         Raises
         ------
         NotFoundError
-            If nothing of that name is remembered in the current map.
+            If a name matches no item of the current map.
         """
         self.commit(force=True)
         with self._lock:
-            frame_id, absence = self._settings.global_frame, self._existence.absence
-            return named(self._memory, names, self._book, absence, frame_id)
+            landmarks, existence = self._ingestion.landmarks, self._ingestion.existence.filter
+            return resolve_keys(self._memory, names, landmarks, existence, self._settings.global_frame)
 
     def held_in(self, key: str) -> str:
         """Return the frame that a landmark is held in; empty: none is known."""
         with self._lock:
-            row = self._book.row_of(key)
-            return '' if row is None else self._book.held_in.get(row, '')
+            landmarks = self._ingestion.landmarks
+            row = landmarks.row_of(key)
+            return '' if row is None else landmarks.held_in.get(row, '')
 
     def receipt(self, receipt_id: str) -> dict[str, Any] | None:
         """Return the receipt of a recent decision as a JSON object; None: it is no longer kept here.
 
-        Those of decisions that changed what is stored are in the memory: `MemoryService.receipt`.
+        Receipts of decisions that changed stored state are in the memory: `MemoryService.receipt`.
         """
         with self._lock:
-            self._journal.notice_removals()
-            found = self._journal.recent.get(receipt_id)
-            return None if found is None else found.as_dict()
+            self._persistence.apply_removals()
+            receipt = self._persistence.recent.get(receipt_id)
+            return None if receipt is None else receipt.as_dict()
 
     def correct(
         self,
@@ -124,69 +228,45 @@ class LandmarkPipeline(IngestionPipeline):
         actor: str = '',
         dry_run: bool = False,
     ) -> CorrectionResult:
-        """Move a map, the current one unless named, and go on with its landmarks as that leaves them.
+        """Correct a map, the current one unless named, and continue with its corrected landmarks.
 
-        Everything received before that can be processed is processed and committed first.
+        Messages received before that can be processed are processed and committed first.
 
         Raises
         ------
         HyloMemoryError
-            As the memory refuses; nothing is changed then.
+            As raised by the memory; nothing is changed then.
         """
-        return self._moved(
+        return self._run_correction(
             lambda: self._memory.correct_map(
                 correction, map_id=map_id, landmarks=self._settings, actor=actor, dry_run=dry_run
             )
         )
 
     def revert(self, correction_id: str, *, actor: str = '', dry_run: bool = False) -> CorrectionResult:
-        """Take a correction back, and go on with the landmarks as that leaves them."""
-        return self._moved(
+        """Revert a correction, and continue with the reverted landmarks."""
+        return self._run_correction(
             lambda: self._memory.revert_correction(
                 correction_id, landmarks=self._settings, actor=actor, dry_run=dry_run
             )
         )
 
-    def _moved(self, move: Callable[[], CorrectionResult]) -> CorrectionResult:
+    def _run_correction(self, correct: Callable[[], CorrectionResult]) -> CorrectionResult:
         self.flush()
-        with self._lock:
-            if self._base is not None:
-                # The trajectory is known up to here, not only to where its last keyframe began.
-                self._book.keyframes.mark(*self._base)
-                self._book.turn_over()
-                self._base = None
+        # The stored trajectory must reach to the newest pose, not only to its last keyframe.
+        self._ingestion.end_trajectory()
         while True:
             self.commit(force=True)
-            with self._journal.alone() as is_stored:
+            with self._persistence.exclusive() as is_stored:
                 if not is_stored:
                     continue
-                result = move()
+                result = correct()
                 if result.sequence:
-                    self._journal.restore()
-                    self._book = self._journal.book(self._book.map_id)
+                    self._persistence.restore()
+                    map_id = self._ingestion.landmarks.map_id
+                    self._ingestion.landmarks = self._persistence.landmarks_of(map_id)
                 return result
 
     def status(self) -> PipelineStatus:
         """Return counters and watermarks."""
-        with self._lock:
-            landmarks, confirmed = self._book.counts()
-            return PipelineStatus(
-                watermark_ns=self._watermark.value_ns,
-                inputs=tuple(self._input_status(counts) for counts in self._counts.values()),
-                landmarks=landmarks,
-                confirmed=confirmed,
-                uncommitted=self._journal.uncommitted,
-            )
-
-    def _input_status(self, counts: InputCounts) -> InputStatus:
-        return InputStatus(
-            name=counts.name,
-            watermark_ns=self._watermark.of(counts.name),
-            pending=self._backlog.count(counts.name),
-            consumed=counts.consumed,
-            dropped=counts.dropped,
-            late=counts.late,
-            repeated=counts.repeated,
-            refused=dict(counts.refused),
-            lost=dict(counts.lost),
-        )
+        return self._ingestion.status()

@@ -1,4 +1,4 @@
-"""Why an observation was given to a landmark: candidates, distances, gates, outcome."""
+"""Receipts of perception: candidates, distances, gates and outcome of each decision."""
 
 from __future__ import annotations
 
@@ -7,29 +7,38 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.ingestion.scan import Scan
+from hylo_memory_ros.perception.existence.existence_filter import MissedLandmarks, probability
+from hylo_memory_ros.perception.existence.visibility import Visibility
+from hylo_memory_ros.perception.ingestion.observation import Message, Scan
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import Candidates
-from hylo_memory_ros.perception.tracking.merging import Proof
+from hylo_memory_ros.perception.tracking.merging import MergeProof
 
 __all__ = [
     'RECEIPTS_KEPT',
     'Receipt',
     'ReceiptRing',
+    'ReportDecision',
+    'absence_receipt',
+    'deletion_receipt',
+    'displacement_receipt',
     'edit_receipt',
     'fact_receipt',
     'merge_receipt',
+    'report_receipt',
     'scan_receipt',
 ]
 
 RECEIPTS_KEPT = 1024
-"""How many of the newest stay in memory, stored or not."""
+"""Number of the newest receipts that stay in memory, stored or not."""
 
 _ID_DIGITS = 24
 _DIGITS = 6
@@ -37,7 +46,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receipt:
-    """One decision of association, or all those about one message."""
+    """A decision of data association, or all decisions about one message."""
 
     id: str
     """``association/`` and hexadecimal digits; the same decision has the same id in every run."""
@@ -48,15 +57,15 @@ class Receipt:
     map_id: str
     """The map."""
     keys: tuple[str, ...]
-    """Landmarks that it is about."""
+    """Keys of the landmarks that were decided on."""
     stored: bool
-    """Whether it changed what is stored, and so is stored itself."""
+    """Whether the decision changed stored state, so that the receipt is stored too."""
     facts: Sequence[Any]
-    """What was decided on; see `as_dict`."""
+    """Facts of the decision; see `as_dict`."""
 
     @property
     def named(self) -> Sequence[str]:
-        """Return the keys of all landmarks that it names, candidates included."""
+        """Return the keys of all landmarks in the receipt, candidates included."""
         options = self.facts[4] if self.kind == 'message' else ()
         return sorted({key for key in (*self.keys, *options) if key})
 
@@ -67,7 +76,7 @@ class Receipt:
         return {**about, 'keys': list(self.keys), **told}
 
     def as_json(self) -> str:
-        """Return it as text, the same for the same decision."""
+        """Return the receipt as JSON text, equal for equal decisions."""
         return json.dumps(self.as_dict(), ensure_ascii=False, sort_keys=True, separators=(',', ':'))
 
 
@@ -85,7 +94,7 @@ class ReceiptRing:
         self._kept: OrderedDict[str, Receipt] = OrderedDict()
 
     def add(self, receipts: Sequence[Receipt]) -> None:
-        """Keep receipts; the oldest leave."""
+        """Keep receipts and drop the oldest beyond the capacity."""
         for receipt in receipts:
             self._kept[receipt.id] = receipt
             self._kept.move_to_end(receipt.id)
@@ -97,7 +106,7 @@ class ReceiptRing:
         return self._kept.get(receipt_id)
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Forget all receipts."""
         self._kept.clear()
 
 
@@ -107,9 +116,9 @@ def scan_receipt(
     new: NDArray[np.int64],
     found: Candidates,
     items: Sequence[MemoryItem],
-    book: LandmarkMap,
+    landmarks: LandmarkMap,
 ) -> Receipt:
-    """Return the receipt of a message.
+    """Return the receipt of the data association of a message.
 
     Parameters
     ----------
@@ -122,20 +131,20 @@ def scan_receipt(
     items : sequence of MemoryItem
         What was written in consequence.
     """
-    keys = [book.keys[row] if row >= 0 else '' for row in rows.tolist()]
-    options = [book.keys[row] for row in found.row.tolist()]
+    keys = [landmarks.keys[row] if row >= 0 else '' for row in rows.tolist()]
+    options = [landmarks.keys[row] for row in found.row.tolist()]
     written = tuple(item.key or '' for item in items)
     identity = f'{scan.input}\0{scan.stamp_ns}\0{scan.digest}'
     about = {'input': scan.input, 'gate_m': scan.gate_m, 'dof': scan.dof}
     facts = (about, scan.indices, keys, new, options, found, written)
     return Receipt(
-        _id('message', identity), 'message', scan.stamp_ns, book.map_id, tuple(keys), bool(items), facts
+        _id('message', identity), 'message', scan.stamp_ns, landmarks.map_id, tuple(keys), bool(items), facts
     )
 
 
-def merge_receipt(scan: Scan, proof: Proof, book: LandmarkMap) -> Receipt:
-    """Return the receipt of two landmarks that became one."""
-    kept, gone = book.keys[proof.kept], book.keys[proof.gone]
+def merge_receipt(scan: Scan, proof: MergeProof, landmarks: LandmarkMap) -> Receipt:
+    """Return the receipt of a merge of two landmarks."""
+    kept, gone = landmarks.keys[proof.kept], landmarks.keys[proof.gone]
     facts = {
         'input': scan.input,
         'merged': gone,
@@ -144,15 +153,15 @@ def merge_receipt(scan: Scan, proof: Proof, book: LandmarkMap) -> Receipt:
         'squared_mahalanobis': round(proof.squared, _DIGITS),
         'outcome': 'merged',
     }
-    return fact_receipt('merge', scan.stamp_ns, book.map_id, (kept, gone), facts, (gone, kept))
+    return fact_receipt('merge', scan.stamp_ns, landmarks.map_id, (kept, gone), facts, (gone, kept))
 
 
 def edit_receipt(
-    op: str, keys: Sequence[str], at_ns: int, book: LandmarkMap, actor: str, **facts: Any
+    op: str, keys: Sequence[str], at_ns: int, landmarks: LandmarkMap, actor: str, **facts: Any
 ) -> Receipt:
     """Return the receipt of an edit by hand."""
     told = {'actor': actor, 'outcome': op, **facts}
-    return fact_receipt(op, at_ns, book.map_id, keys, told, keys)
+    return fact_receipt(op, at_ns, landmarks.map_id, keys, told, keys)
 
 
 def fact_receipt(
@@ -165,7 +174,7 @@ def fact_receipt(
     *,
     stored: bool = True,
 ) -> Receipt:
-    """Return the receipt of a decision that is told by its facts.
+    """Return the receipt of a decision that its facts describe.
 
     Parameters
     ----------
@@ -215,3 +224,150 @@ def _told_message(
         for place, (index, key) in enumerate(zip(indices.tolist(), keys, strict=True))
     ]
     return {**about, 'decisions': decisions, 'written': list(written)}
+
+
+class ReportDecision(NamedTuple):
+    """Decision about one landmark on a report of absence."""
+
+    key: str
+    """Key of the landmark."""
+    before: float
+    """Log-odds of existence before the report."""
+    after: float
+    """Log-odds of existence after the report."""
+    outcome: str
+    """``gone``, ``stale``, ``unchanged``, ``exempt`` (pinned or held) or ``seen later``."""
+
+
+def absence_receipt(
+    scan: Scan, missed: MissedLandmarks, visibility: str, landmarks: LandmarkMap, settings: LandmarkSettings
+) -> Receipt:
+    """Return the receipt of the misses of a message.
+
+    To be made before what is gone ends. It is to be stored when something that was written is gone,
+    or is in doubt that was not.
+
+    Parameters
+    ----------
+    visibility : str
+        Input that told what could be seen; empty: none did.
+    """
+    state = landmarks.state
+    gone, decisions, stored = set(missed.gone.tolist()), [], False
+    for row, before, doubted, sight in zip(
+        missed.rows.tolist(), missed.before.tolist(), missed.was_stale.tolist(), missed.sights, strict=True
+    ):
+        stale = bool(state['stale'][row])
+        told = (row in gone or stale != doubted) and state['written_ns'][row] != NEVER
+        stored |= bool(told)
+        decisions.append(
+            {
+                'landmark': landmarks.keys[row],
+                'sight': None if sight is None else Visibility(sight).name.lower(),
+                'misses': int(state['misses'][row]),
+                **_existence(before, float(state['existence'][row])),
+                'outcome': 'gone' if row in gone else 'stale' if stale else 'missed',
+            }
+        )
+    facts = {
+        'input': scan.input,
+        'viewpoint': {
+            'keyframe': len(landmarks.keyframes),
+            'sensor': _place(scan.global_from_sensor.translation),
+        },
+        'witness': {'input': visibility, 'stamp_ns': missed.visibility_ns} if visibility else None,
+        'gone_below': settings.gone_below,
+        'stale_after': settings.stale_after,
+        'decisions': decisions,
+    }
+    keys = [landmarks.keys[row] for row in missed.rows.tolist()]
+    about = scan.input, scan.stamp_ns, scan.digest
+    return fact_receipt('absence', scan.stamp_ns, landmarks.map_id, keys, facts, about, stored=stored)
+
+
+def displacement_receipt(
+    scan: Scan, before: int, after: int, landmarks: LandmarkMap, settings: LandmarkSettings
+) -> Receipt:
+    """Return the receipt of a displacement; call it before the displacement is applied."""
+    state = landmarks.state
+    key, other = landmarks.keys[before], landmarks.keys[after]
+    step = state['mean'][after] - state['mean'][before]
+    facts = {
+        'input': scan.input,
+        'moved': key,
+        'was': other,
+        'label': landmarks.labels[before],
+        'from': _place(state['mean'][before].tolist()),
+        'to': _place(state['mean'][after].tolist()),
+        'distance_m': round(float(np.linalg.norm(step)), _DIGITS),
+        'last_ns': int(state['last_ns'][before]),
+        'gone_ns': int(state['forgotten_ns'][before]),
+        'first_ns': int(state['first_ns'][after]),
+        'within_s': MOVED_WITHIN_S,
+        'existence': round(probability(float(state['existence'][before])), _DIGITS),
+        'gone_below': settings.gone_below,
+        'outcome': 'moved',
+    }
+    return fact_receipt('displacement', scan.stamp_ns, landmarks.map_id, [key, other], facts, (key, other))
+
+
+def deletion_receipt(message: Message, rows: Sequence[int], landmarks: LandmarkMap) -> Receipt:
+    """Return the receipt of a deletion by an input; it is stored if anything deleted was written."""
+    keys = [landmarks.keys[row] for row in rows]
+    existence = landmarks.state['existence'][list(rows)].tolist()
+    decisions = [
+        {'landmark': key, 'existence_before': round(probability(one), _DIGITS), 'outcome': 'gone'}
+        for key, one in zip(keys, existence, strict=True)
+    ]
+    stored = bool((landmarks.state['written_ns'][list(rows)] != NEVER).any())
+    facts = {'input': message.input, 'decisions': decisions}
+    about = message.input, message.stamp_ns, message.digest
+    return fact_receipt('deletion', message.stamp_ns, landmarks.map_id, keys, facts, about, stored=stored)
+
+
+def report_receipt(
+    at_ns: int,
+    judged: Sequence[ReportDecision],
+    map_id: str,
+    settings: LandmarkSettings,
+    *,
+    actor: str,
+    confidence: float,
+    observed_from: Sequence[float],
+    viewpoint: int,
+) -> Receipt:
+    """Return the receipt of a report of absence; it is stored if anything changed.
+
+    Parameters
+    ----------
+    observed_from : sequence of float, length 3
+        Where it was looked from, metres, in the global frame.
+    viewpoint : int
+        What it counts as; see `ExistenceFilter.report`.
+    """
+    decisions = [
+        {'landmark': one.key, **_existence(one.before, one.after), 'outcome': one.outcome} for one in judged
+    ]
+    facts = {
+        'actor': actor,
+        'confidence': confidence,
+        'viewpoint': {'digest': viewpoint, 'observer': _place(observed_from)},
+        'gone_below': settings.gone_below,
+        'decisions': decisions,
+    }
+    keys = [one.key for one in judged]
+    stored = bool({'gone', 'stale'} & {one.outcome for one in judged})
+    # The same report may be made twice at one time, and come to something else.
+    about = at_ns, actor, confidence, viewpoint, *judged
+    return fact_receipt('report_absent', at_ns, map_id, keys, facts, about, stored=stored)
+
+
+def _existence(before: float, after: float) -> dict[str, float]:
+    return {
+        'existence_before': round(probability(before), _DIGITS),
+        'existence_after': round(probability(after), _DIGITS),
+    }
+
+
+def _place(position: Sequence[float]) -> list[float]:
+    return [round(float(part), _DIGITS) for part in position]

@@ -1,4 +1,4 @@
-"""How perception becomes landmarks: the typed settings, with a sentence for each field."""
+"""Settings of perception; the sentence of each field is the description of its parameter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hylo_memory_ros.model._text import FrameId, Key, Label, Name, Text
 __all__ = ['MOVED_WITHIN_S', 'InputSettings', 'LandmarkSettings', 'Reliability']
 
 MOVED_WITHIN_S = 60.0
-"""A landmark that is found gone may have appeared elsewhere this long before or after, seconds of stamps."""
+"""Largest time between the end of a landmark and the appearance of a like one, seconds of stamps."""
 
 Reliability = Literal['reliable', 'best_effort']
 Seconds = Annotated[float, Field(ge=0.0)]
@@ -22,13 +22,13 @@ Metres = Annotated[float, Field(gt=0.0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
-# Message types that carry no class, so that the settings must name it.
 IMAGE = 'sensor_msgs/msg/Image'
 CAMERA_INFO = 'sensor_msgs/msg/CameraInfo'
 GRID = 'nav_msgs/msg/OccupancyGrid'
 
+# Message types without a class, so that the settings must name one.
 CLASSLESS_TYPES = frozenset({'geometry_msgs/msg/PoseArray', 'geometry_msgs/msg/PoseStamped'})
-# Those whose orientation is that of the thing.
+# Message types with the orientation of the object.
 TURNED_TYPES = frozenset({'apriltag_msgs/msg/AprilTagDetectionArray', 'geometry_msgs/msg/PoseStamped'})
 
 
@@ -52,53 +52,52 @@ class InputSettings(Contract):
     label: Label = ''
     """Label of everything this input reports; empty: the class in the message."""
     labels: Mapping[Name, Label] = Field(default_factory=dict)
-    """Label of each class in the message; a class that is missing, or has the empty label, is refused.
-    An instance (family:id of a tag, ns/id of a marker) may have a label of its own."""
+    """Label of each class in the message; a missing class, or one with the empty label, is refused. An
+    instance (family:id of a tag, ns/id of a marker) may have a label of its own."""
     instance: Key | None = None
-    """Key of the one thing this input reports; None: things are told apart by where they are."""
+    """Key of the single thing this input reports; None: things are distinguished by place."""
     min_score: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Least score of a detection that is used."""
     sigma_m: Metres = 0.05
     """Standard deviation of a position whose message gives no covariance, metres, on each axis."""
     sigma_floor_m: Annotated[float, Field(ge=0.0, le=1e6), NOT_A_PARAMETER] = 0.01
-    """Least standard deviation that a single position is given, metres, whatever its message claims."""
+    """Least standard deviation of a single position, metres, whatever its message claims."""
     gate_m: Metres = 0.5
-    """Largest distance between an observation and the landmark it is given to, metres."""
+    """Largest distance between an observation and its landmark, metres."""
     min_range_m: Annotated[float, Field(ge=0.0)] = 0.0
     """Least distance from the origin of the message's frame, metres."""
     max_range_m: Annotated[float, Field(gt=0.0)] = 1e9
     """Largest distance from the origin of the message's frame, metres."""
     orientation: Literal['auto', 'none', 'object', 'axis'] = 'auto'
-    """What the orientations in messages mean: nothing, how a thing is turned, or the direction of one of its
-    axes; auto: how it is turned for PoseStamped and AprilTag, nothing for all others."""
+    """Meaning of the orientations in messages: none, the orientation of the object, or the direction of
+    one axis; auto: object for PoseStamped and AprilTag, none for all others."""
     orientation_axis: Literal['x', 'y', 'z'] = 'z'
-    """The axis that means something where orientation is axis."""
+    """The meaningful axis when orientation is axis."""
     detection_probability: Probability = 0.9
-    """How likely a thing that can be seen is in a message, for what absence tells."""
+    """Probability that a visible thing is in a message, for the evidence of absence."""
     detection_probabilities: Mapping[Name, Probability] = Field(default_factory=dict)
-    """The same for single labels."""
+    """Detection probability of single labels."""
     fov_horizontal_rad: Annotated[float, Field(ge=0.0, le=6.3)] = 0.0
-    """Horizontal field of view, radians; 0: not configured, so that nothing is ever missing."""
+    """Horizontal field of view, radians; 0: not configured, so that nothing counts as missing."""
     fov_vertical_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.0
     """Vertical field of view, radians; 0: not configured."""
     view_axis: Literal['x', 'z'] = 'z'
-    """Axis of the message's frame that looks forward: z of an optical frame, x of a body (REP-103)."""
+    """Forward axis of the message's frame: z of an optical frame, x of a body (REP-103)."""
     visibility: Text = ''
-    """Input of type sensor_msgs/msg/Image or nav_msgs/msg/OccupancyGrid that tells whether a place could be
-    seen; empty: none, and what is missing is only marked stale."""
+    """Input of type sensor_msgs/msg/Image or nav_msgs/msg/OccupancyGrid with the visibility of places;
+    empty: none, and missing things are only marked stale."""
     camera_info: Text = ''
-    """Input of type sensor_msgs/msg/CameraInfo that belongs to this one of type sensor_msgs/msg/Image."""
+    """Input of type sensor_msgs/msg/CameraInfo for this one of type sensor_msgs/msg/Image."""
     tag_frames: Mapping[Name, FrameId] = Field(default_factory=dict)
-    """Frame in tf of each tag (family:id) that the detector calls otherwise than by that name."""
+    """Frame in tf of each tag (family:id) whose frame has another name."""
     optional: bool = False
-    """Go on without this input when its message type is not installed."""
+    """Continue without this input when its message type is not installed."""
     reliability: Reliability = 'best_effort'
-    """Reliability that the subscription asks for."""
+    """Requested reliability of the subscription."""
     durability: Literal['volatile', 'transient_local'] = 'volatile'
-    """Whether the subscription also asks for what was published before it (latched topics)."""
+    """Requested durability; transient_local also delivers earlier messages of latched topics."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Messages that the subscription keeps, and that may wait to be decoded; beyond it the oldest is dropped
-    and counted."""
+    """Queue depth of the subscription and of the messages to be decoded; beyond it the oldest is dropped."""
 
     @model_validator(mode='after')
     def _consistent(self) -> InputSettings:
@@ -121,83 +120,85 @@ class InputSettings(Contract):
         return self.labels.get(class_id, '') if self.labels else class_id
 
     @property
-    def is_waited_for(self) -> bool:
-        """Whether observations wait for it; a map is seldom sent, and holds until the next one."""
+    def advances_watermark(self) -> bool:
+        """Whether the watermark waits for it; not for occupancy grids, which are sent seldom."""
         return self.type != GRID
 
     @property
-    def watches(self) -> bool:
+    def has_field_of_view(self) -> bool:
         """Whether its field of view is configured, so that things can be missing from it."""
         return self.fov_horizontal_rad > 0.0 and self.fov_vertical_rad > 0.0
 
     def detection_probability_of(self, label: str) -> float:
-        """Return how likely a visible thing of this label is in a message."""
+        """Return the detection probability of a label."""
         return self.detection_probabilities.get(label, self.detection_probability)
 
     @property
-    def turns(self) -> Literal['none', 'object', 'axis']:
-        """What orientations mean, with ``auto`` resolved by the type."""
+    def orientation_mode(self) -> Literal['none', 'object', 'axis']:
+        """Meaning of orientations, with ``auto`` resolved by the type."""
         if self.orientation != 'auto':
             return self.orientation
         return 'object' if self.type in TURNED_TYPES else 'none'
 
 
 class LandmarkSettings(Contract):
-    """How observations are ordered, associated, remembered and written."""
+    """Settings for order, data association, storage and writing of observations."""
 
     global_frame: FrameId = 'map'
-    """Fixed frame in which landmarks are kept."""
+    """Fixed frame of the landmarks."""
     base_frame: FrameId = 'base_link'
-    """Frame of the robot's body, which sightings are relative to; one that tf does not know is left out."""
+    """Frame of the robot's body, which sightings are relative to; ignored while tf does not know it."""
     keyframe_distance_m: Metres = 0.5
-    """A new keyframe begins when the base has moved this far, metres."""
+    """Distance of the base after which a new keyframe begins, metres."""
     keyframe_rest_s: PositiveSeconds = 60.0
-    """Or rested this long, seconds of stamps."""
+    """Time after which a new keyframe begins at rest, seconds of stamps."""
     inputs: tuple[InputSettings, ...] = ()
     """The declared inputs."""
     reorder_window_s: Seconds = 0.5
-    """How far the watermark stays behind the newest stamp of an input, seconds of stamps."""
+    """Distance of the watermark behind the newest stamp of an input, seconds of stamps."""
     pending_max_age_s: PositiveSeconds = 10.0
-    """How far behind the newest stamp a message may wait for its transform, seconds of stamps."""
+    """Largest age of a message that waits for its transform, relative to the newest stamp, seconds of
+    stamps."""
     pending_max: Annotated[Count, NOT_A_PARAMETER] = 2000
-    """Most messages that wait; the oldest is dropped for a newer one."""
+    """Largest number of pending messages; the oldest is dropped for a newer one."""
     uncommitted_max: Annotated[Count, NOT_A_PARAMETER] = 50_000
-    """Most consumed messages that wait for a commit; beyond it new messages are dropped."""
+    """Largest number of consumed messages before a commit; beyond it new messages are dropped."""
     min_valid_stamp_s: Seconds = 0.0
     """Observations stamped before this are refused, seconds: a robot without battery clock boots in 1970."""
     confirm_n: Count = 3
-    """Messages in which a landmark is seen before it is confirmed, and written."""
+    """Number of messages with a landmark after which it is confirmed and written."""
     move_min_m: Metres = 0.05
-    """A confirmed landmark is not written again for a smaller displacement, metres."""
+    """Least displacement after which a confirmed landmark is written again, metres."""
     move_sigmas: Annotated[float, Field(ge=0.0), NOT_A_PARAMETER] = 2.0
-    """Nor for one of fewer standard deviations of its position."""
+    """Least displacement after which a confirmed landmark is written again, standard deviations of its
+    position."""
     localisation_sigma_m: Metres = 0.035
-    """Standard deviation of where the robot is thought to be, metres, on each axis."""
+    """Standard deviation of the position of the robot, metres, on each axis."""
     localisation_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
-    """Standard deviation of the heading, radians: it moves what is far away by as much more."""
+    """Standard deviation of the heading of the robot, radians; its effect grows with distance."""
     localisation_gate: bool = False
-    """Take nothing from perception while no report says that the robot knows where it is."""
+    """Drop observations unless a localisation report says that the pose of the robot is certain enough."""
     localised_within_m: Metres = 0.5
-    """Largest standard deviation of the robot's position with which perception is taken, metres."""
+    """Largest standard deviation of the robot's position for observations to be used, metres."""
     localised_within_rad: Annotated[float, Field(gt=0.0, le=3.15)] = 0.35
-    """Largest standard deviation of its heading, radians."""
+    """Largest standard deviation of the robot's heading for observations to be used, radians."""
     unique: tuple[Label, ...] = ()
-    """Labels of which there is one thing at most in a map: seen elsewhere, it has moved."""
+    """Labels with at most one thing in a map: seen elsewhere, it has moved."""
     sigma_floor_m: Annotated[Metres, NOT_A_PARAMETER] = 0.002
-    """Least standard deviation of a landmark's position that is claimed, metres, on each axis."""
+    """Least standard deviation of a landmark's position, metres, on each axis."""
     gone_below: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.05
-    """A landmark whose existence is less probable than this has ended."""
+    """Probability of existence below which a landmark ends."""
     stale_after: Count = 3
-    """Viewpoints in a row from which a thing was not seen, without proof that it could be, that make it
-    stale."""
+    """Number of viewpoints in a row without a detection, and without proof of visibility, after which a
+    landmark is stale."""
     tentative_max: Annotated[Count, NOT_A_PARAMETER] = 10_000
-    """Most unconfirmed landmarks of a map; those not seen for longest leave first."""
+    """Largest number of unconfirmed landmarks of a map; those not seen for longest leave first."""
     statistics_interval_s: Annotated[Seconds, NOT_A_PARAMETER] = 45.0
-    """How far stamps advance before a commit writes what is only statistics, seconds of stamps."""
+    """Interval of stamps after which a commit writes mere statistics, seconds of stamps."""
     ledger_max_age_s: Annotated[PositiveSeconds, NOT_A_PARAMETER] = 2_592_000.0
-    """How long the ledger keeps which landmark an observation was given to, seconds of stamps."""
+    """Retention of the assignments of observations to landmarks in the ledger, seconds of stamps."""
     ledger_max_bytes: Annotated[Count, NOT_A_PARAMETER] = 2_097_152
-    """Most bytes it uses for that; the oldest leave first."""
+    """Largest size of these assignments, bytes; the oldest leave first."""
 
     @model_validator(mode='after')
     def _distinct(self) -> LandmarkSettings:
@@ -205,15 +206,15 @@ class LandmarkSettings(Contract):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f'inputs: the name {name!r} is given twice')
-        types = {source.name: source.type for source in self.inputs}
+        type_of = {source.name: source.type for source in self.inputs}
         for source in self.inputs:
-            for field, named, wanted in (
+            for field, name, types in (
                 ('visibility', source.visibility, (GRID, IMAGE)),
                 ('camera_info', source.camera_info, (CAMERA_INFO,)),
             ):
-                if named and types.get(named) not in wanted:
+                if name and type_of.get(name) not in types:
                     raise ValueError(
-                        f'{field}: {named!r} of the input {source.name!r} is no input of type '
-                        + ' or '.join(wanted)
+                        f'{field}: expected an input of type {" or ".join(types)} for {source.name!r}, '
+                        f'got {name!r}'
                     )
         return self

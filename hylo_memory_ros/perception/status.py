@@ -1,4 +1,4 @@
-"""What a pipeline tells of itself."""
+"""Status of a pipeline: watermarks and counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ['InputCounts', 'InputStatus', 'PipelineStatus']
 
 @dataclass(frozen=True, slots=True)
 class InputStatus:
-    """How one input stands."""
+    """Status of one input."""
 
     name: str
     """Name of the input."""
@@ -36,7 +36,7 @@ class InputStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """How perception stands."""
+    """Status of perception."""
 
     watermark_ns: int
     """Stamp up to which the order of observations is decided; 0: nothing was received."""
@@ -45,7 +45,7 @@ class PipelineStatus:
     landmarks: int
     """Landmarks of the current map, tentative ones included, forgotten ones not."""
     confirmed: int
-    """Those among them that were written."""
+    """Number of those that were written."""
     uncommitted: int
     """Consumed messages that the next commit will store."""
 
@@ -75,21 +75,21 @@ class InputCounts:
     """Whether `dropped` or `late` grew since they were stored."""
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count messages that are lost: what is remembered is no longer all that was seen."""
+        """Count lost messages: the memory no longer contains all observations."""
         if reason not in self.lost:
             _log.warning('input %s: a message was dropped (%s)', self.name, reason)
         self.lost[reason] += count
         self.dropped += count
         self.changed = True
 
-    def miss(self) -> None:
-        """Count a message that came behind the watermark: its place in the order is gone."""
+    def count_late(self) -> None:
+        """Count a message that arrived behind the watermark."""
         if not self.late:
             _log.warning('input %s: a message came behind the watermark and was dropped', self.name)
         self.late += 1
         self.changed = True
 
-    def refuse(self, reason: str, count: int = 1) -> None:
+    def reject(self, reason: str, count: int = 1) -> None:
         """Count messages or detections that break a rule."""
         if count:
             self.refused[reason] += count

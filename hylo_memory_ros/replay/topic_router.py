@@ -9,11 +9,11 @@ from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline, Message
 from hylo_memory_ros.perception.ingestion.decoders import (
-    READERS,
-    Reader,
-    read_clock,
-    read_localisation,
-    read_transforms,
+    DECODERS,
+    Decoder,
+    decode_clock,
+    decode_localisation,
+    decode_transforms,
 )
 from hylo_memory_ros.replay.bag_clock import BagClock
 from hylo_memory_ros.replay.topic_names import Names
@@ -99,12 +99,12 @@ class Feeding:
 
     def _serve_input(self, source: InputSettings, topic: str) -> None:
         name, kind = source.name, source.type
-        if kind not in READERS:
+        if kind not in DECODERS:
             raise ConfigurationError(
-                f'input.{name}.type: {kind!r} is none of {", ".join(sorted(READERS))}',
+                f'input.{name}.type: {kind!r} is none of {", ".join(sorted(DECODERS))}',
                 parameter=f'input.{name}.type',
             )
-        if not self._serve(topic, kind, self._input_taker(name, READERS[kind]())):
+        if not self._serve(topic, kind, self._input_taker(name, DECODERS[kind]())):
             there = self._topics.get(topic)
             told = f'{topic} is {there} there, not {kind}' if there else f'nothing on {topic}'
             self.missing[name] = f'input {name}: {told}'
@@ -112,7 +112,7 @@ class Feeding:
     def _transform_taker(self, topic: str, *, static: bool) -> Take:
         def take(data: bytes) -> None:
             try:
-                transforms = read_transforms(data)
+                transforms = decode_transforms(data)
             except ValueError:
                 self.malformed[topic] += 1
                 return
@@ -122,14 +122,14 @@ class Feeding:
 
     def _take_clock(self, data: bytes) -> None:
         try:
-            self._clock.now_ns = read_clock(data)
+            self._clock.now_ns = decode_clock(data)
         except ValueError:
             self.malformed[CLOCK] += 1
 
     def _localisation_taker(self, topic: str) -> Take:
         def take(data: bytes) -> None:
             try:
-                told = read_localisation(data)
+                told = decode_localisation(data)
             except ValueError:
                 self.malformed[topic] += 1
                 return
@@ -138,7 +138,7 @@ class Feeding:
 
         return take
 
-    def _input_taker(self, name: str, read: Reader) -> Take:
+    def _input_taker(self, name: str, read: Decoder) -> Take:
         def take(data: bytes) -> None:
             try:
                 reading = read(data, name)

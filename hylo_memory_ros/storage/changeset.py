@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
@@ -14,10 +14,58 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
 
-if TYPE_CHECKING:
-    from hylo_memory_ros.storage.archive.restorer import Restorer
+__all__ = ['ArchivedRows', 'Changeset', 'CommitResult', 'RowNumbers', 'VersionRow']
 
-__all__ = ['Changeset', 'CommitResult', 'VersionRow']
+
+class RowNumbers(Protocol):
+    """Highest row numbers that the archive has taken."""
+
+    @property
+    def spatial(self) -> int:
+        """Of `spatial`."""
+
+    @property
+    def assertion(self) -> int:
+        """Of `assertion`."""
+
+    @property
+    def version(self) -> int:
+        """Of `version`."""
+
+
+class ArchivedRows(Protocol):
+    """Archived rows as a transaction needs them: back in the main file before it changes them."""
+
+    @property
+    def mark(self) -> RowNumbers | None:
+        """Row numbers that may not be given again; None: nothing was ever archived."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is archived now."""
+
+    def reached(self, earliest_ns: Mapping[int, int]) -> None:
+        """Bring back identities whose archived past a change from a world time on can touch."""
+
+    def named(self, item_ids: Collection[str], *, given: bool) -> None:
+        """Bring back identities of which an archived statement has one of these ids."""
+
+    def linked(self, links: Collection[str]) -> None:
+        """Bring back identities of which an archived statement has one of these links."""
+
+    def corrected(self, sequence: int) -> None:
+        """Bring back identities of which a correction moved or began archived rows."""
+
+    def in_map(self, map_id: str) -> None:
+        """Bring back identities with an archived statement in a map."""
+
+    def held(self, key: str, kind: str, at_ns: int) -> None:
+        """Bring back identities of a key whose past at a world time is archived."""
+
+    def matching(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match a `QuerySpec`; archived ones have come back."""
+
+    def bring(self, identity_ids: Iterable[int]) -> None:
+        """Bring back the archived past of identities."""
 
 
 class VersionRow(NamedTuple):
@@ -68,11 +116,13 @@ class Changeset:
         The service clock now; time never runs backwards in the file.
     op, actor : str
         What is done, and for whom.
-    cold : Restorer
+    cold : ArchivedRows
         Brings back what is cold before it is changed.
     """
 
-    def __init__(self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: Restorer) -> None:
+    def __init__(
+        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: ArchivedRows
+    ) -> None:
         self.connection = connection
         self.cold = cold
         self.op = op

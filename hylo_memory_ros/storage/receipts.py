@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, told_by
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema import receipt, registered
 
 __all__ = [
     'ReceiptRepository',
@@ -24,40 +23,11 @@ __all__ = [
     'expire_receipts',
     'load_receipt',
     'load_registered',
-    'receipt',
-    'registered',
     'save_receipts',
     'save_registered',
     'scrub_body',
     'size_of_receipts',
 ]
-
-receipt = Table(
-    'receipt',
-    metadata,
-    Column('number', Integer, primary_key=True, comment='in the order of storing'),
-    Column('receipt_id', Text, nullable=False, unique=True),
-    Column('kind', Text, nullable=False, comment='retrieval, association'),
-    Column(
-        'made_at_ns', BigInteger, nullable=False, comment='service clock, or stamp of what was decided on'
-    ),
-    Column('size', Integer, nullable=False, comment='bytes of the body in UTF-8'),
-    Column('body', Text, nullable=False, comment='JSON'),
-    Column('episode', Text, nullable=False, server_default='', comment='in which it was asked; empty: none'),
-    Index('receipt_episode', 'episode', sqlite_where=text("episode != ''")),
-    comment='evidence of retrievals and associations; the oldest leave',
-)
-
-registered = Table(
-    'registered',
-    metadata,
-    Column('digest', Text, primary_key=True, comment='of the identity; names its layer'),
-    Column('receipt_id', Text, primary_key=True),
-    Column('body', Text, nullable=False, comment='JSON: the identity'),
-    Index('registered_receipt', 'receipt_id'),
-    comment='identities of caches and compressed bytes that callers made of an answer',
-    sqlite_with_rowid=False,
-)
 
 
 class ReceiptRow(NamedTuple):
@@ -150,7 +120,9 @@ def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
     for row in list(connection.execute(rows)):
         told = json.loads(row.body)
         if row.kind == 'retrieval':
-            if not _scrub(told, purged.ids, telling=purged.told_in(told_by(told['query']))):
+            answered = any(_stays(hit, purged.ids) for hit in told['hits'])
+            telling = purged.touches_query(told['query'], is_answered=answered)
+            if not _scrub(told, purged.ids, telling=telling):
                 continue
             body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
             values = {'body': body, 'size': len(body.encode('utf-8'))}
@@ -176,8 +148,7 @@ def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
 
 
 def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
-    # What working memory held then cannot be found any more, by whatever it named.
-    hits = [hit for hit in told['hits'] if hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value]
+    hits = [hit for hit in told['hits'] if _stays(hit, ids)]
     gone = len(told['hits']) - len(hits)
     telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
     if not gone and not telling:
@@ -188,6 +159,11 @@ def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool
     if gone:
         told['render'] = None
     return True
+
+
+def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+    # What working memory held then cannot be found any more, by whatever it named.
+    return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
 
 
 _EXISTING = 'SELECT DISTINCT id FROM assertion WHERE id IN (SELECT value FROM json_each(?))'

@@ -1,19 +1,19 @@
-"""Frames: where a frame was, seen from another, at a time; without ROS.
+"""Transforms between frames over time, without ROS.
 
-`port` is the interface the product knows, `buffer` the stand-in that answers as tf2 does,
-`pending` the queue of questions whose transforms have not arrived yet.
+`source` holds the port `TransformSource`, `buffer` an implementation that behaves like tf2, and
+`pending_lookups` the queue of lookups whose transforms have not arrived yet.
 """
 
 from __future__ import annotations
 
 from hylo_memory_ros.transforms.buffer import TransformBuffer
 from hylo_memory_ros.transforms.geometry import Quaternion, Transform, Vector, interpolate, unit_quaternion
-from hylo_memory_ros.transforms.pending_queue import PendingQueue
+from hylo_memory_ros.transforms.pending_lookups import PendingLookups
 from hylo_memory_ros.transforms.source import LATEST, TransformSource
 
 __all__ = [
     'LATEST',
-    'PendingQueue',
+    'PendingLookups',
     'Quaternion',
     'Transform',
     'TransformBuffer',

@@ -1,4 +1,4 @@
-"""The stand-in for tf2's buffer: the same answers and the same failures, in plain Python."""
+"""Transform buffer in plain Python with the results and failures of tf2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.transforms.frame_tree import FrameTree, Incoming, asked_frame
+from hylo_memory_ros.transforms.frame_tree import FrameTree, RawTransform, validate_frame
 from hylo_memory_ros.transforms.geometry import (
     IDENTITY_ROTATION,
     Quaternion,
@@ -20,25 +20,25 @@ from hylo_memory_ros.transforms.geometry import (
 )
 from hylo_memory_ros.transforms.source import LATEST
 
-__all__ = ['DEFAULT_KEEP_S', 'Observers', 'Rigid', 'TransformBuffer']
+__all__ = ['DEFAULT_RETENTION_S', 'ChangeCallbacks', 'RigidTransform', 'TransformBuffer']
 
-DEFAULT_KEEP_S = 30.0
-"""How long transforms are kept, seconds."""
+DEFAULT_RETENTION_S = 30.0
+"""Default retention of transforms, seconds."""
 
-Rigid = tuple[Vector, Quaternion]
-"""A translation and a rotation: ``target_from_source`` without its names."""
+RigidTransform = tuple[Vector, Quaternion]
+"""Translation and rotation, ``target_from_source`` without frame names."""
 
 _ORIGIN: Vector = (0.0, 0.0, 0.0)
 
 
-class Observers:
-    """Callbacks to be made when transforms have arrived."""
+class ChangeCallbacks:
+    """Callbacks on the arrival of transforms."""
 
     def __init__(self) -> None:
         self._callbacks: tuple[Callable[[], object], ...] = ()
 
     def add(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Add a callback; return what removes it (once or more)."""
+        """Add a callback; return a function that removes it."""
         self._callbacks = (*self._callbacks, callback)
 
         def remove() -> None:
@@ -47,7 +47,7 @@ class Observers:
         return remove
 
     def notify(self) -> None:
-        """Make all callbacks."""
+        """Call all callbacks."""
         for callback in self._callbacks:
             callback()
 
@@ -79,14 +79,14 @@ class TransformBuffer:
     (2.0, 0.0, 0.0)
     """
 
-    def __init__(self, keep_s: float = DEFAULT_KEEP_S, *, keep_poses: bool = True) -> None:
+    def __init__(self, keep_s: float = DEFAULT_RETENTION_S, *, keep_poses: bool = True) -> None:
         self._lock = threading.Lock()
         self._tree = FrameTree(round(keep_s * 1e9), keep_poses=keep_poses)
-        self._observers = Observers()
+        self._observers = ChangeCallbacks()
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Incoming transforms that were not taken, counted by reason.
+        """Refused transforms, counted by reason.
 
         ``frame_id``, ``self_transform``, ``translation``, ``quaternion``, ``stamp``, ``loop``,
         ``old_data``, ``too_many_frames``.
@@ -103,7 +103,7 @@ class TransformBuffer:
         *,
         static: bool = False,
     ) -> bool:
-        """Take ``parent_from_child`` at a stamp; return False when it is refused (and counted).
+        """Add ``parent_from_child`` at a stamp; return False when it is refused (and counted).
 
         Parameters
         ----------
@@ -118,11 +118,11 @@ class TransformBuffer:
         static : bool
             Whether it holds at all times.
         """
-        incoming = Incoming(parent, child, stamp_ns, translation, rotation)
+        incoming = RawTransform(parent, child, stamp_ns, translation, rotation)
         return self.set_transforms([incoming], static=static) == 1
 
-    def set_transforms(self, transforms: Iterable[Incoming], *, static: bool = False) -> int:
-        """Take the transforms of one message, call back once; return how many were taken."""
+    def set_transforms(self, transforms: Iterable[RawTransform], *, static: bool = False) -> int:
+        """Add the transforms of one message and notify once; return how many were accepted."""
         taken = 0
         with self._lock:
             for item in transforms:
@@ -135,7 +135,7 @@ class TransformBuffer:
         return taken
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each message that brought transforms; return what undoes this."""
+        """Call back after each message with accepted transforms; return a function that undoes it."""
         return self._observers.add(callback)
 
     def frames(self) -> tuple[str, ...]:
@@ -144,14 +144,17 @@ class TransformBuffer:
             return self._tree.names()
 
     def clear(self) -> None:
-        """Forget all transforms that change with time; static ones stay."""
+        """Forget all transforms except static ones."""
         with self._lock:
             self._tree.clear()
             self._cleared()
 
     def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:
         """Return ``target_from_source`` at a stamp; see `TransformSource.lookup`."""
-        target, source = asked_frame(target_frame, 'target_frame'), asked_frame(source_frame, 'source_frame')
+        target, source = (
+            validate_frame(target_frame, 'target_frame'),
+            validate_frame(source_frame, 'source_frame'),
+        )
         if stamp_ns < 0:
             raise InvalidRequestError(f'stamp_ns: {stamp_ns} is negative', stamp_ns=stamp_ns)
         with self._lock:
@@ -163,14 +166,14 @@ class TransformBuffer:
                 raise self._tree.refusal(target, source, stamp_ns)
         return Transform(*found, target, source, at)
 
-    def _taken(self, transform: Incoming, static: bool) -> None:
-        """Be told of a transform that was taken, with names and quaternion put right."""
+    def _taken(self, transform: RawTransform, static: bool) -> None:
+        """Handle an accepted transform with normalised names and quaternion."""
 
     def _cleared(self) -> None:
-        """Be told that all but static transforms were forgotten."""
+        """Handle the removal of all transforms except static ones."""
 
-    def _join(self, target: str, source: str, stamp_ns: int) -> Rigid | None:
-        """Return ``target_from_source`` by way of their first common ancestor at that time."""
+    def _join(self, target: str, source: str, stamp_ns: int) -> RigidTransform | None:
+        """Return ``target_from_source`` through the lowest common ancestor at a stamp."""
         climbed = self._climb(source, target, stamp_ns)
         if target in climbed:
             return climbed[target]
@@ -191,8 +194,8 @@ class TransformBuffer:
         difference = (top_vector[0] - vector[0], top_vector[1] - vector[1], top_vector[2] - vector[2])
         return rotate(back, difference), multiply(back, top_quaternion)
 
-    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, Rigid]:
-        """Return ``ancestor_from_source`` for all ancestors up to the target, or as far as there is data."""
+    def _climb(self, source: str, target: str, stamp_ns: int) -> dict[str, RigidTransform]:
+        """Return ``ancestor_from_source`` of all ancestors up to the target, as far as there is data."""
         frame, vector, quaternion = source, _ORIGIN, IDENTITY_ROTATION
         climbed = {frame: (vector, quaternion)}
         while frame != target:

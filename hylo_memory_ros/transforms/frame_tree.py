@@ -1,8 +1,9 @@
-"""Which frames hang below which, over what time, and why two of them cannot be joined."""
+"""Frame tree: transforms of each frame over time, and the reasons why two frames cannot be joined."""
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -18,19 +19,33 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
-from hylo_memory_ros.transforms.cache import Cache, Link, SampledCache, StaticCache
-from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
+from hylo_memory_ros.transforms.geometry import (
+    IDENTITY_ROTATION,
+    Quaternion,
+    Vector,
+    mix,
+    slerp,
+    unit_quaternion,
+)
 from hylo_memory_ros.transforms.source import LATEST
 
-__all__ = ['FrameTree', 'Incoming', 'asked_frame']
+__all__ = [
+    'FrameTree',
+    'Link',
+    'RawTransform',
+    'SampledCache',
+    'StaticCache',
+    'TransformCache',
+    'validate_frame',
+]
 
 _LOG = logging.getLogger(__name__)
 
 _name = lru_cache(maxsize=4096)(normal_frame)
 
 
-def asked_frame(name: str, field: str) -> str:
-    """Return a frame name as the tree knows it.
+def validate_frame(name: str, field: str) -> str:
+    """Return a normalised frame name.
 
     Raises
     ------
@@ -44,8 +59,8 @@ def asked_frame(name: str, field: str) -> str:
         raise InvalidRequestError(f'{field}: {rule}', **{field: name}) from exc
 
 
-class Incoming(NamedTuple):
-    """A transform as it came in, not yet checked: ``parent_from_child``."""
+class RawTransform(NamedTuple):
+    """An unchecked transform as received: ``parent_from_child``."""
 
     parent: str
     child: str
@@ -55,27 +70,27 @@ class Incoming(NamedTuple):
 
 
 class FrameTree:
-    """The transforms that arrived, checked, counted and ordered.
+    """Tree of the received transforms, validated and ordered.
 
-    It takes in what tf2 takes in and refuses what tf2 refuses, and also what would spoil a memory
-    later: infinite numbers, coordinates beyond 1e9 m, negative stamps, names that no question could
-    use, and a link that would close a loop. Nothing is thread-safe here; the owner holds a lock.
+    It accepts what tf2 accepts and refuses what tf2 refuses. It also refuses infinite numbers,
+    coordinates beyond 1e9 m, negative stamps, invalid frame names, and links that would close a loop. It
+    is not thread-safe; the owner holds a lock.
 
     Parameters
     ----------
     keep_ns : int
-        How long samples are kept, measured from the newest stamp of each frame, nanoseconds.
+        Retention of samples, measured from the newest stamp of each frame, nanoseconds.
     max_frames : int
-        Names beyond this many are refused: a publisher that invents names must not fill the memory.
+        Largest number of frames: a publisher that invents names must not exhaust memory.
     keep_poses : bool
-        False when something else (tf2) keeps the numbers, and the tree only knows the times.
+        False when something else (tf2) keeps the poses, and the tree only knows the times.
     """
 
     def __init__(self, keep_ns: int, *, max_frames: int = 4096, keep_poses: bool = True) -> None:
         self._keep_ns = keep_ns
         self._max_frames = max_frames
         self._keep_poses = keep_poses
-        self._caches: dict[str, Cache] = {}
+        self._caches: dict[str, TransformCache] = {}
         self._names: set[str] = set()
         self._warned: set[tuple[str, str]] = set()
         self.refused: Counter[str] = Counter()
@@ -85,14 +100,14 @@ class FrameTree:
         return tuple(sorted(self._names))
 
     def clear(self) -> None:
-        """Forget everything but static transforms."""
+        """Forget everything except static transforms."""
         self._caches = {
             child: cache for child, cache in self._caches.items() if isinstance(cache, StaticCache)
         }
         self._names = {name for child, cache in self._caches.items() for name in (child, cache.parent)}
 
-    def cache(self, frame: str) -> Cache | None:
-        """Return what is known of a frame in its parent; None for the root of a tree."""
+    def cache(self, frame: str) -> TransformCache | None:
+        """Return the transforms of a frame in its parent; None for the root of a tree."""
         return self._caches.get(frame)
 
     def insert(
@@ -104,8 +119,8 @@ class FrameTree:
         rotation: Sequence[float],
         *,
         static: bool = False,
-    ) -> Incoming | None:
-        """Take a transform, or count it under the reason for which it is refused.
+    ) -> RawTransform | None:
+        """Insert a transform, or count it under the reason for which it is refused.
 
         Parameters
         ----------
@@ -122,7 +137,7 @@ class FrameTree:
 
         Returns
         -------
-        Incoming or None
+        RawTransform or None
             The same with names and quaternion put right; None when refused.
         """
         checked = self._checked(parent, child, 0 if static else stamp_ns, translation, rotation)
@@ -134,7 +149,7 @@ class FrameTree:
             self._refuse('old_data', parent, child)
             return None
         self._names |= {link.parent, name}
-        return Incoming(link.parent, name, stamp_ns, link.translation, link.rotation)
+        return RawTransform(link.parent, name, stamp_ns, link.translation, link.rotation)
 
     def latest_common(self, target: str, source: str) -> int | None:
         """Return the latest time at which all links between two frames have data.
@@ -151,7 +166,7 @@ class FrameTree:
         return min(stamps, default=0)
 
     def refusal(self, target: str, source: str, stamp_ns: int) -> FrameError:
-        """Return the error that says why a lookup failed, by the newest links.
+        """Return the error of a failed lookup, by the newest links.
 
         It names both frames, the stamp, the interval that could be asked for, and the rule.
         """
@@ -173,7 +188,7 @@ class FrameTree:
     def _checked(
         self, parent: str, child: str, stamp_ns: int, translation: Sequence[float], rotation: Sequence[float]
     ) -> tuple[str, Link] | str:
-        """Return the child's name and its link, or the reason why there is none."""
+        """Return the child's name and its link, or the reason for a refusal."""
         try:
             parent, child = _name(parent), _name(child)
         except ValueError:
@@ -192,7 +207,7 @@ class FrameTree:
         return self._misplaced(parent, child) or (child, Link(parent, (float(x), float(y), float(z)), unit))
 
     def _misplaced(self, parent: str, child: str) -> str:
-        """Return why a link may not be hung into the tree; empty when it may."""
+        """Return the reason why a link does not fit into the tree; empty if it does."""
         cache = self._caches.get(child)
         if cache is not None and cache.parent == parent:
             return ''
@@ -247,8 +262,8 @@ class FrameTree:
             frame = link.parent
         return True
 
-    def _path(self, target: str, source: str) -> list[Cache] | None:
-        """Return the links that join two frames, up to their first common ancestor."""
+    def _path(self, target: str, source: str) -> list[TransformCache] | None:
+        """Return the links that join two frames, up to their lowest common ancestor."""
         above = list(self._ancestors(source))
         place = {name: index for index, name in enumerate(above)}
         below: list[str] = []
@@ -259,7 +274,7 @@ class FrameTree:
         return None
 
 
-def _out_of_time(path: list[Cache], stamp_ns: int, what: str, details: dict[str, Any]) -> FrameError:
+def _out_of_time(path: list[TransformCache], stamp_ns: int, what: str, details: dict[str, Any]) -> FrameError:
     """Return the error for a stamp at which a link of a path has no data."""
     oldest = max((stamp for cache in path if (stamp := cache.oldest_ns) is not None), default=0)
     newest = min((stamp for cache in path if (stamp := cache.newest_ns) is not None), default=0)
@@ -281,7 +296,133 @@ def _out_of_time(path: list[Cache], stamp_ns: int, what: str, details: dict[str,
 
 
 def _seconds(stamp_ns: int) -> str:
-    """Return a stamp for a person to read, exactly."""
+    """Format a stamp exactly, in seconds."""
     if stamp_ns == LATEST:
         return 'the latest common time'
     return f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d} s'
+
+
+class Link(NamedTuple):
+    """``parent_from_child`` at one time."""
+
+    parent: str
+    translation: Vector
+    rotation: Quaternion
+
+
+class StaticCache:
+    """A static transform; a newer one replaces it."""
+
+    __slots__ = ('link',)
+
+    newest_ns: None = None
+    oldest_ns: None = None
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    @property
+    def parent(self) -> str:
+        """Parent frame."""
+        return self.link.parent
+
+    def at(self, _stamp_ns: int, /) -> Link | None:
+        """Return the transform at any stamp."""
+        return self.link
+
+
+class SampledCache:
+    """Samples of one transform, ordered by stamp.
+
+    Samples older than `keep_ns` before the newest stamp are dropped. As in tf2 this is decided when a
+    sample arrives, by the newest stamp before it.
+
+    Parameters
+    ----------
+    keep_ns : int
+        Nanoseconds.
+    """
+
+    __slots__ = ('_keep_ns', '_links', '_stamps')
+
+    def __init__(self, keep_ns: int) -> None:
+        self._keep_ns = keep_ns
+        self._stamps: list[int] = []
+        self._links: list[Link] = []
+
+    @property
+    def parent(self) -> str:
+        """Parent frame of the newest sample."""
+        return self._links[-1].parent
+
+    @property
+    def newest_ns(self) -> int:
+        """Stamp of the newest sample."""
+        return self._stamps[-1]
+
+    @property
+    def oldest_ns(self) -> int:
+        """Stamp of the oldest sample that is kept."""
+        return self._stamps[0]
+
+    def __len__(self) -> int:
+        return len(self._stamps)
+
+    def insert(self, stamp_ns: int, link: Link) -> bool:
+        """Insert a sample, in any order of stamps; return False when it is too old.
+
+        An exact repetition changes nothing. A different sample of the same stamp goes after the
+        first one, and is the one that is found.
+        """
+        stamps, links = self._stamps, self._links
+        if not stamps or stamp_ns > stamps[-1]:
+            self._prune()
+            stamps.append(stamp_ns)
+            links.append(link)
+            return True
+        self._prune()
+        if stamp_ns < stamps[-1] - self._keep_ns:
+            return False
+        place = bisect_right(stamps, stamp_ns)
+        same = place
+        while same and stamps[same - 1] == stamp_ns:
+            same -= 1
+            if links[same] == link:
+                return True
+        stamps.insert(place, stamp_ns)
+        links.insert(place, link)
+        return True
+
+    def at(self, stamp_ns: int, /) -> Link | None:
+        """Return the transform at a stamp, or None when it is outside of the samples.
+
+        Between samples with different parents the older one holds: the child was handed over at
+        the newer one. Stamp 0 is the newest sample.
+        """
+        stamps, links = self._stamps, self._links
+        if stamp_ns in (0, stamps[-1]):
+            return links[-1]
+        if stamp_ns == stamps[0]:
+            return links[0]
+        if not stamps[0] < stamp_ns < stamps[-1]:
+            return None
+        place = bisect_right(stamps, stamp_ns)
+        older, newer = links[place - 1], links[place]
+        start = stamps[place - 1]
+        if start == stamp_ns or older.parent != newer.parent:
+            return older
+        fraction = (stamp_ns - start) / (stamps[place] - start)
+        return Link(
+            older.parent,
+            mix(older.translation, newer.translation, fraction),
+            slerp(older.rotation, newer.rotation, fraction),
+        )
+
+    def _prune(self) -> None:
+        stamps = self._stamps
+        if stamps and stamps[0] < stamps[-1] - self._keep_ns:
+            drop = bisect_right(stamps, stamps[-1] - self._keep_ns - 1)
+            del stamps[:drop], self._links[:drop]
+
+
+TransformCache = StaticCache | SampledCache

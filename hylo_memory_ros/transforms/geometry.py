@@ -1,4 +1,4 @@
-"""Rigid transforms: what moves positions, orientations and covariances between frames.
+"""Rigid transforms of positions, orientations and covariances between frames.
 
 Every transform is named by its direction. ``map_from_camera`` takes coordinates in `camera`
 (the source) to coordinates in `map` (the target), so that products read without crossing out::
@@ -78,9 +78,9 @@ class Transform:
         x, y, z = self.translation
         qx, qy, qz, qw = self.rotation
         if not math.isfinite(x + y + z):
-            raise ValueError(f'translation: {self.translation} is not finite')
+            raise ValueError(f'translation: expected finite numbers, got {self.translation}')
         if not abs(qx * qx + qy * qy + qz * qz + qw * qw - 1.0) <= _ROUNDING:
-            raise ValueError(f'rotation: {self.rotation} is no unit quaternion x y z w')
+            raise ValueError(f'rotation: expected a unit quaternion x y z w, got {self.rotation}')
 
     def position(self, position: Vector) -> Vector:
         """Return a position of the source frame in the target frame, metres, x y z."""
@@ -222,7 +222,7 @@ def unit_quaternion(values: Sequence[float]) -> Quaternion:
     norm2 = x * x + y * y + z * z + w * w
     if not abs(norm2 - 1.0) <= UNIT_TOLERANCE:
         raise ValueError(
-            f'rotation: {tuple(values)} is no unit quaternion x y z w (its squared length is {norm2:g})'
+            f'rotation: expected a unit quaternion x y z w, got {tuple(values)} (squared length {norm2:g})'
         )
     scale = 1.0 / math.sqrt(norm2)
     return x * scale, y * scale, z * scale, w * scale

@@ -1,7 +1,7 @@
-"""The one interface through which the product asks where a frame was.
+"""Port for transforms between frames.
 
-Adapters: `TransformBuffer` (this package), and in `hylo_memory_ros.ros.perception.transforms` the same
-fed from the topics, and tf2. All pass one test suite.
+Implementations: `TransformBuffer` (this package), and in `hylo_memory_ros.ros.perception.transforms` the
+same fed from the topics, and tf2. All pass one test suite.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from hylo_memory_ros.transforms.geometry import Transform
 __all__ = ['LATEST', 'TransformSource']
 
 LATEST = 0
-"""The stamp that means "at the latest time common to both frames"; for queries only, never for a
-stamped write."""
+"""Stamp that means "the latest time common to both frames"; for queries only, never for a stamped write."""
 
 
 @runtime_checkable
@@ -31,7 +30,7 @@ class TransformSource(Protocol):
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Incoming transforms that were not taken, counted by reason."""
+        """Refused transforms, counted by reason."""
         ...
 
     def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:
@@ -72,7 +71,7 @@ class TransformSource(Protocol):
         ...
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each message that brought transforms; return what undoes this.
+        """Call back after each message with transforms; return a function that removes the callback.
 
         The callback runs in the thread that delivered the message, outside of any lock.
         """

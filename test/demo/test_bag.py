@@ -7,7 +7,7 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 
 from demo.bag import CLOCK, DETECTIONS, TF, TF_STATIC, bag_of, read_bag
 from demo.drive import Drive
-from hylo_memory_ros.perception.ingestion.decoders.detections import read_detections
+from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_bag_is_an_mcap(drive: Drive, tmp_path: Path) -> None:
 
 def test_a_detection_is_where_it_was_seen(drive: Drive, tmp_path: Path) -> None:
     messages = [
-        read_detections(one.data, 'trees')
+        decode_detections(one.data, 'trees')
         for one in read_bag(bag_of(drive, tmp_path))
         if one.topic == DETECTIONS
     ]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
+from support.effort import scaled
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, TimeSpan
 
@@ -61,7 +62,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=scaled(400), deadline=None)
 @given(st.sampled_from(FIELDS), anything)
 @example((MemoryQuery, 'time_range'), 5)
 @example((MemoryQuery, 'time_range'), (1, 2, 3))

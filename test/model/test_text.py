@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from pydantic import ValidationError
 
@@ -45,21 +47,28 @@ def test_a_sound_key_is_kept_as_it_is(key: str) -> None:
 
 
 @pytest.mark.parametrize('key', BAD_KEYS)
-def test_a_bad_key_is_refused_at_every_door(key: str) -> None:
+def test_a_bad_key_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match='key'):
         normal_key(key)
-    for make in (
-        lambda: MemoryItem(kind='semantic', key=key),
-        lambda: MemoryItem(kind='semantic', id=key),
-        lambda: MemoryItem(kind='semantic', entities=(key,)),
-        lambda: MemoryItem(kind='semantic', scope={key: 'x'}),
-        lambda: MemoryQuery(key=key),
-        lambda: MemoryQuery(keys=(key,)),
-        lambda: MemoryQuery(ids=(key,)),
-        lambda: MemoryQuery(object_ids=(key,)),
-    ):
-        with pytest.raises(ValidationError):
-            make()
+
+
+@pytest.mark.parametrize(
+    'make',
+    [
+        pytest.param(lambda key: MemoryItem(kind='semantic', key=key), id='key of an item'),
+        pytest.param(lambda key: MemoryItem(kind='semantic', id=key), id='id of an item'),
+        pytest.param(lambda key: MemoryItem(kind='semantic', entities=(key,)), id='entity'),
+        pytest.param(lambda key: MemoryItem(kind='semantic', scope={key: 'x'}), id='scope'),
+        pytest.param(lambda key: MemoryQuery(key=key), id='key of a query'),
+        pytest.param(lambda key: MemoryQuery(keys=(key,)), id='keys'),
+        pytest.param(lambda key: MemoryQuery(ids=(key,)), id='ids'),
+        pytest.param(lambda key: MemoryQuery(object_ids=(key,)), id='object_ids'),
+    ],
+)
+@pytest.mark.parametrize('key', BAD_KEYS)
+def test_a_bad_key_is_refused_at_every_door(make: Callable[[str], object], key: str) -> None:
+    with pytest.raises(ValidationError):
+        make(key)
 
 
 def test_one_letter_has_one_form() -> None:
@@ -67,15 +76,15 @@ def test_one_letter_has_one_form() -> None:
     assert MemoryItem(kind='semantic', key='cafe\u0301').key == MemoryQuery(key='caf\u00e9').key
 
 
-def test_content_is_returned_as_given() -> None:
-    for content in ('cafe\u0301', '  two  spaces ', 'line\nline', ''):
-        assert MemoryItem(kind='semantic', content=content).content == content
+@pytest.mark.parametrize('content', ['cafe\u0301', '  two  spaces ', 'line\nline', ''])
+def test_content_is_returned_as_given(content: str) -> None:
+    assert MemoryItem(kind='semantic', content=content).content == content
 
 
-def test_what_is_no_text_is_refused() -> None:
-    for field in ('content', 'source', 'label'):
-        with pytest.raises(ValidationError):
-            MemoryItem(kind='semantic', **{field: 'a\ud800'})
+@pytest.mark.parametrize('field', ['content', 'source', 'label'])
+def test_what_is_no_text_is_refused(field: str) -> None:
+    with pytest.raises(ValidationError):
+        MemoryItem(kind='semantic', **{field: 'a\ud800'})
 
 
 @pytest.mark.parametrize(

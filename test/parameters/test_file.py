@@ -168,9 +168,9 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path) -> 
         ParameterFile().read(tmp_path)
 
 
-def test_an_empty_file_gives_nothing() -> None:
-    for text in ('/**: {ros__parameters: }', '/**:\n  ros__parameters:\n    # nothing\n'):
-        assert values(text) == {}
+@pytest.mark.parametrize('text', ['/**: {ros__parameters: }', '/**:\n  ros__parameters:\n    # nothing\n'])
+def test_an_empty_file_gives_nothing(text: str) -> None:
+    assert values(text) == {}
 
 
 @pytest.mark.parametrize('text', ['map_id', ':=x', 'a=b'])
@@ -189,10 +189,15 @@ def test_numbers_by_name_are_a_mapping() -> None:
     assert source.detection_probability_of('cup') == 0.5
     assert source.detection_probability_of('red mug') == 1.0
     assert source.detection_probability_of('plate') == 0.9
-    for bad in ('cup=often', 'cup=1.5', 'cup'):
-        given.values['input.a.detection_probabilities'] = [bad]
-        with pytest.raises(ConfigurationError, match='a list of name=number'):
-            given.configuration()
+
+
+@pytest.mark.parametrize('bad', ['cup=often', 'cup=1.5', 'cup'])
+def test_numbers_by_name_are_refused_unless_each_is_one(bad: str) -> None:
+    given = ParameterFile()
+    given.read_text('/**: {ros__parameters: {inputs: [a], input: {a: {topic: a, type: t}}}}')
+    given.values['input.a.detection_probabilities'] = [bad]
+    with pytest.raises(ConfigurationError, match='a list of name=number'):
+        given.configuration()
 
 
 @pytest.mark.parametrize('name', ['clip', 'clip@', '@1', 'clip@1.5', 'my clip@1', 'clip@1@2'])

@@ -28,7 +28,7 @@ from perception.pieces import (
 from hylo_memory_ros.errors import StoreBusyError
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettings, Message
-from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, GridView, View
+from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid, View
 from hylo_memory_ros.transforms import Transform
 
 CAMERA = CameraModel((100.0, 100.0, 80.0, 60.0), 160)
@@ -82,7 +82,7 @@ def a_grid(at_s: float, blocked: bool = False) -> Message:
     if blocked:
         cells[:, 50] = 100
     origin = Transform((-4.0, -4.0, 0.0))
-    return a_view(at_s, GridView(cells, 0.1, origin), 'grid', 'map')
+    return a_view(at_s, OccupancyGrid(cells, 0.1, origin), 'grid', 'map')
 
 
 def seen(at_s: float, *places: tuple[float, float, float], source: str = 'camera') -> Message:
@@ -347,9 +347,9 @@ def test_a_commit_that_fails_between_ends_and_statistics_is_made_again(
         pipeline = a_pipeline(memory, depth_settings(), Strolling())
         feed(pipeline, messages)
         pipeline.flush()
-        real, failures = memory.side_write, iter([True])
+        real, failures = memory.begin_unnumbered, iter([True])
 
-        def failing(within: Any, **options: Any) -> None:
+        def failing(**options: Any) -> Any:
             # Reading goes on; the statistics, after the end was stored, fail once.
             if (
                 memory.changes().changes
@@ -357,9 +357,9 @@ def test_a_commit_that_fails_between_ends_and_statistics_is_made_again(
                 and next(failures, False)
             ):
                 raise StoreBusyError('the disk is slow')
-            real(within, **options)
+            return real(**options)
 
-        monkeypatch.setattr(memory, 'side_write', failing)
+        monkeypatch.setattr(memory, 'begin_unnumbered', failing)
         with pytest.raises(StoreBusyError):
             pipeline.commit(force=True)
         pipeline.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from perception.pieces import an_input, feed, open_memory, recorded, some_settings
 
 from demo.drive import Drive
@@ -12,6 +13,7 @@ from demo.score import pairwise_score
 from hylo_memory_ros.perception import LandmarkPipeline
 
 
+@pytest.mark.long
 def test_a_corrected_path_makes_trees_of_a_drive_on_bare_odometry() -> None:
     drive = Drive.load()
     settings = some_settings(an_input('trees', sigma_m=0.5, gate_m=2.5), confirm_n=2)

@@ -6,12 +6,11 @@ from numpy.testing import assert_allclose
 from perception.pieces import a_message, a_pipeline, an_input, feed, landmarks_of, open_memory, some_settings
 from scipy.spatial.transform import Rotation
 
-from hylo_memory_ros.perception.map.columns import fresh
-from hylo_memory_ros.perception.tracking.orientation import (
+from hylo_memory_ros.perception.map.landmark import new_state, orientation_of
+from hylo_memory_ros.perception.tracking.fusion import (
+    exceeds_turn,
     fuse_orientations,
-    known_orientations,
-    told_orientation,
-    turned_far,
+    normalize_orientations,
 )
 
 ONE = np.array([0])
@@ -23,7 +22,7 @@ def yaw(degrees: float) -> np.ndarray:
 
 
 def fused(observed: list[np.ndarray], axis: int | None = None) -> np.ndarray:
-    state = np.array([fresh()])
+    state = np.array([new_state()])
     for number, one in enumerate(observed):
         fuse_orientations(state, ONE, one.reshape(1, 4), np.array([number == 0]), axis)
     return state
@@ -95,18 +94,18 @@ def test_an_axis_that_points_the_other_way_is_another_look() -> None:
 def test_what_has_no_orientation_changes_none() -> None:
     state = fused([yaw(10), np.full(4, np.nan), yaw(10)])
     assert state['rotation_n'][0] == 2.0
-    assert told_orientation(fused([np.full(4, np.nan)])[0]) is None
+    assert orientation_of(fused([np.full(4, np.nan)])[0]) is None
 
 
 def test_told_orientations_are_rounded() -> None:
-    assert told_orientation(fused([yaw(90)])[0]) == (0.0, 0.0, 0.707107, 0.707107)
+    assert orientation_of(fused([yaw(90)])[0]) == (0.0, 0.0, 0.707107, 0.707107)
 
 
 def test_bad_quaternions_are_told_from_unset_ones() -> None:
     given = np.array(
         [[0, 0, 0, 0], [0, 0, 0, 1.004], [0, 0, 0, 2], [np.nan, 0, 0, 1], [1e200, 0, 0, 0]], dtype=float
     )
-    known, bad = known_orientations(given, 5)
+    known, bad = normalize_orientations(given, 5)
     assert bad.tolist() == [False, False, True, True, True]
     assert np.isfinite(known).all(axis=1).tolist() == [False, True, False, False, False]
     assert known[1].tolist() == [0, 0, 0, 1]
@@ -115,9 +114,9 @@ def test_bad_quaternions_are_told_from_unset_ones() -> None:
 def test_far_is_measured_from_what_was_written() -> None:
     state = fused([yaw(20)])
     state['written_rotation'] = yaw(0)
-    assert turned_far(state, ONE, np.deg2rad(19.9)).tolist() == [True]
-    assert turned_far(state, ONE, np.deg2rad(20.1)).tolist() == [False]
-    assert turned_far(np.array([fresh()]), ONE, 0.1).tolist() == [False]
+    assert exceeds_turn(state, ONE, np.deg2rad(19.9)).tolist() == [True]
+    assert exceeds_turn(state, ONE, np.deg2rad(20.1)).tolist() == [False]
+    assert exceeds_turn(np.array([new_state()]), ONE, 0.1).tolist() == [False]
 
 
 @pytest.mark.parametrize('mode', ['none', 'object', 'axis'])
@@ -134,10 +133,10 @@ def test_a_landmark_carries_an_orientation_when_its_input_says_so(mode: str) -> 
 
 
 def test_the_orientation_of_a_pose_is_that_of_the_thing_unless_told_otherwise() -> None:
-    assert an_input(type=POSE, label='dock').turns == 'object'
-    assert an_input(type=POSE, label='dock', orientation='none').turns == 'none'
-    assert an_input().turns == 'none'
-    assert an_input(type='apriltag_msgs/msg/AprilTagDetectionArray').turns == 'object'
+    assert an_input(type=POSE, label='dock').orientation_mode == 'object'
+    assert an_input(type=POSE, label='dock', orientation='none').orientation_mode == 'none'
+    assert an_input().orientation_mode == 'none'
+    assert an_input(type='apriltag_msgs/msg/AprilTagDetectionArray').orientation_mode == 'object'
 
 
 def test_a_landmark_that_was_turned_is_written_again() -> None:

@@ -11,7 +11,7 @@ from perception.pieces import a_message, an_input
 
 from bench._scenes import Watched, cups, one_object, room
 from hylo_memory_ros.perception import LandmarkSettings
-from hylo_memory_ros.perception.ingestion.validation import Screen
+from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
 from hylo_memory_ros.transforms import Transform
 
 HERE = Transform((0.0, 0.0, 0.0))
@@ -52,8 +52,8 @@ class Bench(Watched):
 
     def see_all(self, at_s: float, places: object, labels: object = 'cup', **columns: object) -> list[int]:
         message = a_message(at_s, places, labels, **columns)  # type: ignore[arg-type]
-        scan = Screen(self.settings.inputs[0], lambda reason, count: None).scan(message, HERE)
-        return self.association.observe(scan, self.book).landmarks.tolist()
+        scan = DetectionValidator(self.settings.inputs[0], lambda reason, count: None).validate(message, HERE)
+        return self.association.observe(scan, self.landmark_map).landmarks.tolist()
 
 
 def test_one_thing_under_two_labels_in_a_message_is_one_with_both_scores() -> None:
@@ -61,8 +61,8 @@ def test_one_thing_under_two_labels_in_a_message_is_one_with_both_scores() -> No
     given = bench.see_all(1, [(4, 0, 0.5), (4, 0, 0.5)], ['car', 'truck'], scores=np.array([0.61, 0.58]))
     assert given[0] == given[1] > 0
     (row,) = bench.landmarks(confirmed=False).values()
-    assert bench.book.scores[row] == {'car': 0.61, 'truck': 0.58}
-    assert bench.book.labels[row] == 'car'
+    assert bench.landmark_map.scores[row] == {'car': 0.61, 'truck': 0.58}
+    assert bench.landmark_map.labels[row] == 'car'
 
 
 def test_a_label_that_alternates_makes_one_landmark_that_is_hardly_ever_written() -> None:
@@ -70,8 +70,8 @@ def test_a_label_that_alternates_makes_one_landmark_that_is_hardly_ever_written(
     for step in range(100):
         bench.see_all(step, np.array([(1, 0, 0.8)]) + rng.normal(0, 0.02, (1, 3)), ('cup', 'mug')[step % 2])
     (row,) = bench.landmarks(confirmed=False).values()
-    assert bench.book.keys[row].startswith('cup/')
-    assert bench.book.labels[row] == 'cup'
+    assert bench.landmark_map.keys[row].startswith('cup/')
+    assert bench.landmark_map.labels[row] == 'cup'
 
 
 def test_most_votes_decide_the_label_and_the_key_stays() -> None:
@@ -79,8 +79,8 @@ def test_most_votes_decide_the_label_and_the_key_stays() -> None:
     for step in range(10):
         bench.see_all(step, [(1, 0, 0.8)], 'mug' if step else 'cup')
     (row,) = bench.landmarks().values()
-    assert bench.book.labels[row] == 'mug'
-    assert bench.book.keys[row].startswith('cup/')
+    assert bench.landmark_map.labels[row] == 'mug'
+    assert bench.landmark_map.keys[row].startswith('cup/')
 
 
 def test_a_cup_on_a_table_is_not_the_table() -> None:
@@ -109,8 +109,11 @@ def test_a_duplicate_merges_into_the_older_one_which_takes_its_sightings() -> No
         bench.see_all(step * 70, [(1.1, 0, 0.8)])
     (number,) = bench.landmarks(confirmed=False)
     assert number == 1
-    assert set(bench.book.sightings.state['origin'][bench.book.sightings.of(1)].tolist()) == {1, 2}
-    assert bench.book.sightings.of(2).tolist() == []
+    assert set(bench.landmark_map.sightings.state['origin'][bench.landmark_map.sightings.of(1)].tolist()) == {
+        1,
+        2,
+    }
+    assert bench.landmark_map.sightings.of(2).tolist() == []
 
 
 class TestUnique:
@@ -126,8 +129,8 @@ class TestUnique:
         for step in range(5, 10):
             bench.see_all(step, [(8, 0, 0.5)], 'dock')
         (row,) = bench.landmarks().values()
-        assert bench.book.state['mean'][row].tolist() == pytest.approx([8.0, 0.0, 0.5])
-        assert bench.book.keys[row].startswith('dock/')
+        assert bench.landmark_map.state['mean'][row].tolist() == pytest.approx([8.0, 0.0, 0.5])
+        assert bench.landmark_map.keys[row].startswith('dock/')
 
     def test_of_two_in_a_message_the_better_one_is_it(self) -> None:
         bench = self.bench()
@@ -141,16 +144,16 @@ def test_detections_of_one_keyframe_share_the_error_of_localisation() -> None:
     bench = Bench(an_input(sigma_m=0.02))
     for step in range(50):
         bench.see_all(step, [(1, 0, 0.8)])
-    variance = bench.book.state['covariance'][0][0]
+    variance = bench.landmark_map.state['covariance'][0][0]
     assert variance >= 0.035**2
     bench.see_all(70, [(1, 0, 0.8)])
-    assert variance * 0.4 <= bench.book.state['covariance'][0][0] <= variance * 0.6
+    assert variance * 0.4 <= bench.landmark_map.state['covariance'][0][0] <= variance * 0.6
 
 
 def test_what_lies_in_a_plane_has_two_degrees_of_freedom() -> None:
-    screen = Screen(an_input(), lambda reason, count: None)
-    assert screen.scan(a_message(1, [(1, 0, 0), (2, 0, 0)]), HERE).dof == 2
-    assert screen.scan(a_message(1, [(1, 0, 0), (2, 0, 0.1)]), HERE).dof == 3
+    validator = DetectionValidator(an_input(), lambda reason, count: None)
+    assert validator.validate(a_message(1, [(1, 0, 0), (2, 0, 0)]), HERE).dof == 2
+    assert validator.validate(a_message(1, [(1, 0, 0), (2, 0, 0.1)]), HERE).dof == 3
 
 
 @pytest.mark.parametrize(
@@ -170,5 +173,5 @@ def test_a_covariance_that_claims_to_be_exact_does_no_harm(
     for step in range(10):
         bench.see_all(70 * step, [(1, 0, 0.8)], covariances=np.array([matrix]))
     (row,) = bench.landmarks(confirmed=False).values()
-    assert bench.book.state['mean'][row] == pytest.approx([1, 0, 0.8], abs=1e-6)
-    assert (bench.book.state['covariance'][row][[0, 3, 5]] > 0.0).all()
+    assert bench.landmark_map.state['mean'][row] == pytest.approx([1, 0, 0.8], abs=1e-6)
+    assert (bench.landmark_map.state['covariance'][row][[0, 3, 5]] > 0.0).all()

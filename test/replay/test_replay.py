@@ -334,9 +334,12 @@ def test_a_progress_is_told_that_never_goes_back(bag: Path) -> None:
     assert told[-1] <= 2 * (end_ns - start_ns)
 
 
-def test_names_are_refused_by_rule() -> None:
-    for remaps in (['a'], [':=b'], ['a:=']):
-        with pytest.raises(ConfigurationError, match='remap'):
-            Names('/n', remaps)
+@pytest.mark.parametrize('remap', ['a', ':=b', 'a:='])
+def test_a_remapping_is_refused_by_rule(remap: str) -> None:
+    with pytest.raises(ConfigurationError, match='remap'):
+        Names('/n', [remap])
+
+
+def test_a_node_without_a_full_name_is_refused() -> None:
     with pytest.raises(ConfigurationError, match='full name'):
         Names('n')

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from storage.plain_memory import NS, PlainMemory, Stretch, distance
 from support.clock import ManualClock
+from support.effort import scaled
 
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
@@ -189,7 +190,12 @@ def expected_score(hit: Hit, hits: list[Hit], query: MemoryQuery) -> float:
     return score / sum(weights[name] / 61 for name in orders)
 
 
-@settings(max_examples=40, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=scaled(40),
+    deadline=None,
+    phases=(Phase.generate,),
+    suppress_health_check=list(HealthCheck),
+)
 @given(
     steps=st.lists(st.one_of(items(), items(), items(), st.sampled_from(('cup', 'k1'))), max_size=14),
     asked=st.lists(queries(), min_size=1, max_size=6),

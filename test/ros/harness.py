@@ -29,6 +29,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / 'scripts' / 'memory_node'
 NODE = '/hylo_memory'
 DOMAINS = range(1, 102)
+# How long a condition is waited for: only a failure waits so long, and a busy machine fails nothing.
+PATIENCE_S = 90.0
+# For a process that will be killed: one that dies amid a write into Fast DDS's shared memory can leave it
+# locked for all; over UDP it vanishes as it does on another machine. With the range LOCALHOST, profiles are
+# passed over.
+OVER_UDP = {
+    'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
+    'FASTRTPS_DEFAULT_PROFILES_FILE': str(Path(__file__).with_name('over_udp.xml')),
+}
 
 
 @contextlib.contextmanager
@@ -60,6 +69,7 @@ class NodeProcess:
         yaml_text: str | None = None,
         name: str = 'node',
         arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.database = folder / 'memory.db'
         values = {'database_path': str(self.database), **(parameters or {})}
@@ -77,6 +87,7 @@ class NodeProcess:
                     'ROS_DOMAIN_ID': str(domain),
                     'ROS_LOG_DIR': str(folder),
                     'PYTHONUNBUFFERED': '1',
+                    **(environment or {}),
                 },
             )
 
@@ -87,7 +98,7 @@ class NodeProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(timeout=8)
+                self.process.wait(timeout=PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -103,18 +114,37 @@ class NodeProcess:
     def ended(self, number: int = signal.SIGINT, within_s: float = 5.0) -> int:
         """Send a signal; return the exit code, which must come in time."""
         self.process.send_signal(number)
-        return self.process.wait(timeout=within_s)
+        return self.exit_code(within_s)
 
-    def wait_for_log(self, text: str, timeout_s: float = 20.0) -> None:
-        wait_until(lambda: text in self.log or not self.alive, timeout_s, f'{text!r} in the log')
+    def exit_code(self, within_s: float = 5.0) -> int:
+        """Wait for the exit code, apart from the time in which its threads waited for a processor."""
+        deadline = time.monotonic() + within_s
+        waited = self._waited_s()
+        while (code := self.process.poll()) is None:
+            before, waited = waited, self._waited_s()
+            deadline += sum(waited[thread] - before.get(thread, waited[thread]) for thread in waited)
+            assert time.monotonic() < deadline, f'runs on after {within_s} s'
+            time.sleep(0.02)
+        return code
+
+    def _waited_s(self) -> dict[str, float]:
+        """Return how long each of its threads was ready to run and did not, seconds."""
+        waited = {}
+        for thread in Path(f'/proc/{self.process.pid}/task').glob('*/schedstat'):
+            with contextlib.suppress(OSError):  # it has ended since
+                waited[thread.parent.name] = int(thread.read_text().split()[1]) / 1e9
+        return waited
+
+    def wait_for_log(self, text: str) -> None:
+        wait_until(lambda: text in self.log or not self.alive, f'{text!r} in the log')
         assert text in self.log, self.log
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float, what: str = 'condition') -> Any:
+def wait_until(condition: Callable[[], Any], what: str = 'condition') -> Any:
     """Wait for a condition without spinning; return what made it true."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + PATIENCE_S
     while not (value := condition()):
-        assert time.monotonic() < deadline, f'no {what} within {timeout_s} s'
+        assert time.monotonic() < deadline, f'no {what} within {PATIENCE_S} s'
         time.sleep(0.02)
     return value
 
@@ -139,13 +169,11 @@ class Talker:
         self.node.destroy_node()
         self.context.try_shutdown()
 
-    def spin_until(
-        self, condition: Callable[[], Any], timeout_s: float = 10.0, what: str = 'condition'
-    ) -> Any:
+    def spin_until(self, condition: Callable[[], Any], what: str = 'condition') -> Any:
         """Spin until something is true; return what made it so."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + PATIENCE_S
         while not (value := condition()):
-            assert time.monotonic() < deadline, f'no {what} within {timeout_s} s'
+            assert time.monotonic() < deadline, f'no {what} within {PATIENCE_S} s'
             self.executor.spin_once(timeout_sec=0.05)
         return value
 
@@ -158,23 +186,23 @@ class Talker:
     def client(self, kind: Any, name: str) -> Any:
         client = self._clients.setdefault(name, None) or self.node.create_client(kind, name)
         self._clients[name] = client
-        self.spin_until(client.service_is_ready, 15.0, f'service {name}')
+        self.spin_until(client.service_is_ready, f'service {name}')
         return client
 
-    def call(self, srv: Any, name: str, request: Any = None, wait_s: float = 10.0, /, **fields: Any) -> Any:
+    def call(self, srv: Any, name: str, request: Any = None, /, **fields: Any) -> Any:
         """Call a service of the node (`query`) or any other (`/node/name`), and return its response."""
         client = self.client(srv, name if name.startswith('/') else f'{NODE}/{name}')
         future = client.call_async(request if request is not None else srv.Request(**fields))
-        self.spin_until(future.done, wait_s, f'answer of {name}')
+        self.spin_until(future.done, f'answer of {name}')
         return future.result()
 
     def client_is_ready(self, name: str) -> bool:
         """Whether a service of the node answers; for one that was called before."""
         return bool(self._clients[f'{NODE}/{name}'].service_is_ready())
 
-    def change_state(self, transition: int, timeout_s: float = 20.0, node: str = NODE) -> bool:
+    def change_state(self, transition: int, node: str = NODE) -> bool:
         request = ChangeState.Request(transition=Transition(id=transition))
-        return bool(self.call(ChangeState, f'{node}/change_state', request, timeout_s).success)
+        return bool(self.call(ChangeState, f'{node}/change_state', request).success)
 
     def state(self, node: str = NODE) -> int:
         return int(self.call(GetState, f'{node}/get_state').current_state.id)
@@ -186,12 +214,11 @@ class Talker:
         self.wait_active()
 
     def wait_active(self) -> None:
-        self.spin_until(lambda: self.state() == State.PRIMARY_STATE_ACTIVE, 20.0, 'active node')
+        self.spin_until(lambda: self.state() == State.PRIMARY_STATE_ACTIVE, 'active node')
         near = MemoryFilter()
         near.near.header.frame_id = 'map'
         self.spin_until(
             lambda: self.call(Query, 'query', filter=near, k=0).error_code not in (400, 401),
-            20.0,
             'loaded mirror',
         )
 

@@ -1,5 +1,6 @@
 """Time comes from the node's clock: none before /clock, and back it may go without harm."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,24 @@ from ros.test_frames import transform
 from rosgraph_msgs.msg import Clock
 from tf2_msgs.msg import TFMessage
 
+from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
-from hylo_memory_ros.ros.services.servers import TYPES
+from hylo_memory_ros.ros.services import SERVICES
+from hylo_memory_ros.service import MemoryService
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 
 
-def tick(talker: Talker, publisher: Any, sec: float) -> None:
+def tick(publisher: Any, sec: float) -> None:
     msg = Clock()
     msg.clock.sec, msg.clock.nanosec = divmod(round(sec * 10**9), 10**9)
     publisher.publish(msg)
-    talker.spin_for(0.1)
+
+
+def file_of_now(path: Path) -> None:
+    """Make the file of a node that ran by the time of day."""
+    with MemoryService.open(f'sqlite:///{path}', clock=time.time_ns) as memory:
+        memory.write([MemoryItem(kind='semantic', key='mug', content='red')])
 
 
 def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) -> None:
@@ -37,54 +45,44 @@ def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) 
         assert 'clock is not started' in early.message
         assert talker.query(k=0).sequence == 0
 
-        tick(talker, clock, 100.0)
-        written = talker.write(spatial('mug', 1.0))
-        assert written.success, written.message
+        tick(clock, 100.0)
+        talker.spin_until(lambda: talker.write(spatial('mug', 1.0)).success, 'clock')
         item = talker.query(filter=MemoryFilter(keys=['mug'])).hits[0].item
         assert (item.valid_from.sec, item.header.stamp.sec) == (100, 0)
 
         for sec in (100, 101):
             tf.publish(TFMessage(transforms=[transform('map', 'base_link', float(sec), x=float(sec))]))
-        tick(talker, clock, 101.0)
-        assert talker.query(filter=near('base_link', 1.0)).center_used.point.x == 101.0
+        tick(clock, 101.0)
+        talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 101.0)
 
         # The bag starts again.
-        tick(talker, clock, 50.0)
+        tick(clock, 50.0)
         process.wait_for_log('the clock jumped back by 51.000 s')
         assert talker.query(filter=MemoryFilter(keys=['mug'])).total == 1
         assert talker.query(filter=near('base_link', 1.0)).error_code == ErrorCode.FRAME_UNKNOWN
         for sec in (50, 51):
             tf.publish(TFMessage(transforms=[transform('map', 'base_link', float(sec), x=7.0)]))
-        tick(talker, clock, 51.0)
-        assert talker.query(filter=near('base_link', 1.0)).center_used.point.x == 7.0
+        tick(clock, 51.0)
+        talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 7.0)
         assert list(talker.write(spatial('mug', 1.0)).outcomes) == ['SKIP_DUP']
-        for name, kind in TYPES.items():
+        for name, kind in SERVICES.items():
             assert talker.call(kind, name, kind.Request()).error_code != ErrorCode.INTERNAL, name
         assert process.ended() == 0
         assert 'Traceback' not in process.log
 
 
 def test_a_file_opens_before_the_clock_has_started(ros_domain: int, tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process, Talker(ros_domain) as talker:
-        talker.wait_active()
-        assert talker.write(spatial('mug')).success
-        assert process.ended() == 0
+    file_of_now(tmp_path / 'memory.db')
     parameters = {'autostart': True, 'use_sim_time': True}
-    with NodeProcess(tmp_path, ros_domain, parameters, name='again'), Talker(ros_domain) as talker:
+    with NodeProcess(tmp_path, ros_domain, parameters), Talker(ros_domain) as talker:
         talker.wait_active()
         assert talker.query(filter=MemoryFilter(keys=['mug'])).total == 1
 
 
 def test_a_clock_that_starts_far_behind_the_file_is_told_of(ros_domain: int, tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process, Talker(ros_domain) as talker:
-        talker.wait_active()
-        assert talker.write(spatial('mug')).success
-        assert process.ended() == 0
+    file_of_now(tmp_path / 'memory.db')
     parameters = {'autostart': True, 'use_sim_time': True}
-    with (
-        NodeProcess(tmp_path, ros_domain, parameters, name='again') as process,
-        Talker(ros_domain) as talker,
-    ):
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
         talker.wait_active()
         told: list[DiagnosticArray] = []
         talker.node.create_subscription(DiagnosticArray, '/diagnostics', told.append, 10)
@@ -93,7 +91,7 @@ def test_a_clock_that_starts_far_behind_the_file_is_told_of(ros_domain: int, tmp
         said = 'more than max_clock_step_back_s 3600'
         assert said not in process.log
 
-        tick(talker, clock, 100.0)
+        tick(clock, 100.0)
 
         status = talker.spin_until(
             lambda: next((one for array in told for one in array.status if said in one.message), None)

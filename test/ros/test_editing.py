@@ -19,7 +19,7 @@ from visualization_msgs.msg import MarkerArray
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.srv import EditLandmark, Flush, ReportAbsent
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 
 
 @pytest.fixture(scope='module')
@@ -123,7 +123,7 @@ def test_what_is_in_doubt_fades(talker: Talker) -> None:
         return {point.x: colour.a for point, colour in zip(lamps.points, lamps.colors, strict=True)}
 
     talker.write(spatial('next', 52.0, 0.0, label='lamp'))
-    talker.spin_until(lambda: shown and len(opacities()) == 3, 10.0, 'three lamps')
+    talker.spin_until(lambda: shown and len(opacities()) == 3, 'three lamps')
     assert opacities()[51.0] < 0.5 * opacities()[50.0]
 
 

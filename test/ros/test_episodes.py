@@ -11,15 +11,15 @@ import pytest
 from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.msg import Transition
 from rclpy.qos import QoSProfile
-from ros.harness import NODE, NodeProcess, Talker, spatial
+from ros.harness import NODE, OVER_UDP, NodeProcess, Talker, spatial
 from ros.test_inputs import pose
-from ros.test_topics import heard
+from ros.test_topics import LATCHED, heard
 from rosgraph_msgs.msg import Clock
 
-from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem
+from hylo_memory_ros.msg import ErrorCode, MemoryEvent, MemoryFilter, MemoryItem, MemoryStatus
 from hylo_memory_ros.srv import Changes, Episode, History, Purge, Receipt, Snapshot
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.ros
 
 
 @pytest.fixture(scope='module')
@@ -82,7 +82,6 @@ def test_from_begin_to_end(talker: Talker) -> None:
     retrieval = ('retrieval', 'fetch-1', answer.receipt_id)
     talker.spin_until(
         lambda: retrieval in {(event.op, event.episode, event.receipt_id) for event in events},
-        10.0,
         'retrieval',
     )
     feed = talker.call(Changes, 'changes', after_sequence=before).events
@@ -171,12 +170,15 @@ def test_an_option_that_names_no_episode_is_refused(talker: Talker) -> None:
 def test_what_perception_saw_counts_to_the_side_on_which_it_came(talker: Talker) -> None:
     """The node commits it by itself only every minute here."""
     dock = talker.node.create_publisher(PoseStamped, '/dock', QoSProfile(depth=20))
-    talker.spin_until(dock.get_subscription_count, 10.0, 'subscription')
+    statuses = heard(talker, MemoryStatus, f'{NODE}/status', LATCHED)
+    talker.spin_until(dock.get_subscription_count, 'subscription')
 
     def seen(x: float) -> None:
-        for second in range(4):
-            dock.publish(pose(1000 + 100 * x + second, x))
-        talker.spin_for(0.5)
+        first = round(1000 + 100 * x)
+        for second in range(first, first + 4):
+            dock.publish(pose(second, x))
+        last_ns = (first + 3) * 10**9
+        talker.spin_until(lambda: statuses and statuses[-1].watermark_ns[0] >= last_ns, 'watermark')
 
     def docks(**options: Any) -> list[float]:
         asked = MemoryFilter(labels=['dock'], options_json=json.dumps(options))
@@ -200,13 +202,13 @@ def test_a_purge_takes_what_an_episode_kept_of_it(talker: Talker, shared: Simple
 
 
 def test_an_open_one_outlives_a_kill_and_a_cleanup(ros_domain: int, tmp_path: Path) -> None:
-    with Talker(ros_domain) as talker, NodeProcess(tmp_path, ros_domain) as first:
+    with Talker(ros_domain) as talker, NodeProcess(tmp_path, ros_domain, environment=OVER_UDP) as first:
         talker.activate()
         assert begin(talker, 'long', scope=['task_id=t']).success
         first.process.kill()
         first.process.wait()
     with NodeProcess(tmp_path, ros_domain, name='again') as again, Talker(ros_domain) as talker:
-        again.wait_for_log('hylo_memory', 40.0)
+        again.wait_for_log('hylo_memory')
         talker.activate()
         assert "'long' is open" in begin(talker, 'next').message
         assert talker.change_state(Transition.TRANSITION_DEACTIVATE)
@@ -229,16 +231,15 @@ def test_by_parameter_it_was_interrupted_and_none_begins_before_the_clock(
         refused = begin(talker, 'early')
         assert (refused.success, refused.error_code) == (False, ErrorCode.CLOCK)
         publisher = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
-        talker.spin_until(publisher.get_subscription_count, 10.0, 'clock')
+        talker.spin_until(publisher.get_subscription_count, 'clock')
 
         def tick(sec: int) -> None:
             msg = Clock()
             msg.clock.sec = sec
             publisher.publish(msg)
-            talker.spin_for(0.2)
 
         tick(100)
-        assert begin(talker, 'run').success
+        talker.spin_until(lambda: begin(talker, 'run').success, 'clock')
         assert talker.change_state(Transition.TRANSITION_DEACTIVATE)
         assert talker.change_state(Transition.TRANSITION_CLEANUP)
         talker.activate()

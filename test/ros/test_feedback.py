@@ -13,7 +13,7 @@ from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.srv import Episode, Feedback, Purge, Query
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 
 
 @pytest.fixture(scope='module')

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ros.harness import Talker, spatial
+from support.effort import scaled
 
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.services.servers import TYPES
+from hylo_memory_ros.ros.services import SERVICES
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.ros
 
 # The kinds of text that break things, and the words that fields expect.
 WORDS = """
@@ -103,20 +104,20 @@ def messages(draw: st.DrawFn, kind: Any) -> Any:
     return message
 
 
-@pytest.mark.parametrize('name', sorted(TYPES))
+@pytest.mark.parametrize('name', sorted(SERVICES))
 def test_a_service_answers_whatever_it_is_asked(shared: SimpleNamespace, name: str) -> None:
     talker: Talker = shared.talker
-    kind = TYPES[name]
+    kind = SERVICES[name]
 
     @given(messages(kind.Request))
     @settings(
-        max_examples=60,
+        max_examples=scaled(60),
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     def ask(request: Any) -> None:
-        answer = talker.call(kind, name, request, 15.0)
+        answer = talker.call(kind, name, request)
         assert answer.error_code != ErrorCode.INTERNAL, (answer.message, request)
         assert answer.success == (answer.error_code == ErrorCode.OK)
         if not answer.success:

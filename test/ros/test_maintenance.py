@@ -14,7 +14,7 @@ from hylo_memory_ros.action import Maintain
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter, MemoryItem
 from hylo_memory_ros.srv import Changes, Snapshot
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 
 
 @pytest.fixture(scope='module')
@@ -31,7 +31,7 @@ def maintain(shared: SimpleNamespace) -> Any:
         talker.spin_until(sent.done)
         assert sent.result().accepted
         ended = sent.result().get_result_async()
-        talker.spin_until(ended.done, 20.0)
+        talker.spin_until(ended.done)
         return ended.result().status, ended.result().result
 
     perform.told = told
@@ -128,11 +128,11 @@ def test_others_write_while_a_consolidation_runs_and_it_can_be_cancelled(
     talker.spin_until(sent.done)
     handle = sent.result()
     ended = handle.get_result_async()
-    talker.spin_until(lambda: 'merging near duplicates' in maintain.told, 20.0)
+    talker.spin_until(lambda: 'merging near duplicates' in maintain.told)
 
     assert talker.write(spatial('in between')).success
     handle.cancel_goal_async()
-    talker.spin_until(ended.done, 20.0)
+    talker.spin_until(ended.done)
 
     result = ended.result().result
     report = json.loads(result.report_json)

@@ -21,7 +21,7 @@ from hylo_memory_ros.parameters import ParameterFile
 from hylo_memory_ros.replay import Bag, replay
 from hylo_memory_ros.srv import Flush, Query, Snapshot
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(110)]
+pytestmark = pytest.mark.ros
 
 
 def of_a_node(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Player:
             status = self._statuses and self._statuses[-1]
             return bool(status and min(status.refused) > 0 and self.knows_base())
 
-        self._talker.spin_until(heard, 20.0, 'node that hears every topic')
+        self._talker.spin_until(heard, 'node that hears every topic')
 
     def knows_base(self) -> bool:
         return bool(self._talker.call(Query, 'query', filter=near('base_link', 1.0), k=0).success)
@@ -86,7 +86,7 @@ class Player:
                 (one.stamp_ns for one in self._sent if one.topic == '/boxes' and one.stamp_ns in wanted),
                 default=0,
             )
-            self._talker.spin_until(lambda last=last: self._taken(last), 20.0, f'boxes up to {last}')
+            self._talker.spin_until(lambda last=last: self._taken(last), f'boxes up to {last}')
 
     def _taken(self, stamp_ns: int) -> bool:
         status = self._statuses[-1]
@@ -99,7 +99,7 @@ class Player:
             self._publishers['/clock'].publish(self._first('/clock'))
             return not self.knows_base()
 
-        self._talker.spin_until(noticed, 20.0, 'node that noticed the jump')
+        self._talker.spin_until(noticed, 'node that noticed the jump')
 
     def snapshot(self) -> Any:
         until_ns = self._sent[-1].stamp_ns
@@ -110,7 +110,7 @@ class Player:
             response = self._talker.call(Flush, 'flush', flush)
             return bool(response.success and response.pending == 0)
 
-        self._talker.spin_until(flushed, 20.0, 'flush that leaves nothing')
+        self._talker.spin_until(flushed, 'flush that leaves nothing')
         return self._talker.call(Snapshot, 'snapshot')
 
 

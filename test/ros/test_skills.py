@@ -12,7 +12,7 @@ from ros.harness import NodeProcess, Talker
 
 from hylo_memory_ros.msg import MemoryFilter, MemoryItem
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.ros
 
 PAYLOAD = {'code': 'dock()', 'api_surface': 'hylo.tools@v1', 'status': 'proposed'}
 

@@ -17,7 +17,7 @@ from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.publishers import markers
 from hylo_memory_ros.srv import Changes, Forget, Query
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.ros
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -30,7 +30,7 @@ def heard(talker: Talker, kind: Any, topic: str, qos: Any = 1000) -> list[Any]:
     """Subscribe, wait for the publisher, and return the list that messages come into."""
     messages: list[Any] = []
     subscription = talker.node.create_subscription(kind, topic, messages.append, qos)
-    talker.spin_until(lambda: talker.node.count_publishers(subscription.topic_name), 10.0, topic)
+    talker.spin_until(lambda: talker.node.count_publishers(subscription.topic_name), topic)
     talker.spin_for(0.3)
     return messages
 
@@ -43,7 +43,7 @@ def test_events_tell_ids_and_have_no_gap(shared: SimpleNamespace) -> None:
     written = talker.write(spatial('a'), spatial('b'))
     talker.write(spatial('a', 1.0))
     talker.call(Forget, 'forget', filter=MemoryFilter(keys=['b']), actor='me')
-    talker.spin_until(lambda: len(events) >= 3, 10.0, 'events')
+    talker.spin_until(lambda: len(events) >= 3, 'events')
 
     assert [event.sequence for event in events] == [before + 1, before + 2, before + 3]
     assert list(events[0].ids) == list(written.ids)
@@ -60,7 +60,7 @@ def test_the_status_is_latched_and_follows(shared: SimpleNamespace) -> None:
     sequence = talker.write(spatial('s')).sequence
     statuses = heard(talker, MemoryStatus, f'{NODE}/status', LATCHED)
 
-    talker.spin_until(lambda: statuses and statuses[-1].sequence >= sequence, 10.0, 'status')
+    talker.spin_until(lambda: statuses and statuses[-1].sequence >= sequence, 'status')
 
     status = statuses[-1]
     assert (status.map_id, status.header.frame_id) == ('floor', 'map')
@@ -78,7 +78,7 @@ def test_markers_show_the_nearest_by_label(shared: SimpleNamespace) -> None:
     shown = talker.query(k=0, filter=MemoryFilter(kinds=['spatial'])).total
     arrays = heard(talker, MarkerArray, f'{NODE}/markers', LATCHED)
 
-    talker.spin_until(lambda: arrays, 10.0, 'markers')
+    talker.spin_until(lambda: arrays, 'markers')
 
     found = arrays[-1].markers
     assert found[0].action == Marker.DELETEALL
@@ -101,7 +101,7 @@ def test_only_the_nearest_markers_carry_names(monkeypatch: pytest.MonkeyPatch) -
 def test_diagnostics_are_ok_and_count(shared: SimpleNamespace) -> None:
     talker: Talker = shared.talker
     arrays = heard(talker, DiagnosticArray, '/diagnostics')
-    talker.spin_until(lambda: arrays, 10.0, 'diagnostics')
+    talker.spin_until(lambda: arrays, 'diagnostics')
 
     status = arrays[-1].status[0]
 
@@ -119,7 +119,7 @@ def test_calls_can_be_watched(shared: SimpleNamespace) -> None:
 
     talker.query(k=0)
 
-    talker.spin_until(lambda: len(calls) >= 2, 10.0, 'service events')
+    talker.spin_until(lambda: len(calls) >= 2, 'service events')
     kinds = {call.info.event_type for call in calls}
     assert {ServiceEventInfo.REQUEST_RECEIVED, ServiceEventInfo.RESPONSE_SENT} <= kinds
     assert not calls[0].request, 'metadata only'

@@ -23,7 +23,7 @@ from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.errors import TransformTooNewError, UnknownFrameError
-from hylo_memory_ros.perception.ingestion.decoders import read_transforms
+from hylo_memory_ros.perception.ingestion.decoders import decode_transforms
 from hylo_memory_ros.ros.perception.transforms import (
     TF_QOS,
     TF_STATIC_QOS,
@@ -32,7 +32,7 @@ from hylo_memory_ros.ros.perception.transforms import (
     Tf2TransformSource,
     transform_source,
 )
-from hylo_memory_ros.transforms import LATEST, PendingQueue
+from hylo_memory_ros.transforms import LATEST, PendingLookups
 
 pytestmark = pytest.mark.ros
 
@@ -74,7 +74,7 @@ class Ros:
             self.until(made.get_subscription_count)
         return made
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> None:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 90.0) -> None:
         end = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < end, 'what was waited for did not come'
@@ -175,7 +175,7 @@ class TestHostileMessages:
 
 class TestWaiting:
     def test_a_question_is_answered_when_the_transform_arrives(self, ros: Ros) -> None:
-        queue = PendingQueue(ros.source, timeout_s=10.0)
+        queue = PendingLookups(ros.source, timeout_s=10.0)
         ros.source.on_change(queue.poll)
         publisher = ros.publisher('tf')
         publisher.publish(TFMessage(transforms=[tf('map', 'base_link', s(110.0), 1.0)]))
@@ -187,7 +187,7 @@ class TestWaiting:
         assert future.result().translation == pytest.approx((1.35, 0.0, 0.0))
 
     def test_or_refused_by_name_when_its_time_is_over(self, ros: Ros) -> None:
-        queue = PendingQueue(ros.source, timeout_s=0.2)
+        queue = PendingLookups(ros.source, timeout_s=0.2)
         publisher = ros.publisher('tf')
         publisher.publish(TFMessage(transforms=[tf('map', 'base_link', s(110.0), 1.0)]))
         ros.until(ros.knows('map'))
@@ -240,42 +240,42 @@ class TestReading:
     )
 
     def test_reads_what_rclpy_wrote(self) -> None:
-        first, second = read_transforms(serialize_message(self.MESSAGE))
+        first, second = decode_transforms(serialize_message(self.MESSAGE))
         assert (first.parent, first.child, first.stamp_ns) == ('map', 'a', s(1.5))
         assert (second.parent, second.child, second.stamp_ns) == ('a', 'bcdef', 1_553_575_413_247_045_598)
         assert (tuple(second.translation), tuple(second.rotation)) == ((2.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
-        assert read_transforms(serialize_message(TFMessage())) == []
+        assert decode_transforms(serialize_message(TFMessage())) == []
 
     @pytest.mark.parametrize('length', range(20))
     def test_every_alignment(self, length: int) -> None:
         message = TFMessage(transforms=[tf('p' * length, 'c' * (19 - length), s(2.0), 3.0)] * 2)
-        for found in read_transforms(serialize_message(message)):
+        for found in decode_transforms(serialize_message(message)):
             assert (found.parent, found.child) == ('p' * length, 'c' * (19 - length))
             assert tuple(found.translation) == (3.0, 0.0, 0.0)
 
     def test_big_endian(self) -> None:
         data = struct.pack('>IiII4sI4x', 1, 7, 5, 4, b'map\0', 1)[:-3]
         data += bytes(-len(data) % 8) + struct.pack('>7d', 1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0)
-        (found,) = read_transforms(b'\x00\x00\x00\x00' + data)
+        (found,) = decode_transforms(b'\x00\x00\x00\x00' + data)
         assert (found.parent, found.child, found.stamp_ns) == ('map', '', 7 * 10**9 + 5)
         assert tuple(found.translation) == (1.0, 2.0, 3.0)
 
     def test_nanoseconds_beyond_a_second_are_refused(self) -> None:
         data = bytearray(serialize_message(TFMessage(transforms=[tf('map', 'base_link', s(1.0))])))
         struct.pack_into('<I', data, 12, 10**9)
-        (found,) = read_transforms(bytes(data))
+        (found,) = decode_transforms(bytes(data))
         assert found.stamp_ns == -1
 
     def test_any_cut_and_any_flipped_byte_is_refused_or_read_but_never_more(self) -> None:
         whole = serialize_message(self.MESSAGE)
         for end in range(len(whole)):
             with pytest.raises(ValueError, match=r'.'):
-                read_transforms(whole[:end])
+                decode_transforms(whole[:end])
         for place in range(len(whole)):
             changed = bytearray(whole)
             changed[place] ^= 0xFF
             try:
-                assert len(read_transforms(bytes(changed))) <= 2
+                assert len(decode_transforms(bytes(changed))) <= 2
             except ValueError:
                 continue
 

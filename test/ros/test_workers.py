@@ -17,7 +17,7 @@ def test_one_thread_keeps_the_order() -> None:
     lane, done = WorkerPool('w', 1, 100), []
     futures = [lane.submit(lambda n=n: done.append(n)) for n in range(50)]
     for future in futures:
-        future.result(timeout=5)
+        future.result(timeout=60)
 
     assert done == list(range(50))
     assert lane.close(5)
@@ -35,7 +35,7 @@ def test_beyond_the_limit_is_busy_and_what_is_queued_once_still_fits() -> None:
     extra = lane.submit(lambda: 4, always=True)
 
     gate.set()
-    assert [future.result(timeout=5) for future in (*waiting, extra)] == [1, 2, 4]
+    assert [future.result(timeout=60) for future in (*waiting, extra)] == [1, 2, 4]
     lane.close(5)
 
 
@@ -47,9 +47,9 @@ def test_closing_refuses_what_waits_and_lets_the_running_job_end() -> None:
 
     assert not lane.close(0.05)
     with pytest.raises(NotActiveError):
-        waiting.result(timeout=5)
+        waiting.result(timeout=60)
     gate.set()
-    running.result(timeout=5)
+    running.result(timeout=60)
     assert lane.close(5)
     with pytest.raises(NotActiveError):
         lane.submit(lambda: 1)
@@ -58,9 +58,9 @@ def test_closing_refuses_what_waits_and_lets_the_running_job_end() -> None:
 def test_a_job_that_raises_harms_no_other() -> None:
     lane = WorkerPool('w', 1, 9)
     with pytest.raises(ZeroDivisionError):
-        lane.submit(lambda: 1 / 0).result(timeout=5)
+        lane.submit(lambda: 1 / 0).result(timeout=60)
 
-    assert lane.submit(lambda: 7).result(timeout=5) == 7
+    assert lane.submit(lambda: 7).result(timeout=60) == 7
     lane.close(5)
 
 
@@ -77,10 +77,10 @@ def test_a_job_that_is_done_once_waits_for_nobody_and_what_it_raises_is_logged(
         lane.once('refused', refuse)
         lane.once('done', lambda n=number: done.append(n))
     gate.set()
-    lane.submit(lambda: None, always=True).result(timeout=5)
+    lane.submit(lambda: None, always=True).result(timeout=60)
     lane.once('done', lambda: done.append(3))
     lane.once('broken', lambda: done.append(1 // 0))
-    lane.submit(lambda: None, always=True).result(timeout=5)
+    lane.submit(lambda: None, always=True).result(timeout=60)
     assert done == [0, 3]
     assert [record.getMessage() for record in caplog.records] == ['refused: not now', 'broken failed']
     assert lane.close(5)

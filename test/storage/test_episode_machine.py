@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from storage.plain_memory import NS, PlainMemory, Stretch
 from support.clock import ManualClock
+from support.effort import scaled
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -89,7 +90,12 @@ queries = st.builds(
 ).filter(lambda query: query.episode is not None or query.outcome is not None)
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=scaled(25),
+    deadline=None,
+    phases=(Phase.generate,),
+    suppress_health_check=list(HealthCheck),
+)
 @given(steps=st.lists(steps, min_size=4, max_size=14), asked=st.lists(queries, min_size=4, max_size=12))
 def test_a_question_is_what_looking_at_everything_gives(steps: list[Any], asked: list[MemoryQuery]) -> None:
     clock, plain = ManualClock(100.0), PlainEpisodes()

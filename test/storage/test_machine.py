@@ -8,12 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from storage.plain_memory import NS, PlainMemory, Stretch, Told, distance
 from support.clock import ManualClock
+from support.effort import scaled
 
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.perception import RigidCorrection
@@ -252,7 +252,6 @@ class MemoryMachine(RuleBasedStateMachine):
         assert report.versions == len(self.plain.believed)
 
 
-@pytest.mark.timeout(110)
 def test_the_store_answers_as_the_plain_memory_does(tmp_path: Path) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
@@ -262,7 +261,7 @@ def test_the_store_answers_as_the_plain_memory_does(tmp_path: Path) -> None:
     run_state_machine_as_test(
         MemoryMachine,
         settings=settings(
-            max_examples=25,
+            max_examples=scaled(25),
             stateful_step_count=25,
             deadline=None,
             derandomize=True,

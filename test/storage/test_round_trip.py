@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from support.clock import ManualClock
+from support.effort import scaled
 
 from hylo_memory_ros.model import MAX_STAMP_NS, MemoryItem, MemoryQuery, Pose, TimeSpan
 from hylo_memory_ros.service import MemoryService
@@ -101,7 +102,7 @@ def as_stored(item: MemoryItem, **known: Any) -> MemoryItem:
     return item.model_copy(update=known)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(items)
 def test_every_field_comes_back_bit_by_bit(item: MemoryItem) -> None:
     with MemoryService.open(clock=ManualClock(1_900_000_000.0)) as memory:

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from support import effort
 from support.child import PRELUDE
 
 __all__ = ['Ended', 'Nursery']
 
-# Every step takes minutes (a stride of 1 was tried); so many reach every part of an operation.
+# Every step takes minutes (a stride of 1 was tried); so many reach every part of an operation, each night.
 KILLS = 8
 
 NURSERY = (
@@ -98,7 +99,7 @@ class Nursery:
         assert (ended.status, ended.words[-3:-1]) == (0, ['done', 'after'])
         steps = int(ended.words[-1])
         yield whole, ended.words
-        for last in range(1, steps + 1, steps // kills + 1):
+        for last in range(1, steps + 1, steps // effort.kills(kills) + 1):
             folder = self._copy(origin, f'{last}')
             ended = self.run(folder, code, last)
             assert ended.status == 9, f'not killed at step {last} of {steps}'

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.effort import scaled
 
 from hylo_memory_ros.errors import (
     DisconnectedFrameError,
@@ -106,7 +107,7 @@ def _names(theirs: str, cleared: bool) -> set[type[Exception]]:
     return names | {DisconnectedFrameError, TransformTooOldError, TransformTooNewError}
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(transforms, min_size=1, max_size=25),
     st.lists(transforms, max_size=10),

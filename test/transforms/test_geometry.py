@@ -1,4 +1,4 @@
-"""Rigid transforms: right values, round trips, and the same bits for one and for many."""
+"""RigidTransform transforms: right values, round trips, and the same bits for one and for many."""
 
 from __future__ import annotations
 
@@ -142,16 +142,16 @@ class TestInterpolation:
 class TestRefusals:
     @pytest.mark.parametrize('bad', [math.nan, math.inf, -math.inf])
     def test_a_number_that_is_not_finite(self, bad: float) -> None:
-        with pytest.raises(ValueError, match='is not finite'):
+        with pytest.raises(ValueError, match='finite'):
             Transform((0.0, bad, 0.0))
-        with pytest.raises(ValueError, match='no unit quaternion'):
+        with pytest.raises(ValueError, match='unit quaternion'):
             Transform((0.0, 0.0, 0.0), (0.0, 0.0, bad, 1.0))
 
     @pytest.mark.parametrize(
         'q', [(0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.01), (1.0, 1.0, 1.0, 1.0), (math.nan,) * 4]
     )
     def test_a_quaternion_that_is_none(self, q: tuple[float, float, float, float]) -> None:
-        with pytest.raises(ValueError, match='no unit quaternion'):
+        with pytest.raises(ValueError, match='unit quaternion'):
             unit_quaternion(q)
 
     def test_a_quaternion_nearly_of_unit_length_is_scaled(self) -> None:

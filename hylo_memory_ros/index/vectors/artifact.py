@@ -1,4 +1,4 @@
-"""A generation as a file beside the database: written whole, checked whole, rebuilt when it does not fit."""
+"""File of a generation beside the database: written and checked as a whole, rebuilt when it does not fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAGIC = b'hylo-generation-1\n'
 
 
 class ArtifactError(Exception):
-    """A saved generation does not fit; `kind` is missing, stale or corrupt."""
+    """A saved generation cannot be used; `kind` is missing, stale or corrupt."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ArtifactError(Exception):
 
 
 class Artifact:
-    """What a generation is saved as.
+    """Saved form of a generation.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Artifact:
     ordering : dict of ndarray
         Assertions, item ids and embedding digests, in the order of the vectors.
     codes : dict of ndarray
-        Codes and radii: the candidate artifact proper.
+        Codes and radii.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Artifact:
         return sum(part.nbytes for part in self.ordering.values())
 
     def packed(self) -> bytes:
-        """Return the whole file."""
+        """Return the content of the file."""
         body = io.BytesIO()
         parts: dict[str, Any] = {f'ordering.{name}': part for name, part in self.ordering.items()}
         parts |= {f'codes.{name}': part for name, part in self.codes.items()}
@@ -93,12 +93,12 @@ class Artifact:
 
 
 class Artifacts:
-    """The saved generations of one database.
+    """Saved generations of one database.
 
     Parameters
     ----------
     database : Path or None
-        The file that they stand beside; None: none is kept.
+        The database file; None: nothing is saved.
     read_only : bool
         Load, and write nothing.
     """
@@ -108,12 +108,12 @@ class Artifacts:
         self._read_only = read_only
 
     def save(self, space: str, artifact: Artifact) -> None:
-        """Write a generation beside the database, whole, and take away those before it.
+        """Write a generation beside the database, atomically, and delete the earlier ones.
 
         Raises
         ------
         OSError
-            It cannot be written; what was there stays.
+            It cannot be written; earlier files stay.
         """
         if self._database is None or self._read_only:
             return
@@ -133,7 +133,7 @@ class Artifacts:
                 other.unlink(missing_ok=True)
 
     def drop(self, space: str) -> None:
-        """Take away every saved generation of a space, and what a killed process left of one."""
+        """Delete every saved generation of a space, and unfinished files of a killed process."""
         if self._read_only or self._database is None:
             return
         unfinished = self._database.parent.glob(f'.{glob.escape(self._stem(space))}-*.new')
@@ -141,7 +141,7 @@ class Artifacts:
             path.unlink(missing_ok=True)
 
     def drop_others(self, spaces: Collection[str]) -> None:
-        """Take away the saved generations of every space but these."""
+        """Delete the saved generations of all other spaces."""
         if self._read_only or self._database is None:
             return
         kept = {self._stem(space) for space in spaces}
@@ -152,17 +152,17 @@ class Artifacts:
     def load(
         self, name: str, space: EmbeddingSpace, epoch: str, sequence: int, records: Sequence[Record]
     ) -> Generation:
-        """Return the saved generation of a space, if it is one of these very vectors.
+        """Return the saved generation of a space if it is of exactly these vectors.
 
         Parameters
         ----------
         records : sequence of Record
-            What the store holds, in order; the generation may be of the first of them.
+            Records of the store, in order; the generation may be of the first of them.
 
         Raises
         ------
         ArtifactError
-            There is none, it is of another space, database, codec or state, or it is damaged.
+            None is saved, it is of another space, database, codec or state, or it is damaged.
         """
         saved = self._saved(name)
         if not saved:
@@ -218,7 +218,7 @@ def _fitting(
         if str(identity.digest) != header['digest']:
             raise ArtifactError('corrupt', 'the saved generation is not what its identity says')
         codec = codec_of(space)
-        told = {
+        expected = {
             'space': (identity.space, name),
             'dimension': (identity.dimension, space.dimension),
             'metric': (header['metric'], space.metric),
@@ -228,7 +228,7 @@ def _fitting(
             'codec_version': (identity.codec_version, codec.version),
             'seed': (identity.seed, codec.seed),
         }
-        for what, (found, wanted) in told.items():
+        for what, (found, wanted) in expected.items():
             if found != wanted:
                 raise ArtifactError('stale', f'{what}: saved for {found!r}, needed for {wanted!r}')
         if identity.source.sequence > source[1]:

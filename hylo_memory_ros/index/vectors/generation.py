@@ -1,4 +1,4 @@
-"""A derived generation: a candidate index over an ordered snapshot of a space, never authoritative."""
+"""Derived generation: a candidate index over an ordered snapshot of a space, never authoritative."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Record = tuple[int, str, bytes]
 
 
 def codec_of(space: EmbeddingSpace) -> Codec:
-    """Return the codec that a space asks for."""
+    """Return the codec that a space declares."""
     if space.backend == 'usearch':
         return GraphCodec(space.dimension, space.metric, space.quantisation)
     if space.backend == 'turbo_quant':
@@ -55,8 +55,8 @@ def codec_of(space: EmbeddingSpace) -> Codec:
 def embedding_digest(name: str, space: EmbeddingSpace, item_id: str, digest: bytes) -> EmbeddingDigest:
     """Return the digest of the embedding identity of one stored vector.
 
-    A space that declares no model or provider is named in its place: its vectors come from one source,
-    which the declaration of the space stands for.
+    The name of the space replaces a model or provider that it does not declare: its vectors come from one
+    source, which the declaration of the space identifies.
     """
     return EmbeddingDigest.of(
         _fields(name, space) | {'record_id': item_id, 'vector_digest': f'sha256:{digest.hex()}'}
@@ -98,7 +98,7 @@ def identity_of(
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A candidate index with what it is of, in the order of its vectors."""
+    """Candidate index with the identity of its vectors, in their order."""
 
     identity: DerivedGenerationIdentity
     codec: Codec
@@ -106,13 +106,13 @@ class Generation:
     assertions: NDArray[np.int64]
     """Shape (n,)."""
     records: bytes
-    """Digest over item ids and vector digests, in order: what must still be so in the store."""
+    """Digest over item ids and vector digests, in order, to compare with the store."""
 
     id: str = field(init=False)
-    """The digest of its identity."""
+    """Digest of the identity."""
 
     def __post_init__(self) -> None:
-        # Once: every answer names it.
+        # Computed once: every answer contains it.
         object.__setattr__(self, 'id', str(self.identity.digest))
 
     def __len__(self) -> int:
@@ -131,8 +131,8 @@ def digest_of_records(records: Sequence[Record]) -> bytes:
 def embedding_digests(
     name: str, space: EmbeddingSpace, records: Sequence[Record]
 ) -> Iterator[tuple[str, EmbeddingDigest]]:
-    """Yield the pairs that an ordering is made of."""
+    """Yield the pairs of an ordering: item id and embedding digest."""
     fields = _fields(name, space)
     for _, item_id, digest in records:
-        told = {'record_id': item_id, 'vector_digest': f'sha256:{digest.hex()}'}
-        yield item_id, EmbeddingDigest.of(fields | told)
+        record = {'record_id': item_id, 'vector_digest': f'sha256:{digest.hex()}'}
+        yield item_id, EmbeddingDigest.of(fields | record)

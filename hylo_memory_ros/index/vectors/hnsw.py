@@ -1,4 +1,4 @@
-"""The graph of usearch (HNSW: Malkov and Yashunin, 2018, https://arxiv.org/abs/1603.09320) as a codec.
+"""Graph codec of usearch (HNSW: Malkov and Yashunin, 2018, https://arxiv.org/abs/1603.09320).
 
 The package is optional: ``pip install 'hylo-memory-ros[usearch]'``.
 """
@@ -18,12 +18,12 @@ __all__ = ['GraphCodec', 'GraphCodes', 'usearch_installed']
 _METRICS = {'cosine': 'cos', 'dot': 'ip', 'l2': 'l2sq'}
 _CONNECTIVITY = 16
 _EXPANSION_ADD = 128
-# What is asked for is at least a hundred, and a graph looks through no fewer than it is asked for.
+# A query wants at least a hundred vectors, and a graph never searches fewer than a query wants.
 _EXPANSION_SEARCH = 64
 
 
 def usearch_installed() -> bool:
-    """Return whether the optional package is there."""
+    """Test whether the optional package is installed."""
     try:
         import usearch.index  # noqa: F401, PLC0415
     except ImportError:
@@ -32,7 +32,7 @@ def usearch_installed() -> bool:
 
 
 class GraphCodec:
-    """The codec: a graph over vectors in f32, f16 or i8."""
+    """Codec of a graph over vectors in f32, f16 or i8."""
 
     family = 'usearch'
     version = '2'
@@ -58,18 +58,18 @@ class GraphCodec:
         return Index(**self._options)
 
     def add(self, index: Any, first: int, vectors: NDArray[np.float32]) -> None:
-        """Put vectors into an index, numbered from `first` on, in one thread: the other cores are busy."""
+        """Add vectors to an index, numbered from `first` on, in one thread: the other cores are busy."""
         index.add(np.arange(first, first + len(vectors)), self._fitting(vectors), threads=1, copy=True)
 
     def parts(self, index: Any) -> dict[str, NDArray[np.generic]]:
-        """Return an index as it is saved."""
+        """Return the saved form of an index."""
         return {'graph': np.frombuffer(bytes(index.save()), np.uint8)}
 
     def codes(self, parts: Mapping[str, NDArray[np.generic]]) -> GraphCodes:
-        """Return a saved index ready to be searched."""
+        """Return a saved index ready for search."""
         index = self.empty()
         index.load(bytearray(parts['graph'].tobytes()))
-        # What is loaded has the settings of its maker's default.
+        # Loading resets the setting to the default of the library.
         index.expansion_search = _EXPANSION_SEARCH
         return GraphCodes(self, index)
 
@@ -82,14 +82,14 @@ class GraphCodec:
 
 
 class GraphCodes:
-    """A graph ready to be searched."""
+    """Graph ready for search."""
 
     def __init__(self, codec: GraphCodec, index: Any) -> None:
         self._codec = codec
         self.index = index
 
     def nearest(self, query: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """Return about `count` vectors; a graph may give fewer, and must not be believed when it does."""
+        """Return about `count` vectors; an answer with fewer must not be trusted."""
         wanted = min(count, len(self.index))
         if not wanted:
             return np.empty(0, np.int64)

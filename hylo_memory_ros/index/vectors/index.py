@@ -1,4 +1,4 @@
-"""Vectors in memory, space by space: exact search, and derived candidates where they pay.
+"""Vector index of all embedding spaces: exact search, and derived candidates where they are faster.
 
 Threads: one writer at a time calls `apply` and `remove`; any number of readers search; one thread loads.
 """
@@ -7,23 +7,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError, LoadingError
-from hylo_memory_ros.index._rows import OPEN
-from hylo_memory_ros.index.vectors._space import Asking
-from hylo_memory_ros.index.vectors._store import VectorRow, VectorSource, VersionTuple
+from hylo_memory_ros.index.spatial.rows import OPEN
 from hylo_memory_ros.index.vectors.artifact import Artifacts
-from hylo_memory_ros.index.vectors.backend import Searched, Surroundings
-from hylo_memory_ros.index.vectors.evidence import VectorHits
-from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.index.vectors.space_search import SpaceContext, SpaceSearch
+from hylo_memory_ros.index.vectors.space_table import VectorQuery
+from hylo_memory_ros.index.vectors.vector_columns import VectorRow, VectorSource, VersionTuple
+from hylo_memory_ros.model import CandidateEvidence, MemoryItem
 from hylo_memory_ros.model.embedding import MIN_NORM, EmbeddingSpace, undeclared
 
-__all__ = ['VectorIndex']
+__all__ = ['VectorHits', 'VectorIndex']
 
 _Change = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorHits:
+    """Version rows, most similar first; ties by the newest ``valid_from``, then the row."""
+
+    version_rows: NDArray[np.int64]
+    """Shape (n,)."""
+    similarities: NDArray[np.float64]
+    """Shape (n,), by the metric of the space, always higher is better; see `metric`."""
+    sequence: int
+    """Transaction as of which the rows are believed."""
+    evidence: CandidateEvidence
+    """Evidence of the search."""
 
 
 class VectorIndex:
@@ -32,12 +46,12 @@ class VectorIndex:
     Parameters
     ----------
     spaces : mapping of str to EmbeddingSpace
-        The declared spaces; without any, every space is taken as it comes: cosine, exact, with the
-        dimension of its first vector.
+        The declared spaces; without any, a space is created by its first vector: cosine, exact, with the
+        dimension of that vector.
     source : VectorSource
         Reads authoritative vectors that are not held in memory.
     artifacts : Artifacts, optional
-        Where derived generations are kept; without it they are built anew after each start.
+        Saved derived generations; without it they are rebuilt after each start.
     now : callable, optional
         Returns epoch and sequence of the store.
     """
@@ -51,8 +65,8 @@ class VectorIndex:
     ) -> None:
         self._declared = dict(spaces)
         self._artifacts = artifacts or Artifacts(None)
-        self._around = Surroundings(source, self._artifacts, now)
-        self._spaces: dict[str, Searched] = {}
+        self._context = SpaceContext(source, self._artifacts, now)
+        self._spaces: dict[str, SpaceSearch] = {}
         self._sequence = 0
         self._lock = threading.RLock()
         self._ready = threading.Event()
@@ -60,7 +74,7 @@ class VectorIndex:
 
     @property
     def sequence(self) -> int:
-        """Sequence of the newest transaction that the index holds."""
+        """Sequence of the newest applied transaction."""
         return self._sequence
 
     @property
@@ -70,8 +84,8 @@ class VectorIndex:
 
     @property
     def spaces(self) -> Mapping[str, EmbeddingSpace]:
-        """Declared spaces, and those that vectors came in while none is declared."""
-        known = {name: searched.table.space for name, searched in self._spaces.items()}
+        """Declared spaces, and those created by vectors while none is declared."""
+        known = {name: space_search.table.space for name, space_search in self._spaces.items()}
         return {**known, **self._declared}
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
@@ -80,25 +94,25 @@ class VectorIndex:
 
     def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until no generation is being built; False after the timeout."""
-        return all(searched.wait_idle(timeout_s) for searched in list(self._spaces.values()))
+        return all(space_search.wait_idle(timeout_s) for space_search in list(self._spaces.values()))
 
     def generation(self, space: str) -> str:
-        """Return the id of the derived generation that a space is searched through; empty: none is."""
-        searched = self._spaces.get(space)
-        return '' if searched is None or searched.generation is None else searched.generation.id
+        """Return the id of the derived generation in use for a space; empty if there is none."""
+        space_search = self._spaces.get(space)
+        return '' if space_search is None or space_search.generation is None else space_search.generation.id
 
     def count(self, space: str) -> int:
-        """Return how many vectors a space has."""
-        searched = self._spaces.get(space)
-        return 0 if searched is None else len(searched.table.slots)
+        """Count the vectors of a space."""
+        space_search = self._spaces.get(space)
+        return 0 if space_search is None else len(space_search.table.slots)
 
     def dimension(self, space: str) -> int | None:
-        """Return the dimension of a space; None: not known yet, because no space is declared.
+        """Return the dimension of a space; None while no space is declared and it has no vector.
 
         Raises
         ------
         InvalidRequestError
-            Spaces are declared, and this is none of them.
+            Spaces are declared, and this space is not.
         """
         if space in self._declared:
             return self._declared[space].dimension
@@ -111,13 +125,12 @@ class VectorIndex:
         return None if known is None else known.table.space.dimension
 
     def check(self, space: str, vector: Sequence[float] | NDArray[np.float32], where: str) -> None:
-        """Refuse a vector that does not belong to its space.
+        """Reject a vector that does not belong to its space.
 
         Raises
         ------
         InvalidRequestError
-            The space is not declared, the dimension is another, or a component is not finite, or the
-            vector has no length and so no direction.
+            The space is not declared, or has another dimension.
         """
         try:
             expected = self.dimension(space)
@@ -129,12 +142,12 @@ class VectorIndex:
             )
 
     def check_items(self, items: Sequence[MemoryItem]) -> None:
-        """Refuse items with a vector that does not belong to its space, by item and space.
+        """Reject items with a vector that does not belong to its space, by item and space.
 
         Raises
         ------
         InvalidRequestError
-            As `check`; while no space is declared, the first vector of a space says its dimension.
+            As `check`; while no space is declared, the first vector of a space sets its dimension.
         """
         first: dict[str, int] = {}
         for index, item in enumerate(items):
@@ -152,8 +165,8 @@ class VectorIndex:
     ) -> None:
         """Fill the index from the store, in the calling thread; again, to replace what it holds.
 
-        `apply` and `remove` may be called meanwhile: what is missed is made good by them, and rows that
-        arrive twice are kept once.
+        `apply` and `remove` may be called meanwhile: they supply the missing changes, and duplicate rows
+        are kept once.
 
         Parameters
         ----------
@@ -164,12 +177,12 @@ class VectorIndex:
         """
         with self._lock:
             self._meanwhile = self._meanwhile or []
-        spaces: dict[str, Searched] = {}
-        # The versions first: so every one that is read finds its vector.
-        said = [np.asarray(rows, np.int64) for rows in versions]
+        spaces: dict[str, SpaceSearch] = {}
+        # The versions first, so that every version finds its vector.
+        version_rows = [np.asarray(rows, np.int64) for rows in versions]
         for batch in vectors:
             self._add_vectors(spaces, batch)
-        for rows in said:
+        for rows in version_rows:
             self._add_versions(spaces, rows)
         with self._lock:
             before, self._spaces = self._spaces, spaces
@@ -178,11 +191,11 @@ class VectorIndex:
             self._ready.set()
             for change in pending:
                 change()
-        for searched in before.values():
-            searched.close()
+        for space_search in before.values():
+            space_search.close()
         self._artifacts.drop_others(spaces)
-        for searched in spaces.values():
-            searched.loaded()
+        for space_search in spaces.values():
+            space_search.loaded()
 
     def apply(
         self,
@@ -191,7 +204,7 @@ class VectorIndex:
         added: Sequence[VersionTuple] = (),
         ended: Collection[int] = (),
     ) -> None:
-        """Follow one committed transaction.
+        """Apply one committed transaction.
 
         Parameters
         ----------
@@ -199,30 +212,30 @@ class VectorIndex:
         vectors : sequence of VectorRow
             Vectors that came with it, in order of their assertions.
         added : sequence of VersionTuple
-            Versions believed from `sequence` on, in order of their rows; those without a vector do no harm.
+            Versions believed from `sequence` on, in order of their rows; those without a vector are ignored.
         ended : collection of int
-            Version rows believed no longer from `sequence` on.
+            Version rows no longer believed from `sequence` on.
         """
 
         def change() -> None:
             self._add_vectors(self._spaces, vectors)
             self._add_versions(self._spaces, added)
             if ended:
-                for searched in self._spaces.values():
-                    searched.table.versions.end(list(ended), sequence)
-            # Last: whoever sees the sequence must find its rows.
+                for space_search in self._spaces.values():
+                    space_search.table.versions.end(list(ended), sequence)
+            # Last: a reader that sees the sequence must find its rows.
             self._sequence = max(self._sequence, sequence)
 
         self._change(change)
-        for searched in self._spaces.values():
-            searched.grown()
+        for space_search in self._spaces.values():
+            space_search.grown()
 
     def remove(self, assertions: Sequence[int], sequence: int = 0) -> None:
         """Delete the vectors of assertions, and their versions, for good: from memory and saved artifacts."""
 
         def change() -> None:
-            for searched in self._spaces.values():
-                searched.remove(assertions)
+            for space_search in self._spaces.values():
+                space_search.remove(assertions)
             self._artifacts.drop_others(self._spaces)
             self._sequence = max(self._sequence, sequence)
 
@@ -263,7 +276,7 @@ class VectorIndex:
         Raises
         ------
         InvalidRequestError
-            The space is not declared, or the vector is none of it.
+            The space is not declared, or the vector does not belong to it.
         LoadingError
             The load is not complete.
         """
@@ -277,18 +290,18 @@ class VectorIndex:
             )
         sequence = self._sequence if seq is None else min(seq, self._sequence)
         world = (-OPEN, OPEN) if at_ns is None else (at_ns, at_ns + tolerance_ns)
-        asked = Asking(query, k, (*world, sequence))
-        searched = self._spaces.get(space)
-        if searched is None:
-            searched = Searched(space, self._space(space, len(query)), self._around)
+        search_query = VectorQuery(query, k, (*world, sequence))
+        space_search = self._spaces.get(space)
+        if space_search is None:
+            space_search = SpaceSearch(space, self._space(space, len(query)), self._context)
         rows = None if version_rows is None else np.asarray(version_rows, np.int64)
-        ranked, evidence = searched.search(asked, rows)
+        ranked, evidence = space_search.search(search_query, rows)
         return VectorHits(ranked.version_rows, ranked.similarities, sequence, evidence)
 
     def close(self) -> None:
         """End every thread; safe to repeat."""
-        for searched in self._spaces.values():
-            searched.close()
+        for space_search in self._spaces.values():
+            space_search.close()
 
     def _change(self, change: _Change) -> None:
         with self._lock:
@@ -299,39 +312,39 @@ class VectorIndex:
     def _space(self, name: str, dimension: int) -> EmbeddingSpace:
         return self._declared.get(name) or undeclared(dimension)
 
-    def _add_vectors(self, spaces: dict[str, Searched], batch: Sequence[VectorRow]) -> None:
+    def _add_vectors(self, spaces: dict[str, SpaceSearch], batch: Sequence[VectorRow]) -> None:
         grouped: dict[str, list[tuple[int, bytes]]] = {}
         for assertion, _, space, _, data in batch:
             grouped.setdefault(space, []).append((assertion, data))
         for space, pairs in grouped.items():
-            searched = spaces.get(space)
-            if searched is None:
-                searched = Searched(space, self._space(space, len(pairs[0][1]) // 4), self._around)
-            known = searched.table.slots.find([assertion for assertion, _ in pairs])
-            size = 4 * searched.table.space.dimension
-            # What has another dimension was stored before this one was declared; it is never compared.
+            space_search = spaces.get(space)
+            if space_search is None:
+                space_search = SpaceSearch(space, self._space(space, len(pairs[0][1]) // 4), self._context)
+            known = space_search.table.slots.find([assertion for assertion, _ in pairs])
+            size = 4 * space_search.table.space.dimension
+            # Vectors of another dimension were stored before this one was declared; they are never compared.
             fresh = [
                 pair for pair, slot in zip(pairs, known, strict=True) if slot < 0 and len(pair[1]) == size
             ]
             if fresh:
                 numbers = np.frombuffer(b''.join(data for _, data in fresh), '<f4')
-                searched.table.add_vectors(
+                space_search.table.add_vectors(
                     [assertion for assertion, _ in fresh], numbers.reshape(len(fresh), -1).astype(np.float32)
                 )
             if spaces is self._spaces and space not in spaces:
-                searched.loaded()
-            spaces[space] = searched
+                space_search.loaded()
+            spaces[space] = space_search
 
     def _add_versions(
-        self, spaces: dict[str, Searched], rows: Sequence[VersionTuple] | NDArray[np.int64]
+        self, spaces: dict[str, SpaceSearch], rows: Sequence[VersionTuple] | NDArray[np.int64]
     ) -> None:
         if not len(rows) or not spaces:
             return
         columns = np.asarray(rows, np.int64).reshape(-1, 6)
         columns = columns[np.argsort(columns[:, 0], kind='stable')]
-        for searched in spaces.values():
-            slots = searched.table.slots.find(columns[:, 1])
-            here = columns[slots >= 0].copy()
-            here[:, 1] = slots[slots >= 0]
-            if len(here):
-                searched.table.versions.add(here)
+        for space_search in spaces.values():
+            slots = space_search.table.slots.find(columns[:, 1])
+            known = columns[slots >= 0].copy()
+            known[:, 1] = slots[slots >= 0]
+            if len(known):
+                space_search.table.versions.add(known)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model.embedding import Metric
 
-__all__ = ['estimated', 'lengths_of', 'scores_of', 'similarities_of']
+__all__ = ['lengths_of', 'rank_estimates', 'scores_of', 'similarities_of']
 
 
 def similarities_of(
@@ -37,7 +37,7 @@ def similarities_of(
     vectors : ndarray, shape (n, d), float32
     query : ndarray, shape (d,), float32
     lengths : ndarray, shape (n,), float64, optional
-        Of the vectors, as `lengths_of` has them; else they are computed here.
+        Of the vectors, as `lengths_of` returns them; computed here if not given.
 
     Returns
     -------
@@ -49,16 +49,16 @@ def similarities_of(
     >>> similarities_of('l2', np.float32([[3, 4], [0, 1]]), np.float32([0, 0])).tolist()
     [-5.0, -1.0]
     """
-    wide, asked = vectors.astype(np.float64), query.astype(np.float64)
+    wide, center = vectors.astype(np.float64), query.astype(np.float64)
     if metric == 'l2':
-        wide -= asked
+        wide -= center
         return _floats(-np.sqrt(np.einsum('ij,ij->i', wide, wide)))
-    products = _floats(np.einsum('ij,j->i', wide, asked))
+    products = _floats(np.einsum('ij,j->i', wide, center))
     if metric == 'dot':
         return products
     if lengths is None:
         lengths = lengths_of(wide)
-    return _floats(np.clip(products / (lengths * np.sqrt(asked @ asked)), -1.0, 1.0))
+    return _floats(np.clip(products / (lengths * np.sqrt(center @ center)), -1.0, 1.0))
 
 
 def lengths_of(vectors: NDArray[Any]) -> NDArray[np.float64]:
@@ -87,8 +87,10 @@ def scores_of(metric: Metric, similarities: NDArray[np.float64]) -> NDArray[np.f
     return (1.0 + similarities / (1.0 + np.abs(similarities))) / 2.0
 
 
-def estimated(metric: Metric, products: NDArray[Any], norms: NDArray[Any], query_norm: float) -> NDArray[Any]:
-    """Rank by a metric from inner products: similarities, but for what is equal for all vectors.
+def rank_estimates(
+    metric: Metric, products: NDArray[Any], norms: NDArray[Any], query_norm: float
+) -> NDArray[Any]:
+    """Rank by a metric from inner products: similarities up to a term that is equal for all vectors.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A pool over the whole ordered corpus: one block codebook for all, the lengths kept apart.
+"""Pool codec: one block codebook for the whole ordered corpus, with separate lengths.
 
 Vectors are turned by a random rotation, so that every pair of components follows one round distribution;
 each pair is one of 256 codewords. The codebook starts as a golden-angle spiral, whose density is the best
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from hylo_memory_ros.index.vectors._rotation import rotation
-from hylo_memory_ros.index.vectors._signs import Signs
+from hylo_memory_ros.index.vectors.sign_codes import SignCodes, rotation
 
 __all__ = ['PoolCodec', 'PoolCodes', 'spiral']
 
@@ -38,7 +37,7 @@ def spiral() -> NDArray[np.float32]:
 
 
 class PoolCodec:
-    """The codec: 8 bits for each pair of components.
+    """Codec of 8 bits for each pair of components.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ class PoolCodec:
         """Fit the codebook to a sample of the pool, shape (n, d)."""
         radii = np.sqrt(np.einsum('ij,ij->i', sample, sample))
         blocks = self.rotated(sample / radii[:, None]).reshape(-1, 2)
-        # The rotation makes pairs exchangeable: a part of them says what all say.
+        # The rotation makes pairs exchangeable: a sample represents all of them.
         blocks = blocks[:: max(1, len(blocks) // 100_000)]
         book = spiral()
         for _ in range(_ROUNDS):
@@ -86,7 +85,7 @@ class PoolCodec:
         """Return ``words`` (n, ceil(d / 2)) uint8 and ``radii`` (n,) float32 of vectors of any length."""
         radii = np.sqrt(np.einsum('ij,ij->i', vectors, vectors))
         turned = self.rotated(vectors / radii[:, None])
-        # The nearest codeword of a cell's middle, not of the point itself: as good but for the border.
+        # The codeword nearest to the middle of the cell of a point: another one only at borders.
         cells = np.clip((turned + _REACH) * (_CELLS / (2 * _REACH)), 0, _CELLS - 1).astype(np.int32)
         words = self._nearest()[cells[:, 0::2] * _CELLS + cells[:, 1::2]]
         return {'words': words, 'radii': radii}
@@ -97,7 +96,7 @@ class PoolCodec:
         return np.asarray(cKDTree(self.codebook).query(grid)[1], np.uint8)
 
     def codes(self, parts: Mapping[str, NDArray[np.generic]]) -> PoolCodes:
-        """Return codes ready to be searched."""
+        """Return codes ready for search."""
         self.codebook = np.asarray(parts['codebook'], np.float32)
         return PoolCodes(self, parts)
 
@@ -111,14 +110,14 @@ class PoolCodes:
         self.radii: NDArray[np.float32] = np.asarray(parts['radii'], np.float32)
         positive = codec.codebook > 0
         bits = positive[self._words].reshape(len(self._words), -1)[:, : codec.dimension]
-        self.signs = Signs(np.packbits(bits, axis=1), codec.dimension)
+        self.signs = SignCodes(np.packbits(bits, axis=1), codec.dimension)
 
     def components(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return a query in the basis of the codes, without the scale that the codebook has."""
+        """Return a query in the basis of the codes, without the scale of the codebook."""
         return self._codec.rotated(query)[: self._codec.dimension]
 
     def decoded(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the directions that the codes stand for, in the basis of the codes, shape (n, d)."""
+        """Return the directions that the codes encode, in the basis of the codes, shape (n, d)."""
         turned = self._codec.codebook[self._words[chosen]].reshape(len(chosen), -1)
         found: NDArray[np.float32] = turned[:, : self._codec.dimension] / np.sqrt(self._codec.dimension)
         return found

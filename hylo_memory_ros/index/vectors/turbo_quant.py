@@ -1,4 +1,4 @@
-"""TurboQuant: a random rotation, the best scalar quantiser for what it yields, and a sketch of the rest.
+"""TurboQuant codec: a random rotation, the optimal scalar quantiser of its output, and a sketch of the rest.
 
 After a random rotation every component of a unit vector follows one known distribution, whatever the
 data, so that one table of levels is near-optimal for all (Zandieh, Daliri, Hadian and Mirrokni, 2025,
@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.index.vectors._rotation import gaussian, rotation
-from hylo_memory_ros.index.vectors._signs import Signs
+from hylo_memory_ros.index.vectors.sign_codes import SignCodes, gaussian, rotation
 
 __all__ = ['TurboCodes', 'TurboQuant', 'levels']
 
@@ -55,7 +54,7 @@ def levels(count: int, dimension: int) -> NDArray[np.float32]:
 
 
 class TurboQuant:
-    """The codec: `bits` for each component, 2 to 8.
+    """Codec of `bits` for each component, 2 to 8.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ class TurboQuant:
 
     def __init__(self, dimension: int, bits: int = 4, seed: int = 0) -> None:
         if not 2 <= bits <= 8:
-            raise ValueError(f'bits: {bits} is not in 2..8')
+            raise ValueError(f'bits: expected 2 to 8, got {bits}')
         self.dimension = dimension
         self.bits = bits
         self.seed = seed
@@ -93,7 +92,7 @@ class TurboQuant:
         return np.asarray(turned @ self._sketch.T, np.float32)
 
     def train(self, sample: NDArray[np.float32]) -> Mapping[str, NDArray[np.generic]]:
-        """Learn nothing: the codec is oblivious of the data."""
+        """Learn nothing: the codec is independent of the data."""
         del sample
         return {}
 
@@ -104,7 +103,7 @@ class TurboQuant:
         -------
         dict
             ``planes`` (n, b, ceil(d / 8)) uint8: bit planes, the most significant first, the sketch last;
-            ``radii`` (n,) float32; ``residuals`` (n,) float16: lengths of what the levels leave.
+            ``radii`` (n,) float32; ``residuals`` (n,) float16: lengths of the residuals of the levels.
         """
         radii = np.sqrt(np.einsum('ij,ij->i', vectors, vectors))
         turned = self.rotated(vectors / radii[:, None])
@@ -118,7 +117,7 @@ class TurboQuant:
         return {'planes': packed, 'radii': radii, 'residuals': residuals.astype(np.float16)}
 
     def codes(self, parts: Mapping[str, NDArray[np.generic]]) -> TurboCodes:
-        """Return codes ready to be searched."""
+        """Return codes ready for search."""
         return TurboCodes(self, parts)
 
 
@@ -131,7 +130,7 @@ class TurboCodes:
         self._residuals = np.asarray(parts['residuals'], np.float32)
         self.radii: NDArray[np.float32] = np.asarray(parts['radii'], np.float32)
         # Levels are symmetric and ascending: the first plane is the sign.
-        self.signs = Signs(self._planes[:, 0], codec.dimension)
+        self.signs = SignCodes(self._planes[:, 0], codec.dimension)
         self._combined = _combinations(codec.bits - 1, codec.dimension)
 
     def components(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -139,7 +138,7 @@ class TurboCodes:
         return self._codec.rotated(query)
 
     def decoded(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the directions that the levels stand for, in the basis of the codes, shape (n, d)."""
+        """Return the directions that the levels encode, in the basis of the codes, shape (n, d)."""
         bits = np.unpackbits(self._planes[chosen, :-1], axis=2, count=self._codec.dimension)
         codes: NDArray[np.integer[Any]] = bits[:, 0]
         for place in range(1, bits.shape[1]):
@@ -159,7 +158,7 @@ class TurboCodes:
     def _summed(
         self, planes: NDArray[np.uint8], components: NDArray[np.float32], combined: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Sum what components contribute, several at a time, out of one table made for the query."""
+        """Sum the contributions of components, several at a time, from one table made for the query."""
         count, bits, width = planes.shape
         group = combined.shape[0]
         padded = np.zeros((8 * width // group, group), np.float32)

@@ -1,1 +1,1 @@
-"""Corrections."""
+"""Corrections of a map and their consequences for landmarks."""

@@ -1,9 +1,9 @@
-"""Where the robot really was: corrections of a map, as rigid motions that depend on the stamp.
+"""Map corrections as rigid motions that depend on the stamp.
 
-Everything that was remembered hangs on the pose of the robot at its stamp. A correction says for
-each stamp how the global frame of then has to be moved, ``new_from_old``: one motion for all, or
-one that follows from a corrected trajectory and the stored one. Motions are mixed in SE(3), never
-as differences of coordinates: far from the origin a small turn is a large step.
+Everything remembered depends on the pose of the robot at its stamp. A correction returns for each stamp
+how the global frame has to be moved, ``new_from_old``: one motion for all stamps, or one computed from a
+corrected trajectory and the stored one. Motions are interpolated in SE(3), never as differences of
+coordinates: far from the origin a small turn is a large step.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Stamps = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorrectionUncertainty:
-    """How sure a corrected trajectory is at some stamps: a bridge between the poses of the path."""
+    """Uncertainty of a corrected trajectory at some stamps: a bridge between the poses of the path."""
 
     stretch: NDArray[np.int64]
-    """Between which poses of the path each stamp lies, shape (n,)."""
+    """Index of the path segment of each stamp, shape (n,)."""
     share: Array
-    """How far between them, 0 to 1, shape (n,)."""
+    """Fraction of the segment at each stamp, 0 to 1, shape (n,)."""
     widest_m: Array
-    """Standard deviation half-way between them, metres, shape (n,)."""
+    """Standard deviation at the middle of the segment, metres, shape (n,)."""
 
     @property
     def sigma_m(self) -> Array:
@@ -51,17 +51,17 @@ class CorrectionUncertainty:
         return sigma
 
     def covariance(self, rows: NDArray[np.int64], others: NDArray[np.int64]) -> Array:
-        """Return the covariance between stamps of one stretch, m^2."""
+        """Return the covariance between stamps of one segment, m^2."""
         a, b = self.share[rows][:, None], self.share[others][None]
         bridge: Array = np.minimum(a, b) - a * b
         return (2.0 * self.widest_m[rows])[:, None] ** 2 * bridge
 
     def take(self, rows: NDArray[np.int64]) -> CorrectionUncertainty:
-        """Return that of some of the stamps."""
+        """Return the uncertainty at some of the stamps."""
         return CorrectionUncertainty(self.stretch[rows], self.share[rows], self.widest_m[rows])
 
     def or_wider(self, other: CorrectionUncertainty) -> CorrectionUncertainty:
-        """Return at each stamp the wider one of two."""
+        """Return the larger uncertainty of two at each stamp."""
         theirs = other.sigma_m > self.sigma_m
         beyond = other.stretch + self.stretch.max(initial=0) + 1
         return CorrectionUncertainty(
@@ -73,15 +73,15 @@ class CorrectionUncertainty:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrownianBridge:
-    """How sure a trajectory is that was corrected at the poses of a path, and in between only by them."""
+    """Uncertainty of a trajectory that was corrected at the poses of a path."""
 
     stamps_ns: Stamps
-    """Of the path, shape (n,)."""
+    """Stamps of the path, nanoseconds, shape (n,)."""
     widest_m: Array
     """Standard deviation half-way to the next pose, metres, shape (n,)."""
 
     def at(self, stamps_ns: Stamps) -> CorrectionUncertainty:
-        """Return how sure it is at each stamp."""
+        """Return the uncertainty at each stamp."""
         last = len(self.stamps_ns) - 1
         before = np.clip(np.searchsorted(self.stamps_ns, stamps_ns, side='right') - 1, 0, last)
         after = np.minimum(before + 1, last)
@@ -90,12 +90,12 @@ class BrownianBridge:
         return CorrectionUncertainty(before, share, self.widest_m[before])
 
 
-# How far |q|^2 of a quaternion that somebody sends may be from 1; the same line as for poses.
+# Tolerance of |q|^2 of quaternions from outside; the same as for poses.
 _UNIT_TOLERANCE = 1e-2
 # Below this angle (radians) the series is exact to the last bit, and the quotients are not.
 _SMALL_ANGLE = 1e-4
-# Half-way between two poses of a path the trajectory is wrong by this share of what was corrected
-# between them; measured on recorded odometry it is 0.25 to 0.5.
+# Error half-way between two poses of a path, as a share of the correction between them; 0.25 to 0.5
+# was measured on recorded odometry.
 _DOUBT = 0.5
 
 
@@ -111,7 +111,7 @@ class Motions:
     """
 
     rotation: Rotation
-    """As many rotations."""
+    """Rotations, n of them."""
     translation: Array
     """Metres, shape (n, 3)."""
 
@@ -122,17 +122,17 @@ class Motions:
         return Motions(self.rotation * other.rotation, self.positions(other.translation))
 
     def inverse(self) -> Motions:
-        """Return the motions back."""
+        """Return the inverse motions."""
         back = self.rotation.inv()
         return Motions(back, -back.apply(self.translation))
 
     def positions(self, points: Array) -> Array:
-        """Return where points get to, each by the motion of its row, metres, shape (n, 3)."""
+        """Move points, each by the motion of its row, metres, shape (n, 3)."""
         moved: Array = self.rotation.apply(points).reshape(-1, 3) + self.translation
         return moved
 
     def orientations(self, quaternions: Array) -> Array:
-        """Return where orientations x y z w get to, shape (n, 4)."""
+        """Rotate orientations x y z w, shape (n, 4)."""
         turned: Array = (self.rotation * Rotation.from_quat(quaternions)).as_quat().reshape(-1, 4)
         return turned
 
@@ -141,7 +141,7 @@ class Motions:
         return Motions(self.rotation[rows], self.translation[rows])
 
     def transform(self, row: int) -> Transform:
-        """Return one of them as a transform."""
+        """Return one motion as a transform."""
         x, y, z = self.translation[row].tolist()
         qx, qy, qz, qw = self.rotation[row].as_quat().tolist()
         return Transform((x, y, z), (qx, qy, qz, qw))
@@ -149,7 +149,7 @@ class Motions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
-    """Where the base was, from the first to the last stamp.
+    """Poses of the base, from the first to the last stamp.
 
     Parameters
     ----------
@@ -174,31 +174,31 @@ class Trajectory:
     def of(
         cls, stamps_ns: ArrayLike, positions: ArrayLike, rotations: ArrayLike, name: str = 'path'
     ) -> Trajectory:
-        """Return a trajectory of columns, after a look at every number of them."""
+        """Create a trajectory from columns and validate every number."""
         stamps = np.asarray(stamps_ns, dtype=np.int64).reshape(-1)
         points = np.asarray(positions, dtype=np.float64).reshape(-1, 3)
         quaternions = np.asarray(rotations, dtype=np.float64).reshape(-1, 4)
         if not len(stamps) or not len(stamps) == len(points) == len(quaternions):
-            raise InvalidRequestError(f'{name}.poses: there is none', field=f'{name}.poses')
+            raise InvalidRequestError(f'{name}.poses: expected at least one pose', field=f'{name}.poses')
         beyond = ~(np.abs(points) <= MAX_COORDINATE_M).all(axis=1)
-        _refuse_first(beyond, name, 'position', points, f'is not finite, or beyond {MAX_COORDINATE_M:g} m')
+        _refuse_first(beyond, name, 'position', points, f'finite coordinates within {MAX_COORDINATE_M:g} m')
         norms = np.einsum('ij,ij->i', quaternions, quaternions)
         _refuse_first(
             ~(np.abs(norms - 1.0) <= _UNIT_TOLERANCE),
             name,
             'orientation',
             quaternions,
-            'is no unit quaternion x y z w',
+            'a unit quaternion x y z w',
         )
         backwards = np.concatenate([[False], np.diff(stamps) <= 0])
-        _refuse_first(backwards, name, 'stamp', stamps, 'ns is not after the one before')
+        _refuse_first(backwards, name, 'stamp', stamps, 'a stamp after the previous one, ns')
         return cls(stamps, Motions(Rotation.from_quat(quaternions), points))
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
     def at(self, stamps_ns: Stamps) -> Motions:
-        """Return the pose at each stamp: linear and spherical-linear between two, the end beyond it."""
+        """Return the pose at each stamp: interpolated between two poses, constant beyond the ends."""
         before, after, share = self.between(stamps_ns)
         older, newer = self.poses.take(before), self.poses.take(after)
         turn = (older.rotation.inv() * newer.rotation).as_rotvec().reshape(-1, 3)
@@ -207,7 +207,7 @@ class Trajectory:
         return Motions(rotation, older.translation + step * share[:, None])
 
     def between(self, stamps_ns: Stamps) -> tuple[Stamps, Stamps, Array]:
-        """Return the poses before and after each stamp, and how far between them it lies, 0 to 1."""
+        """Return the poses before and after each stamp, and the fraction between them, 0 to 1."""
         last = len(self.stamps_ns) - 1
         stamps = np.asarray(stamps_ns, dtype=np.int64)
         before = np.clip(np.searchsorted(self.stamps_ns, stamps, side='right') - 1, 0, last)
@@ -218,7 +218,7 @@ class Trajectory:
 
 
 class Correction(Protocol):
-    """How the global frame of each stamp has to be moved."""
+    """Motion of the global frame at each stamp."""
 
     def at(self, stamps_ns: Stamps) -> Motions:
         """Return ``new_from_old`` at each stamp."""
@@ -226,11 +226,11 @@ class Correction(Protocol):
 
     @property
     def bridge(self) -> BrownianBridge | None:
-        """How sure that is between the poses of a path; None: all keep their places to each other."""
+        """Uncertainty between the poses of a path; None: all places keep their relative positions."""
         ...
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was asked for, to be kept."""
+        """Return the request, to be stored."""
         ...
 
 
@@ -255,28 +255,28 @@ class RigidCorrection:
 
     @property
     def bridge(self) -> None:
-        """None: all keep their places to each other."""
+        """None: all places keep their relative positions."""
         return None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was asked for, to be kept."""
+        """Return the request, to be stored."""
         moved = self.new_from_old
         return {'translation': list(moved.translation), 'rotation': list(moved.rotation)}
 
 
 class PathCorrection:
-    """What follows from a corrected trajectory and the stored one.
+    """Correction by a corrected trajectory and the stored one.
 
-    Between two poses i and j of the path the correction goes over from that of i to that of j:
-    ``new(t) = new_i old_i^-1 old(t) Exp(s Log(e))`` with ``e = old_j^-1 old_i new_i^-1 new_j`` and s
-    the share of the time between them. Before the first and after the last that of the end holds.
+    Between two poses i and j of the path the correction is interpolated: ``new(t) = new_i old_i^-1
+    old(t) Exp(s Log(e))`` with ``e = old_j^-1 old_i new_i^-1 new_j`` and s the fraction of the time
+    between them. Before the first pose and after the last one the correction of the end holds.
 
     Parameters
     ----------
     old : Trajectory
-        As it is stored.
+        The stored trajectory.
     new : Trajectory
-        As it should be, at fewer stamps perhaps.
+        The corrected trajectory, perhaps at fewer stamps.
     """
 
     def __init__(self, old: Trajectory, new: Trajectory) -> None:
@@ -304,12 +304,12 @@ class PathCorrection:
 
     @property
     def bridge(self) -> BrownianBridge:
-        """How sure the corrected trajectory is: by a share of what was corrected there."""
+        """Uncertainty of the corrected trajectory: a share of the correction there."""
         corrected_m = np.linalg.norm(self._twists[:, :3], axis=1)
         return BrownianBridge(self._new.stamps_ns, _DOUBT * corrected_m)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was asked for, to be kept."""
+        """Return the request, to be stored."""
         return {
             'stamps_ns': self._new.stamps_ns.tolist(),
             'positions': self._new.poses.translation.tolist(),
@@ -324,7 +324,7 @@ def _refuse_first(wrong: ArrayLike, path: str, part: str, values: NDArray[Any], 
         value = values[row]
         shown = tuple(value.tolist()) if np.ndim(value) else int(value)
         field = f'{path}.poses[{row}].{part}'
-        raise InvalidRequestError(f'{field}: {shown} {rule}', field=field)
+        raise InvalidRequestError(f'{field}: expected {rule}, got {shown}', field=field)
 
 
 def _log(motions: Motions) -> Array:

@@ -1,1 +1,1 @@
-"""Existence."""
+"""ExistenceMonitor."""

@@ -1,4 +1,4 @@
-"""Reports that a remembered thing was looked for and not found: strong evidence, not a deletion."""
+"""Reports of absence: a remembered thing was looked for and not found. Strong evidence, not a deletion."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ import numpy as np
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import Hit, MemoryKind, MemoryQuery, Pose
-from hylo_memory_ros.perception.existence.absence import Absence, probability
-from hylo_memory_ros.perception.existence.existence_filter import end
-from hylo_memory_ros.perception.existence.receipts import Judged, report_receipt
+from hylo_memory_ros.perception.edits import MANUAL_SOURCE, current_item
+from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilter, probability
+from hylo_memory_ros.perception.existence.existence_monitor import end_landmark
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.manual_items import BY_HAND, believed
-from hylo_memory_ros.perception.map.columns import NEVER
 from hylo_memory_ros.perception.map.keyframes import TURN_DEG
+from hylo_memory_ros.perception.map.landmark import NEVER, Ending
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
-from hylo_memory_ros.perception.receipts import Receipt
+from hylo_memory_ros.perception.receipts import Receipt, ReportDecision, report_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import Ending
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['AbsenceAnswer', 'AbsenceReport', 'adopted', 'checked', 'found', 'named', 'taken']
+__all__ = [
+    'AbsenceAnswer',
+    'AbsenceReport',
+    'adopt_item',
+    'apply_report',
+    'find_items',
+    'resolve_keys',
+    'validate_report',
+]
 
 Vector = tuple[float, float, float]
 
@@ -34,43 +40,43 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsenceReport:
-    """Somebody looked for a thing and did not find it."""
+    """Report that a thing was looked for and not found."""
 
     id: str = ''
     """Id of the item."""
     key: str = ''
     """Key of the item, in the current map."""
     label: str = ''
-    """Label of the things meant, with `where`."""
+    """Label of the things, with `where`."""
     where: Vector | None = None
     """Place that was found empty, metres, in the global frame; None: that of the item."""
     radius_m: float = 0.0
-    """How far around the place was seen to be empty, metres."""
+    """Radius of the empty region around the place, metres."""
     observed_from: Transform | None = None
     """``global_from_observer``; None: the newest keyframe of the robot."""
     at_ns: int
-    """When, nanoseconds."""
+    """Time of the observation, nanoseconds."""
     confidence: float = 1.0
-    """How likely it would have been found if it were there, 0 to 1."""
+    """Probability that the thing would have been found if it were there, 0 to 1."""
     actor: str = ''
-    """Who reports."""
+    """Person or process that reports."""
 
 
 class AbsenceAnswer(NamedTuple):
-    """What became of the things that a report is about."""
+    """Result of a report for each matching item."""
 
     ids: tuple[str, ...]
-    """Their items."""
+    """Ids of the items."""
     existence: tuple[float, ...]
-    """Probability of each that it is still there."""
+    """Probability that each thing is still there."""
     statuses: tuple[str, ...]
     """``current``, ``stale``, or ``forgotten``: it has ended."""
     receipt_id: str = ''
-    """Receipt of what was decided."""
+    """Receipt of the decisions."""
 
 
-def checked(report: AbsenceReport) -> None:
-    """Refuse a report that makes no sense.
+def validate_report(report: AbsenceReport) -> None:
+    """Validate a report.
 
     Raises
     ------
@@ -78,22 +84,22 @@ def checked(report: AbsenceReport) -> None:
         With the name of the field.
     """
     if not 0.0 <= report.confidence <= 1.0:
-        raise _refusal('confidence', f'{report.confidence} is not in [0, 1]')
+        raise _refusal('confidence', f'expected a number in [0, 1], got {report.confidence}')
     if not 0.0 <= report.radius_m < math.inf:
-        raise _refusal('radius_m', f'{report.radius_m} is no distance')
+        raise _refusal('radius_m', f'expected a finite distance, got {report.radius_m}')
     if report.where is not None and not all(map(math.isfinite, report.where)):
-        raise _refusal('where', f'{report.where} is not finite')
+        raise _refusal('where', f'expected finite coordinates, got {report.where}')
     if report.id and report.key:
-        raise _refusal('key', f'{report.key!r} is given beside the id {report.id!r}: give one of them')
+        raise _refusal('key', f'expected either a key or an id, got {report.key!r} and {report.id!r}')
     if not (report.id or report.key):
         if not report.label:
-            raise _refusal('id', 'nothing says what is absent: give id, key, or label and where')
+            raise _refusal('id', 'expected an id, a key, or a label with where')
         if report.where is None:
-            raise _refusal('where', f'where is the {report.label!r} that is absent?')
+            raise _refusal('where', f'expected the place of the absent {report.label!r}')
 
 
-def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str) -> Sequence[Hit]:
-    """Return the items that a report is about.
+def find_items(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str) -> Sequence[Hit]:
+    """Return the items that a report matches.
 
     Raises
     ------
@@ -114,7 +120,7 @@ def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str)
     hits = list(memory.query(MemoryQuery(**query.model_dump(exclude_defaults=True))))
     if not hits:
         field = 'id' if report.id else 'key' if report.key else 'label'
-        raise NotFoundError(f'{field}: no {getattr(report, field)!r} is remembered there now', field=field)
+        raise NotFoundError(f'{field}: no current item {getattr(report, field)!r}', field=field)
     for hit in hits:
         if hit.item.key is None:
             raise _refusal('id', f'{hit.item.id!r} has no key: forget or retract it by its id')
@@ -132,10 +138,14 @@ def found(memory: MemoryPort, report: AbsenceReport, frame_id: str, map_id: str)
     return hits
 
 
-def named(
-    memory: MemoryPort, names: Sequence[str], book: LandmarkMap, absence: Absence, frame_id: str
+def resolve_keys(
+    memory: MemoryPort,
+    names: Sequence[str],
+    landmarks: LandmarkMap,
+    existence_filter: ExistenceFilter,
+    frame_id: str,
 ) -> list[str]:
-    """Return the keys of landmarks that are named by key or by id; what was written by hand becomes one.
+    """Return the keys of landmarks named by key or id; an item written by hand becomes a landmark.
 
     Raises
     ------
@@ -146,96 +156,98 @@ def named(
     """
     keys = []
     for name in names:
-        row = book.row_of(name)
-        if row is None or book.state['forgotten_ns'][row] != NEVER:
-            by_key = believed(memory, name, book.map_id) is not None
+        row = landmarks.row_of(name)
+        if row is None or landmarks.state['forgotten_ns'][row] != NEVER:
+            by_key = current_item(memory, name, landmarks.map_id) is not None
             report = AbsenceReport(key=name, at_ns=0) if by_key else AbsenceReport(id=name, at_ns=0)
-            hit = found(memory, report, frame_id, book.map_id)[0]
-            adopted(hit, book, absence)
+            hit = find_items(memory, report, frame_id, landmarks.map_id)[0]
+            adopt_item(hit, landmarks, existence_filter)
             name = str(hit.item.key)
         keys.append(name)
     return keys
 
 
-def taken(
+def apply_report(
     report: AbsenceReport,
     hits: Sequence[Hit],
-    book: LandmarkMap,
-    absence: Absence,
+    landmarks: LandmarkMap,
+    existence_filter: ExistenceFilter,
     settings: LandmarkSettings,
 ) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
-    """Take a report into the landmarks that it is about; return the answer, what ends with it, and why."""
-    event_count = _stood(report, book)
-    viewpoint = _viewpoint(event_count, settings)
-    judged: list[Judged] = []
+    """Apply a report to the matching landmarks; return the answer, the endings and the receipt."""
+    observer = _observer_pose(report, landmarks)
+    viewpoint = _viewpoint(observer, settings)
+    decisions: list[ReportDecision] = []
     endings: list[Ending] = []
     existence, statuses = [], []
     for hit in hits:
-        row = adopted(hit, book, absence)
-        state = book.state
+        row = adopt_item(hit, landmarks, existence_filter)
+        state = landmarks.state
         exempt = bool(state['pinned'][row] or state['held'][row])
-        # What was seen later is there, whoever did not see it before.
+        # A detection newer than the report outweighs it.
         outdated = report.at_ns < int(state['last_ns'][row])
-        over, key = False, book.keys[row]
-        before, doubted = float(state['existence'][row]), bool(state['stale'][row])
+        over, key = False, landmarks.keys[row]
+        before, was_stale = float(state['existence'][row]), bool(state['stale'][row])
         if not (exempt or outdated):
-            over = absence.report(row, report.confidence, viewpoint, book)
+            over = existence_filter.report(row, report.confidence, viewpoint, landmarks)
         after, stale = float(state['existence'][row]), bool(state['stale'][row])
         existence.append(probability(after))
-        changed = (before, doubted) != (after, stale)
+        changed = (before, was_stale) != (after, stale)
         outcome = 'gone' if over else 'stale' if changed else 'unchanged'
         outcome = 'exempt' if exempt else 'seen later' if outdated else outcome
-        judged.append(Judged(key, before, after, outcome))
-        if over and (ending := end(row, report.at_ns, f'reported absent by {report.actor}'.strip(), book)):
+        decisions.append(ReportDecision(key, before, after, outcome))
+        if over and (
+            ending := end_landmark(row, report.at_ns, f'reported absent by {report.actor}'.strip(), landmarks)
+        ):
             endings.append(ending)
         statuses.append('forgotten' if over else 'stale' if stale else 'current')
     ids = tuple(str(hit.item.id) for hit in hits)
     receipt = report_receipt(
-        report.at_ns, judged, book.map_id, settings, actor=report.actor, confidence=report.confidence,
-        observed_from=event_count.translation, viewpoint=viewpoint,
+        report.at_ns, decisions, landmarks.map_id, settings, actor=report.actor, confidence=report.confidence,
+        observed_from=observer.translation, viewpoint=viewpoint,
     )  # fmt: skip
     return AbsenceAnswer(ids, tuple(existence), tuple(statuses), receipt.id), endings, receipt
 
 
-def adopted(hit: Hit, book: LandmarkMap, absence: Absence) -> int:
-    """Return the row of an item; one that was written by hand gets one, and statistics with it."""
+def adopt_item(hit: Hit, landmarks: LandmarkMap, existence_filter: ExistenceFilter) -> int:
+    """Return the row of an item; an item written by hand becomes a landmark."""
     item = hit.item
     assert item.key is not None
     assert item.pose is not None
     assert item.valid_from_ns is not None
-    row = book.row_of(item.key)
+    row = landmarks.row_of(item.key)
     if row is not None:
-        state = book.state[row]
+        state = landmarks.state[row]
         by_hand = not state['observations']
         newer = state['forgotten_ns'] != NEVER or (by_hand and item.valid_from_ns > state['written_ns'])
         if not newer:
             return row
-        book.revive(row)
-        book.labels[row] = item.label
-        book.state['source'][row] = BY_HAND
+        landmarks.revive(row)
+        landmarks.labels[row] = item.label
+        landmarks.state['source'][row] = MANUAL_SOURCE
     else:
-        row = book.add(item.key, item.label, has_instance=True)
-    state = book.state[row]
+        row = landmarks.add(item.key, item.label, has_instance=True)
+    state = landmarks.state[row]
     state['mean'] = state['written'] = item.pose.position
     for name in ('first_ns', 'since_ns', 'last_ns', 'written_ns'):
         state[name] = item.valid_from_ns
     if item.extent is not None:
         state['extent'] = item.extent
-    state['score'], state['existence'] = item.confidence, absence.first(item.confidence)
-    book.place(np.array([row]))
+    state['score'], state['existence'] = item.confidence, existence_filter.initial_log_odds(item.confidence)
+    landmarks.place(np.array([row]))
     return row
 
 
-def _stood(report: AbsenceReport, book: LandmarkMap) -> Transform:
+def _observer_pose(report: AbsenceReport, landmarks: LandmarkMap) -> Transform:
     if report.observed_from is not None:
         return report.observed_from
-    if not len(book.keyframes):
-        raise _refusal('observed_from', 'nobody knows where the robot stood: give it')
-    return book.keyframes.pose(len(book.keyframes) - 1)
+    if not len(landmarks.keyframes):
+        raise _refusal('observed_from', 'expected a pose: no keyframe of the robot is known')
+    return landmarks.keyframes.pose(len(landmarks.keyframes) - 1)
 
 
 def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:
-    """Return one number for all reports from one place and heading, as coarse as keyframes are."""
+    """Return one number for all reports from one place and heading, quantised like keyframes."""
     x, y, z, w = pose.rotation
     heading = math.degrees(math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))) % 360.0
     step, turn = settings.keyframe_distance_m, TURN_DEG

@@ -1,155 +1,307 @@
-"""What follows from a message for the existence of all landmarks, seen or not.
+"""Existence filter: log-odds that a landmark is still there, from hits and misses.
 
-What tells of visibility is ordered with the observations: a depth image and its camera are messages
-of inputs that are waited for like any other, so that the image for an observation is there when it
-is processed, or its input is silent. A map holds from its stamp on and is taken as it comes.
+A message with a detection of a landmark raises its log-odds by ``ln(p / f)``; a message that should have
+shown it and does not lowers them by ``ln((1 - f) / (1 - p))``. Here p is the probability that a visible
+thing is detected, and f the probability of a false detection. A viewpoint (keyframe) counts once:
+further misses from it add nothing, and a hit replaces a miss.
+
+A miss needs a received message, a configured field of view, and a visibility model that shows the place
+unobstructed. Without a visibility model a landmark is only marked stale, after several viewpoints.
+Pinned and held landmarks are exempt. Only messages are observations: the content of the memory is never
+evidence.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Literal, NamedTuple
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.perception.existence.absence import Absence
-from hylo_memory_ros.perception.existence.receipts import absence_receipt, displacement_receipt
-from hylo_memory_ros.perception.existence.relocation_detection import displace, displacements
 from hylo_memory_ros.perception.existence.visibility import (
-    CameraModel,
-    DepthImage,
-    GridView,
-    StampedWitness,
-    Views,
+    StampedVisibility,
+    Visibilities,
+    Visibility,
+    VisibilityModel,
 )
-from hylo_memory_ros.perception.ingestion.observation import Message
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.ingestion.observation import Scan, digest32
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.receipts import Receipt
-from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import Ending, Outcome
-from hylo_memory_ros.perception.tracking.update import Update
-from hylo_memory_ros.transforms import Transform
+from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
 
-__all__ = ['Consequences', 'Existence']
+__all__ = ['ExistenceFilter', 'MissedLandmarks', 'logit', 'probability']
 
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
-# Age of a depth image, relative to the observation that it is a witness for, seconds.
-_VISIBILITY_TOLERANCE_S = 0.1
-# Stamps and digests by which a map that is sent again is known.
-_GRIDS_KEPT = 1024
-
-
-class Consequences(NamedTuple):
-    """What has to be said besides what association says, in this order."""
-
-    endings: list[Ending]
-    """What has ended."""
-    items: list[MemoryItem]
-    """What is elsewhere now."""
-    receipts: list[Receipt]
-    """Why."""
+# With a probability of 1 a single message would decide.
+_SURE = 0.999
+# Largest probability of existence.
+_EXISTENCE_MAX = 0.99
+# Probability that a detector reports a thing where there is none.
+_FALSE_DETECTION = 0.05
+# Margins of the field of view and of the range in which a thing is not expected to be seen.
+_FOV_MARGIN_RAD, _RANGE_MARGIN_M = 0.05, 0.1
+# A sensor moves further than its base within a keyframe, at most by this lever arm, metres.
+_LEVER_M = 1.0
+# The same bound for people and planners that report an absence.
+_REPORT_SURE = 0.98
 
 
-class Existence:
-    """Judges what is there, what is gone and what has moved.
+def logit(p: float) -> float:
+    """Return the log-odds of a probability, which is clipped to [0.001, 0.999].
+
+    Examples
+    --------
+    >>> round(logit(0.9), 3), logit(0.5)
+    (2.197, 0.0)
+    """
+    p = min(max(p, 1.0 - _SURE), _SURE)
+    return math.log(p / (1.0 - p))
+
+
+def probability(log_odds: float) -> float:
+    """Return the probability of log-odds.
+
+    Examples
+    --------
+    >>> probability(0.0), round(probability(logit(0.9)), 9)
+    (0.5, 0.9)
+    """
+    return 1.0 / (1.0 + math.exp(-log_odds))
+
+
+@dataclass(frozen=True, slots=True)
+class _LogOddsGain:
+    """Changes of the log-odds by a hit and by a miss."""
+
+    hit: float
+    miss: float
+
+
+class MissedLandmarks(NamedTuple):
+    """Landmarks that a message should have shown and did not, with the result for each."""
+
+    rows: Rows
+    """Rows of the landmarks."""
+    before: Array
+    """Log-odds of existence before the message, shape (rows,)."""
+    was_stale: NDArray[np.bool_]
+    """Flags of landmarks that were stale before the message, shape (rows,)."""
+    sights: Sequence[int | None]
+    """`Visibility` of each place; None: there was no visibility model."""
+    gone: Rows
+    """Rows of landmarks that have ceased to exist."""
+    visibility_ns: int | None = None
+    """Stamp of the visibility model, nanoseconds."""
+
+
+_NONE: Rows = np.empty(0, dtype=np.int64)
+_NOTHING = MissedLandmarks(_NONE, np.empty(0), np.empty(0, dtype=bool), (), _NONE)
+
+
+class ExistenceFilter:
+    """Filter of the existence of landmarks.
 
     Parameters
     ----------
     settings : LandmarkSettings
-        Fields of view, probabilities, thresholds.
+        Inputs, probabilities and thresholds.
     """
 
     def __init__(self, settings: LandmarkSettings) -> None:
-        self.absence = Absence(settings)
-        """What hits, misses and reports are worth."""
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
-        self._update = Update(settings)
-        self._views = Views()
-        self._grids: dict[str, deque[tuple[int, int]]] = {}
-        self._judged_ns: dict[str, int] = {}
-        self._tolerance_ns = round(_VISIBILITY_TOLERANCE_S * 1e9)
+        self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
+        self._most = logit(_EXISTENCE_MAX)
+        self._least = logit(settings.gone_below)
+        self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
-    def take_view(self, message: Message, global_from_sensor: Transform) -> None:
-        """Take what a message tells of visibility, in the order of stamps."""
-        view = message.view
-        if isinstance(view, CameraModel):
-            self._views.add_camera(message.input, view)
-        elif isinstance(view, DepthImage):
-            camera = self._views.camera(self._inputs[message.input].camera_info)
-            if camera is not None:
-                placed = view.placed(camera, global_from_sensor)
-                self._views.add_image(message.input, message.stamp_ns, placed)
+    def observe(
+        self, scan: Scan, seen: Rows, visibility: StampedVisibility | None, landmarks: LandmarkMap
+    ) -> MissedLandmarks:
+        """Update existence with the hits and misses of a message; return the missed landmarks.
 
-    def take_grid(
-        self, message: Message, grid: GridView, settled_ns: int
-    ) -> Literal['pending', 'repeated', 'late']:
-        """Take a map of what stands in the way, as it comes; ``late``: something was judged without it."""
-        known = self._grids.setdefault(message.input, deque(maxlen=_GRIDS_KEPT))
-        name = message.stamp_ns, message.digest
-        if name in known:
-            return 'repeated'
-        known.append(name)
-        self._views.add_grid(message.input, message.stamp_ns, grid, settled_ns)
-        return 'late' if message.stamp_ns <= self._judged_ns.get(message.input, -1) else 'pending'
+        Parameters
+        ----------
+        scan : Scan
+            The message; its keyframe is the newest of the map.
+        seen : ndarray of int
+            Rows of the landmarks that its detections were given to.
+        visibility : StampedVisibility or None
+            Visibility model that is valid at its stamp.
+        """
+        source, keyframe = self._inputs[scan.input], len(landmarks.keyframes)
+        self._hit(seen, source, keyframe, landmarks)
+        if not source.has_field_of_view:
+            return _NOTHING
+        rows = self._missing(scan, seen, source, keyframe, landmarks)
+        if not len(rows):
+            return _NOTHING
+        before, was_stale = landmarks.state['existence'][rows], landmarks.state['stale'][rows]
+        if visibility is None:
+            self._mark_unconfirmed(rows, keyframe, landmarks)
+            return MissedLandmarks(rows, before, was_stale, (None,) * len(rows), _NONE)
+        sights = self._miss(scan, rows, visibility.model, source, keyframe, landmarks)
+        known = sights != int(Visibility.UNKNOWN)
+        visible = rows[known]
+        return MissedLandmarks(
+            visible,
+            before[known],
+            was_stale[known],
+            sights[known].tolist(),
+            self._gone_among(visible, landmarks),
+            visibility.stamp_ns,
+        )
 
-    def forget_images(self) -> None:
-        """Forget what was seen before the clock went back; maps stay, they are not sent again."""
-        self._views.clear_images()
+    def report(self, row: int, confidence: float, viewpoint: int, landmarks: LandmarkMap) -> bool:
+        """Apply a report of absence to a landmark; return whether it has ceased to exist.
 
-    def forget_views(self) -> None:
-        """Forget what was told of visibility: this is another map."""
-        self._views.clear()
-        self._grids.clear()
-        self._judged_ns.clear()
+        The report counts as a miss of a detector with the detection probability `confidence`, at most
+        0.98, and once for each viewpoint until the landmark is seen again. A landmark that was not
+        stale becomes stale, and ceases to exist only after a further report.
+        """
+        state = landmarks.state[row]
+        f = _FALSE_DETECTION
+        if viewpoint in state['reported'] or confidence <= f:
+            return self._is_gone(row, landmarks)
+        was_stale = bool(state['stale'])
+        state['reported'] = np.concatenate([[viewpoint], state['reported'][:-1]])
+        state['existence'] -= math.log((1.0 - f) / (1.0 - min(confidence, _REPORT_SURE)))
+        if not was_stale:
+            state['existence'] = max(float(state['existence']), self._least)
+        state['stale'] = state['dirty'] = True
+        return self._is_gone(row, landmarks)
 
-    def observe(self, scan: Scan, outcome: Outcome, book: LandmarkMap) -> Consequences:
-        """Take what a message shows, and what it does not, after association has taken it."""
-        seen = np.empty(0, dtype=np.int64) if outcome.seen is None else outcome.seen
-        seen = seen[book.state['forgotten_ns'][seen] == NEVER]
-        missed = self.absence.observe(scan, seen, self._witness(scan), book)
-        follows = Consequences([], [], [])
-        if len(missed.rows):
-            told_by = '' if missed.witness_ns is None else self._inputs[scan.input].visibility
-            follows.receipts.append(absence_receipt(scan, missed, told_by, book, self._settings))
-        for row in missed.gone.tolist():
-            if ending := end(row, scan.stamp_ns, 'seen absent', book):
-                follows.endings.append(ending)
-        if follows.endings or outcome.items:
-            self._displace(scan, follows, book)
-        return follows
+    def initial_log_odds(self, confidence: float) -> float:
+        """Return the initial log-odds of an item that was written by hand."""
+        return min(logit(confidence), self._most)
 
-    def _witness(self, scan: Scan) -> StampedWitness | None:
-        source = self._inputs[scan.input]
-        if not (source.watches and source.visibility):
-            return None
-        judged_ns = self._judged_ns.get(source.visibility, -1)
-        self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)
-        return self._views.at(source.visibility, scan.stamp_ns, self._tolerance_ns)
+    def _is_gone(self, row: int, landmarks: LandmarkMap) -> bool:
+        return bool(landmarks.state['existence'][row] < self._least)
 
-    def _displace(self, scan: Scan, follows: Consequences, book: LandmarkMap) -> None:
-        endings, items, receipts = follows
-        for one in displacements(scan.stamp_ns, book, self._settings):
-            before, after = book.keys[one.before], book.keys[one.after]
-            unsaid = [ending for ending in endings if ending.key == before]
-            for ending in unsaid:
-                endings.remove(ending)
-            # It never was a thing of its own.
-            written_ns = int(book.state['written_ns'][one.after])
-            endings.append(Ending(after, written_ns, f'{before} moved here', before))
-            receipts.append(displacement_receipt(scan, one.before, one.after, book, self._settings))
-            displace(one, scan.stamp_ns, book, ended=not unsaid)
-            items += self._update.written(scan, np.array([one.before]), book)
+    def _gone_among(self, rows: Rows, landmarks: LandmarkMap) -> Rows:
+        gone: Rows = rows[landmarks.state['existence'][rows] < self._least]
+        return gone
+
+    def _gain(self, source: InputSettings, label: str) -> _LogOddsGain:
+        p = min(source.detection_probability_of(label), _SURE)
+        f = _FALSE_DETECTION
+        return _LogOddsGain(
+            max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f)))
+        )
+
+    def _hit(self, rows: Rows, source: InputSettings, keyframe: int, landmarks: LandmarkMap) -> None:
+        state = landmarks.state
+        earlier = np.where(state['viewpoint'][rows] == keyframe, state['evidence'][rows], 0.0)
+        state['stale'][rows], state['misses'][rows], state['reported'][rows] = False, 0, 0
+        news = earlier <= 0.0
+        rows, earlier = rows[news], earlier[news]
+        if not len(rows):
+            return
+        gain = np.array([self._gain(source, landmarks.labels[row]).hit for row in rows.tolist()])
+        # A detection outweighs all earlier misses: negative evidence does not accumulate across it.
+        before = np.maximum(state['existence'][rows] - earlier, 0.0)
+        state['existence'][rows] = np.minimum(before + gain, self._most)
+        state['viewpoint'][rows], state['evidence'][rows] = keyframe, gain
+        state['dirty'][rows] = True
+
+    def _missing(
+        self, scan: Scan, seen: Rows, source: InputSettings, keyframe: int, landmarks: LandmarkMap
+    ) -> Rows:
+        """Return rows in view that this viewpoint has not counted yet."""
+        state, near = landmarks.state, self._within_reach(scan, source, keyframe, landmarks)
+        # The geometric test excludes most rows, so the costlier ones run on few.
+        rows: Rows = near[state['viewpoint'][near] != keyframe]
+        if not len(rows):
+            return rows
+        places = scan.global_from_sensor.inverse().positions(state['mean'][rows])
+        rows = rows[_in_view(places, source)]
+        candidates = state['live'][rows] & (state['forgotten_ns'][rows] == NEVER)
+        candidates &= ~(state['pinned'][rows] | state['held'][rows]) & (state['merged_into'][rows] == 0)
+        rows = rows[candidates & ~np.isin(rows, seen)]
+        reported = [self._is_reported_by(row, source, landmarks) for row in rows.tolist()]
+        found: Rows = rows[np.array(reported, dtype=bool)]
+        return found
+
+    def _within_reach(self, scan: Scan, source: InputSettings, keyframe: int, landmarks: LandmarkMap) -> Rows:
+        """Return rows that may be in view from a keyframe, computed once per keyframe.
+
+        A landmark that begins later was detected from this viewpoint, so it cannot be missed from it.
+        """
+        known = self._reach.get(source.name)
+        if known is not None and known[0] is landmarks and known[1] == keyframe:
+            return known[2]
+        state = landmarks.state[: len(landmarks.keys)]
+        reach = source.max_range_m + self._settings.keyframe_distance_m + _LEVER_M
+        away = state['mean'] - scan.global_from_sensor.translation
+        near = np.flatnonzero(np.einsum('ij,ij->i', away, away) <= reach**2)
+        rows: Rows = near[state['live'][near] & (state['forgotten_ns'][near] == NEVER)]
+        self._reach[source.name] = landmarks, keyframe, rows
+        return rows
+
+    def _is_reported_by(self, row: int, source: InputSettings, landmarks: LandmarkMap) -> bool:
+        """Return whether an input reports this landmark: one of its labels, or begun by it."""
+        if source.label or source.labels:
+            return landmarks.labels[row] == source.label or landmarks.labels[row] in source.labels.values()
+        return int(landmarks.state['source'][row]) == self._digests[source.name]
+
+    def _mark_unconfirmed(self, rows: Rows, keyframe: int, landmarks: LandmarkMap) -> None:
+        state = landmarks.state
+        state['misses'][rows] += 1
+        state['viewpoint'][rows], state['evidence'][rows] = keyframe, 0.0
+        state['stale'][rows] |= state['misses'][rows] >= self._settings.stale_after
+        state['dirty'][rows] = True
+
+    def _miss(
+        self,
+        scan: Scan,
+        rows: Rows,
+        visibility: VisibilityModel,
+        source: InputSettings,
+        keyframe: int,
+        landmarks: LandmarkMap,
+    ) -> Visibilities:
+        state = landmarks.state
+        extents = state['extent'][rows]
+        radii = np.where(np.isnan(extents).any(axis=1), 0.0, 0.5 * extents.max(axis=1, initial=0.0))
+        origin = np.array(scan.global_from_sensor.translation)
+        sights = visibility.sights(state['mean'][rows], radii, origin)
+        for row in rows[sights != int(Visibility.UNKNOWN)].tolist():
+            self._lower(row, self._gain(source, landmarks.labels[row]).miss, keyframe, landmarks)
+        return sights
+
+    def _lower(self, row: int, by: float, viewpoint: int, landmarks: LandmarkMap) -> None:
+        state = landmarks.state
+        if state['viewpoint'][row] == viewpoint and state['evidence'][row] < 0.0:
+            # The viewpoint has counted already; only a stronger miss replaces the weaker one.
+            by = min(0.0, by - float(state['evidence'][row]))
+        else:
+            state['misses'][row] += 1
+            state['evidence'][row] = 0.0
+        state['existence'][row] += by
+        state['evidence'][row] += by
+        state['viewpoint'][row] = viewpoint
+        state['stale'][row] |= state['existence'][row] < 0.0
+        state['dirty'][row] = True
 
 
-def end(row: int, at_ns: int, reason: str, book: LandmarkMap) -> Ending | None:
-    """Let a landmark end, and return what has to be said of it: nothing, if nothing was."""
-    written_ns, key = int(book.state['written_ns'][row]), book.keys[row]
-    if written_ns == NEVER:
-        book.remove(row)
-        return None
-    book.forget(row, at_ns)
-    return Ending(key, max(at_ns, written_ns), reason)
+def _in_view(points: Array, source: InputSettings) -> NDArray[np.bool_]:
+    """Return flags of points of the sensor's frame that lie inside its field of view, less the margins."""
+    forward, left, up = points.T if source.view_axis == 'x' else points[:, [2, 0, 1]].T
+    flat = np.hypot(forward, left)
+    range_m = np.hypot(flat, up)
+    inside = (range_m >= source.min_range_m + _RANGE_MARGIN_M) & (
+        range_m <= source.max_range_m - _RANGE_MARGIN_M
+    )
+    for angle, width in (
+        (np.arctan2(left, forward), source.fov_horizontal_rad),
+        (np.arctan2(up, flat), source.fov_vertical_rad),
+    ):
+        if width < 2.0 * math.pi - 0.01:
+            inside &= np.abs(angle) <= 0.5 * width - _FOV_MARGIN_RAD
+    found: NDArray[np.bool_] = inside
+    return found

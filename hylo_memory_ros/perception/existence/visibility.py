@@ -1,7 +1,7 @@
-"""Could a place be seen? Two witnesses: a depth image, and a map of what stands in the way.
+"""Visibility of places, by depth images and occupancy grids.
 
-A depth image belongs to the moment at which it was made, and is ordered with the observations; a map
-holds from its stamp until the next one's.
+A depth image is valid at its stamp and is ordered with the observations; an occupancy grid is valid from
+its stamp until that of the next one.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from hylo_memory_ros.transforms import Transform
 __all__ = [
     'CameraModel',
     'DepthImage',
-    'GridView',
-    'Sight',
-    'Sights',
-    'StampedWitness',
+    'OccupancyGrid',
+    'StampedVisibility',
     'View',
-    'Views',
-    'Witness',
+    'Visibilities',
+    'Visibility',
+    'VisibilityHistory',
+    'VisibilityModel',
 ]
 
 Array = NDArray[np.float64]
-Sights = NDArray[np.int64]
+Visibilities = NDArray[np.int64]
 
 _OCCUPIED = 65
 _UNKNOWN = -1
-# Half the width of the patch of pixels that is looked at, as a share of the image's width.
+# Half the width of the evaluated patch of pixels, as a share of the image width.
 _PATCH = 0.004
-# Images that nobody asked for any more.
+# Images are kept until an observation needs them, up to this many.
 _IMAGES_KEPT = 256
 
 
-class Sight(IntEnum):
-    """What a witness says of a place."""
+class Visibility(IntEnum):
+    """Visibility of a place."""
 
     UNKNOWN = 0
-    """It cannot tell, or something stands before the place."""
+    """Not determined, or something stands in front of the place."""
     REACHED = 1
-    """Nothing stands before it."""
+    """Nothing stands in front of the place."""
     EMPTY = 2
-    """One looks through it: nothing is there."""
+    """The view goes through the place: nothing is there."""
 
 
-class Witness(Protocol):
-    """Tells of places whether they could be seen."""
+class VisibilityModel(Protocol):
+    """A model that returns the visibility of places."""
 
-    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Sights:
-        """Return a `Sight` for each place.
+    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
+        """Return a `Visibility` for each place.
 
         Parameters
         ----------
@@ -70,13 +70,13 @@ class Witness(Protocol):
         ...
 
 
-class StampedWitness(NamedTuple):
-    """A witness, and of when it is."""
+class StampedVisibility(NamedTuple):
+    """A visibility model with its stamp."""
 
     stamp_ns: int
-    """Stamp of the image or map, nanoseconds."""
-    witness: Witness
-    """What it tells."""
+    """Stamp of the image or grid, nanoseconds."""
+    model: VisibilityModel
+    """The model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,20 @@ class CameraModel:
     intrinsics: tuple[float, float, float, float]
     """fx, fy, cx, cy, pixels."""
     width: int
-    """Columns of its images."""
+    """Image width, pixels."""
 
     def __post_init__(self) -> None:
         fx, fy, cx, cy = self.intrinsics
         if not (fx > 0.0 and fy > 0.0 and np.isfinite(fx + fy + cx + cy) and self.width > 0):
             raise InvalidRequestError(
-                f'intrinsics: {self.intrinsics} are not of a calibrated camera', field='intrinsics'
+                f'intrinsics: expected those of a calibrated camera, got {self.intrinsics}',
+                field='intrinsics',
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DepthImage:
-    """A depth image, perhaps only every so many-th pixel of it.
+    """A depth image, perhaps subsampled.
 
     Raises
     ------
@@ -115,16 +116,18 @@ class DepthImage:
     depth_m: NDArray[np.float32]
     """Distance along the optical axis, metres, shape (rows, columns); 0, NaN or infinite: unknown."""
     stride: int = 1
-    """Of how many pixels of the camera one is kept, in both directions."""
+    """Subsampling: one of this many pixels of the camera is kept in both directions."""
     margin_m: float = 0.1
-    """How much nearer than a place something must be to stand before it, metres."""
+    """Least distance in front of a place at which something obstructs it, metres."""
 
     def __post_init__(self) -> None:
         if self.depth_m.ndim != 2 or 0 in self.depth_m.shape:
-            raise InvalidRequestError(f'depth_m: shape {self.depth_m.shape} is no image', field='depth_m')
+            raise InvalidRequestError(
+                f'depth_m: expected an image, got shape {self.depth_m.shape}', field='depth_m'
+            )
 
-    def placed(self, camera: CameraModel, global_from_camera: Transform) -> Witness:
-        """Return the image as a witness that stood here; z forward, x right, y down (REP-103)."""
+    def placed(self, camera: CameraModel, global_from_camera: Transform) -> VisibilityModel:
+        """Return the image as a visibility model at a pose; z forward, x right, y down (REP-103)."""
         return _PlacedDepth(self, camera, global_from_camera.inverse())
 
 
@@ -134,7 +137,7 @@ class _PlacedDepth:
     camera: CameraModel
     camera_from_global: Transform
 
-    def sights(self, points: Array, radii: Array, _sensor: Array, /) -> Sights:
+    def sights(self, points: Array, radii: Array, _sensor: Array, /) -> Visibilities:
         depth = self.view.depth_m
         rows, columns = depth.shape
         fx, fy, cx, cy = (value / self.view.stride for value in self.camera.intrinsics)
@@ -144,7 +147,7 @@ class _PlacedDepth:
         at_column = np.rint(np.clip(fx * x * scale + cx, -1e6, 1e6)).astype(np.int64)
         at_row = np.rint(np.clip(fy * y * scale + cy, -1e6, 1e6)).astype(np.int64)
         inside = ahead & (at_column >= 0) & (at_column < columns) & (at_row >= 0) & (at_row < rows)
-        found = np.full(len(points), Sight.UNKNOWN, dtype=np.int64)
+        found = np.full(len(points), Visibility.UNKNOWN, dtype=np.int64)
         for place in np.flatnonzero(inside).tolist():
             patch = self._patch(int(at_row[place]), int(at_column[place]))
             found[place] = self._sight(patch, float(z[place]), float(radii[place]) + self.view.margin_m)
@@ -159,19 +162,19 @@ class _PlacedDepth:
         return self.view.depth_m[rows, columns]
 
     @staticmethod
-    def _sight(patch: NDArray[np.float32], depth_m: float, reach_m: float) -> Sight:
+    def _sight(patch: NDArray[np.float32], depth_m: float, reach_m: float) -> Visibility:
         known = patch[np.isfinite(patch) & (patch > 0.0)]
         if 2 * len(known) <= patch.size:
-            return Sight.UNKNOWN
+            return Visibility.UNKNOWN
         nearest = float(known.min())
         if nearest < depth_m - reach_m:
-            return Sight.UNKNOWN
-        return Sight.EMPTY if nearest > depth_m + reach_m else Sight.REACHED
+            return Visibility.UNKNOWN
+        return Visibility.EMPTY if nearest > depth_m + reach_m else Visibility.REACHED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GridView:
-    """An occupancy grid: a ray may pass only where it is known to be free.
+class OccupancyGrid:
+    """An occupancy grid: a ray passes only through cells known to be free.
 
     Raises
     ------
@@ -184,23 +187,23 @@ class GridView:
     resolution_m: float
     """Size of a cell, metres."""
     global_from_grid: Transform
-    """Where its lower left corner is, and how it is turned."""
+    """Pose of its lower left corner."""
 
     def __post_init__(self) -> None:
         if self.cells.ndim != 2 or 0 in self.cells.shape:
-            raise InvalidRequestError(f'cells: shape {self.cells.shape} is no grid', field='cells')
+            raise InvalidRequestError(f'cells: expected a grid, got shape {self.cells.shape}', field='cells')
         if not (self.resolution_m > 0.0 and np.isfinite(self.resolution_m)):
             raise InvalidRequestError(
-                f'resolution_m: {self.resolution_m} is no size of a cell', field='resolution_m'
+                f'resolution_m: expected a positive number, got {self.resolution_m}', field='resolution_m'
             )
 
-    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Sights:
-        """Return whether a ray in the plane reaches each place: what stands there does not block it."""
+    def sights(self, points: Array, radii: Array, sensor: Array, /) -> Visibilities:
+        """Return whether a planar ray reaches each place; obstacles at the place itself do not block."""
         grid_from_global = self.global_from_grid.inverse()
         start = grid_from_global.positions(sensor)[0, :2]
         ends = grid_from_global.positions(points)[:, :2]
         found = [
-            Sight.REACHED if self._is_clear(start, end, radius) else Sight.UNKNOWN
+            Visibility.REACHED if self._is_clear(start, end, radius) else Visibility.UNKNOWN
             for end, radius in zip(ends, radii.tolist(), strict=True)
         ]
         return np.array(found, dtype=np.int64)
@@ -222,32 +225,32 @@ class GridView:
         return not ((passed == _UNKNOWN) | (passed >= _OCCUPIED)).any()
 
 
-View = CameraModel | DepthImage | GridView
-"""What a message may tell of visibility."""
+View = CameraModel | DepthImage | OccupancyGrid
+"""Visibility data that a message may carry."""
 
 
-class Views:
-    """What is known of visibility, by source; which of it counts follows from stamps alone."""
+class VisibilityHistory:
+    """Visibility data by source; the valid one depends on stamps alone."""
 
     def __init__(self) -> None:
-        self._images: dict[str, deque[StampedWitness]] = {}
-        self._grids: dict[str, list[tuple[int, GridView]]] = {}
+        self._images: dict[str, deque[StampedVisibility]] = {}
+        self._grids: dict[str, list[tuple[int, OccupancyGrid]]] = {}
         self._cameras: dict[str, CameraModel] = {}
 
     def add_camera(self, source: str, camera: CameraModel) -> None:
-        """Take a camera, in the order of stamps."""
+        """Add a camera, in the order of stamps."""
         self._cameras[source] = camera
 
     def camera(self, source: str) -> CameraModel | None:
         """Return the newest camera of a source."""
         return self._cameras.get(source)
 
-    def add_image(self, source: str, stamp_ns: int, witness: Witness) -> None:
-        """Take an image, in the order of stamps."""
-        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(StampedWitness(stamp_ns, witness))
+    def add_image(self, source: str, stamp_ns: int, model: VisibilityModel) -> None:
+        """Add an image, in the order of stamps."""
+        self._images.setdefault(source, deque(maxlen=_IMAGES_KEPT)).append(StampedVisibility(stamp_ns, model))
 
-    def add_grid(self, source: str, stamp_ns: int, grid: GridView, settled_ns: int) -> None:
-        """Take a map, in any order; those that nothing up to `settled_ns` needs any more leave."""
+    def add_grid(self, source: str, stamp_ns: int, grid: OccupancyGrid, settled_ns: int) -> None:
+        """Add a grid, in any order; grids that nothing after `settled_ns` needs are dropped."""
         grids = self._grids.setdefault(source, [])
         stamps = [stamp for stamp, _ in grids]
         place = bisect_right(stamps, stamp_ns)
@@ -258,8 +261,8 @@ class Views:
         over = bisect_right([stamp for stamp, _ in grids], settled_ns) - 1
         del grids[: max(0, over)]
 
-    def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> StampedWitness | None:
-        """Return the witness that counts for an observation, or None.
+    def at(self, source: str, stamp_ns: int, tolerance_ns: int) -> StampedVisibility | None:
+        """Return the visibility model that is valid for an observation, or None.
 
         It is the newest image at or before the stamp, not older than the tolerance; or the newest map
         at or before it.
@@ -273,14 +276,14 @@ class Views:
             return None
         grids = self._grids.get(source, [])
         place = bisect_right([stamp for stamp, _ in grids], stamp_ns)
-        return StampedWitness(*grids[place - 1]) if place else None
+        return StampedVisibility(*grids[place - 1]) if place else None
 
     def clear_images(self) -> None:
         """Forget all images."""
         self._images.clear()
 
     def clear(self) -> None:
-        """Forget it all."""
+        """Forget all visibility data."""
         self._images.clear()
         self._grids.clear()
         self._cameras.clear()

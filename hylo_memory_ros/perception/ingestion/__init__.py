@@ -1,1 +1,1 @@
-"""Ingestion."""
+"""Ingestion of observations: decoding, validation, order and sensor poses."""

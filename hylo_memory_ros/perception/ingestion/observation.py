@@ -1,22 +1,24 @@
-"""What perception reports: one message, and the detections in it as columns."""
+"""Observations: one message, the detections in it as columns, and the validated scan."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.perception.existence.visibility import CameraModel, View
+from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Deletion', 'Detections', 'Message', 'digest32']
+__all__ = ['DecodedMessage', 'Deletion', 'Detections', 'Message', 'Scan', 'digest32']
 
 
 def digest32(serialized: bytes | bytearray | memoryview) -> int:
-    """Return the 32-bit digest by which a message is recognised when it comes again.
+    """Return the 32-bit digest that identifies a repeated message.
 
     Give the bytes that do not depend on the transport: without encapsulation header and
     without padding behind the last field.
@@ -58,11 +60,11 @@ class Detections:
     extents: NDArray[np.float64] | None = None
     """Sizes of the boxes, metres, shape (n, 3); all zeros: unknown."""
     instances: Sequence[str] | None = None
-    """Name that tells each from all others of its kind (``tag36h11:5``, ``ns/3``); empty: none."""
+    """Name of each instance (``tag36h11:5``, ``ns/3``); empty: none."""
     orientations: NDArray[np.float64] | None = None
     """Quaternions x y z w, from its own axes to the message's frame, shape (n, 4); all zeros: unknown."""
     frames: Sequence[str] | None = None
-    """Frame in tf that has the pose of each; `positions` and `orientations` say nothing then."""
+    """Frame in tf that has the pose of each; `positions` and `orientations` are ignored then."""
 
     def __post_init__(self) -> None:
         count = len(self.labels)
@@ -95,7 +97,7 @@ class Detections:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What an input says is there no more, by the names that it gives its things (``ns/3``).
+    """Instances that an input reports as gone, by their names (``ns/3``).
 
     Examples
     --------
@@ -107,14 +109,14 @@ class Deletion:
     """
 
     names: frozenset[str] = frozenset()
-    """Single things."""
+    """Single instances."""
     namespaces: frozenset[str] = frozenset()
-    """Namespaces of which everything is gone; the empty one is all of them."""
+    """Namespaces that are gone as a whole; the empty one means all."""
     kept: frozenset[str] = frozenset()
-    """Things that stay all the same."""
+    """Instances that stay nevertheless."""
 
     def covers(self, name: str) -> bool:
-        """Return whether the thing of this name is gone."""
+        """Return whether an instance is gone."""
         if name in self.kept:
             return False
         return name in self.names or '' in self.namespaces or name.rpartition('/')[0] in self.namespaces
@@ -142,13 +144,13 @@ class Message:
     frame_id: str
     """Frame of the positions (``header.frame_id``)."""
     digest: int
-    """`digest32` of the message; with input and stamp it tells a message that comes again."""
+    """`digest32` of the message; with input and stamp it identifies a repeated message."""
     detections: Detections
-    """What it reports; an empty array is a message too."""
+    """Detections; an empty array is a message too."""
     deletion: Deletion | None = None
-    """What it says is gone; such a message reports nothing, and needs no frame."""
+    """Deleted instances; such a message has no detections and needs no frame."""
     view: View | None = None
-    """What it tells of visibility; such a message reports nothing."""
+    """Visibility data; such a message has no detections."""
 
     def __post_init__(self) -> None:
         # Whoever read them with numpy has integers that a database does not take.
@@ -159,7 +161,7 @@ class Message:
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """Return the place of the message among all others: stamp, input, digest.
+        """Return the sort key of the message: stamp, input, digest.
 
         What tells of visibility comes before what was seen at the same time, and a camera before its
         images.
@@ -169,5 +171,62 @@ class Message:
 
     @property
     def needs_frame(self) -> bool:
-        """Whether it says anything of its frame."""
+        """Whether its content depends on its frame."""
         return self.deletion is None and not isinstance(self.view, CameraModel)
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """Valid detections of one message in the global frame, column by column."""
+
+    input: str
+    """Name of the input."""
+    stamp_ns: int
+    """Stamp of the detections, nanoseconds."""
+    digest: int
+    """Digest of the message."""
+    size: int
+    """Detections in the message, refused ones included."""
+    gate_m: float
+    """Largest distance to a landmark, metres."""
+    hit_ratio: float
+    """Least share of its chances in which a landmark is seen before it is confirmed."""
+    global_from_sensor: Transform
+    """Pose of the message's frame."""
+    global_from_base: Transform
+    """Pose of the base of the robot; where tf does not know it, that of the message's frame."""
+    indices: NDArray[np.int64]
+    """Index in the message, ascending, shape (m,)."""
+    labels: Sequence[str]
+    """Label of each."""
+    instances: Sequence[str]
+    """Key that the input gives each; empty: none."""
+    positions: Array
+    """Metres, x y z, in the global frame, shape (m, 3)."""
+    covariances: Array
+    """Of the positions, m^2, xx xy xz yy yz zz, axes of the global frame, shape (m, 6)."""
+    orientations: Array
+    """Unit quaternions x y z w, from the thing's axes to the global frame, shape (m, 4); NaN: unknown."""
+    axis: int | None
+    """Index of the only meaningful axis of orientations; None: all are meaningful."""
+    extents: Array
+    """Box sizes, metres, shape (m, 3); NaN: unknown."""
+    scores: Array
+    """0 to 1, shape (m,); 1 where the input has none."""
+    dof: int = 3
+    """Degrees of freedom of a position: 2 when everything lies in the plane z = 0 of the message's frame."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class DecodedMessage(NamedTuple):
+    """Content of one decoded message of a topic."""
+
+    messages: tuple[Message, ...]
+    """Observations, one for each stamp and frame in it."""
+    refused: Mapping[str, int]
+    """Number of refused parts, by reason."""

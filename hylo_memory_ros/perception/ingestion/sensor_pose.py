@@ -1,9 +1,11 @@
-"""Where the sensor and the base of the robot were when a message was made."""
+"""Poses of the sensor and of the base of the robot at the stamp of a message."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import math
+from bisect import bisect_right, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,31 +18,32 @@ from hylo_memory_ros.errors import (
     TransformTooOldError,
     UnknownFrameError,
 )
+from hylo_memory_ros.model.pose import sound_covariance
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.transforms import Transform, TransformSource
 
-__all__ = ['FramedThings', 'Locator', 'reason_of']
+__all__ = ['LocalisationGate', 'SensorPoseResolver', 'TagPoseResolver', 'loss_reason']
 
 # Names of tags come from outside; what is remembered of them must not grow without end.
 _FRAMES_KEPT = 4096
 _NOWHERE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-class FramedThings:
-    """Fills in the poses of detections that are named by their frame in tf.
+class TagPoseResolver:
+    """Resolves the poses of detections that are named by their frame in tf.
 
-    The transform of a tag is published by its detector, mostly a little after the message and with
-    its stamp, so it is waited for as that of the sensor is. One that never comes is waited for
-    once: after that its frame is known not to be there, until it is.
+    The transform of a tag is published by its detector, mostly a little after the message and with its
+    stamp, so messages wait for it as for that of the sensor. A frame that never arrives is waited for
+    once: after that it counts as unknown until it appears.
 
     Parameters
     ----------
     transforms : TransformSource
-        Asked for the message's frame from the thing's frame at the message's stamp.
+        Looked up for the message's frame from the tag's frame at the message's stamp.
     renamed : mapping
-        Of each input: the frames that are called otherwise than their things.
+        Frames that are not named like their tags, by input.
     """
 
     def __init__(self, transforms: TransformSource, renamed: Mapping[str, Mapping[str, str]]) -> None:
@@ -48,7 +51,7 @@ class FramedThings:
         self._renamed = renamed
         self._never_known: set[str] = set()
 
-    def placed(self, message: Message, *, waited: bool = False) -> Message:
+    def resolve(self, message: Message, *, waited: bool = False) -> Message:
         """Return a message with positions and orientations in its frame.
 
         What has none stays at exactly zero, and is counted by the screening.
@@ -105,8 +108,8 @@ _REASONS: tuple[tuple[type[FrameError], str], ...] = (
 )
 
 
-class Locator:
-    """Asks for the transforms of messages.
+class SensorPoseResolver:
+    """Looks up the transforms of messages.
 
     Parameters
     ----------
@@ -120,12 +123,12 @@ class Locator:
         self._settings = settings
         self._transforms = transforms
         renamed = {source.name: source.tag_frames for source in settings.inputs}
-        self._framed = FramedThings(transforms, renamed)
+        self._tags = TagPoseResolver(transforms, renamed)
 
-    def look_up(
+    def resolve(
         self, message: Message, *, waited: bool = False
     ) -> tuple[Message, Transform, Transform | None]:
-        """Return a message with its things placed, where its sensor was, and the base if that is known.
+        """Return a message with the poses of its tags, the pose of its sensor, and that of the base if known.
 
         Raises
         ------
@@ -136,7 +139,7 @@ class Locator:
         sensor = self._of(frame_id, stamp_ns)
         if message.deletion is not None or message.view is not None:
             return message, sensor, None
-        message = self._framed.placed(message, waited=waited)
+        message = self._tags.resolve(message, waited=waited)
         base_frame = self._settings.base_frame
         if frame_id == base_frame:
             return message, sensor, sensor
@@ -145,8 +148,10 @@ class Locator:
         except (UnknownFrameError, DisconnectedFrameError, TransformTooOldError):
             return message, sensor, None
 
-    def stand_in(self, message: Message, global_from_sensor: Transform, keyframes: Keyframes) -> Transform:
-        """Return where the base was, or what stands for it: the sensor, or where it last was.
+    def estimate_base(
+        self, message: Message, global_from_sensor: Transform, keyframes: Keyframes
+    ) -> Transform:
+        """Return the pose of the base, or a substitute: the last keyframe or the sensor.
 
         A message in the global frame needs no transform, so it may have come before those that tell
         where the base was; by the time that it is its turn they have come too.
@@ -164,6 +169,61 @@ class Locator:
         return self._transforms.lookup(target, frame_id, stamp_ns)
 
 
-def reason_of(refusal: FrameError | None) -> str:
-    """Return by which name a refusal is counted."""
+def loss_reason(refusal: FrameError | None) -> str:
+    """Return the reason under which a message lost to a transform is counted."""
     return next((name for kind, name in _REASONS if isinstance(refusal, kind)), 'transform_unknown')
+
+
+# As long as messages may wait for their transforms; older reports are asked for no more.
+_REPORTS_KEPT = 10_000
+
+
+class LocalisationGate:
+    """Gate on the uncertainty of the robot pose; at each stamp the newest earlier report is valid.
+
+    Parameters
+    ----------
+    settings : LandmarkSettings
+        What is sure enough.
+
+    Examples
+    --------
+    >>> known = LocalisationGate(LandmarkSettings(localised_within_m=0.5))
+    >>> def sure(sigma_m):
+    ...     return [sigma_m**2 if place in (0, 7) else 0.0 for place in range(36)]
+    >>> known.report(10, sure(2.0)), known.report(20, sure(0.1))
+    (False, True)
+    >>> [known.holds(stamp_ns) for stamp_ns in (5, 15, 20, 99)]
+    [False, False, True, True]
+    """
+
+    def __init__(self, settings: LandmarkSettings) -> None:
+        self._within_m = settings.localised_within_m
+        self._within_rad = settings.localised_within_rad
+        self._reports: list[tuple[int, bool]] = []
+
+    def report(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
+        """Take a report; return whether the pose is certain enough.
+
+        Parameters
+        ----------
+        stamp_ns : int
+            When it was so, nanoseconds.
+        covariance : sequence of float, length 36
+            Of the robot's pose in the global frame, row-major; all zeros, or what is none: unknown.
+        """
+        sound = sound_covariance(covariance)
+        good = sound is not None and self._is_sure(sound)
+        insort(self._reports, (stamp_ns, good))
+        del self._reports[:-_REPORTS_KEPT]
+        return good
+
+    def holds(self, stamp_ns: int) -> bool:
+        """Return whether the pose was certain enough at a stamp."""
+        place = bisect_right(self._reports, (stamp_ns, True))
+        return place > 0 and self._reports[place - 1][1]
+
+    def _is_sure(self, covariance: Sequence[float]) -> bool:
+        matrix = np.reshape(covariance, (6, 6))
+        widest = float(np.linalg.eigvalsh(matrix[:2, :2])[-1])
+        return math.sqrt(max(widest, 0.0)) <= self._within_m and math.sqrt(matrix[5, 5]) <= self._within_rad

@@ -27,25 +27,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from hylo_memory_ros.model import normal_key
+from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame, normal_key
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
-from hylo_memory_ros.perception.ingestion.observation import Detections, Message
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.landmark import sound_label
-from hylo_memory_ros.perception.settings import InputSettings
-from hylo_memory_ros.perception.tracking.orientation import AXES, known_orientations
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message, Scan
+from hylo_memory_ros.perception.map.landmark import normalize_label
+from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
+from hylo_memory_ros.perception.tracking.fusion import AXES, normalize_orientations
 from hylo_memory_ros.perception.tracking.sym3 import determinant
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Screen']
+__all__ = ['DetectionValidator', 'find_violation']
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Refuse = Callable[[str, int], None]
+Reject = Callable[[str, int], None]
 
 # A detector may make up class names for ever; what is remembered of them must not grow with it.
 _NAMES_KEPT = 4096
 _VARIANCES = (0, 3, 5)
+# A message stamped further ahead of the clock is refused: it would make all others late.
+_MAX_AHEAD_S = 3600.0
 # Below this, a covariance is flat: relative to its variances, or to the default.
 _FLAT = 1e-3
 # What is there is seen more often than half as often as it is expected to be.
@@ -53,26 +54,26 @@ _HIT_RATIO = 0.5
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
-class Screen:
-    """The rules of one input.
+class DetectionValidator:
+    """Validator of the messages of one input.
 
     Parameters
     ----------
     settings : InputSettings
         Labels, limits and default uncertainty of the input.
-    refuse : callable
+    reject : callable
         Called with a reason and how many detections it concerns.
     """
 
-    def __init__(self, settings: InputSettings, refuse: Refuse) -> None:
+    def __init__(self, settings: InputSettings, reject: Reject) -> None:
         self._settings = settings
-        self._refuse = refuse
+        self._reject = reject
         self._labels: dict[str, tuple[str, str]] = {}
 
-    def scan(
+    def validate(
         self, message: Message, global_from_sensor: Transform, global_from_base: Transform | None = None
     ) -> Scan:
-        """Return the sound detections of a message, in the global frame."""
+        """Return the valid detections of a message in the global frame."""
         given = message.detections
         size = len(given)
         scores = np.ones(size) if given.scores is None else given.scores
@@ -103,7 +104,7 @@ class Screen:
             positions=positions[rows],
             covariances=self._covariances(given.covariances, rows, global_from_sensor),
             orientations=self._orientations(given.orientations, rows, global_from_sensor),
-            axis=AXES[self._settings.orientation_axis] if self._settings.turns == 'axis' else None,
+            axis=AXES[self._settings.orientation_axis] if self._settings.orientation_mode == 'axis' else None,
             extents=np.where(np.reshape(sized, (-1, 1)), extents, np.nan)[rows],
             scores=np.clip(scores, 0.0, 1.0)[rows],
             dof=2 if (bounded[:, 2] == 0.0).all() else 3,
@@ -128,15 +129,15 @@ class Screen:
         return self._without(kept, far_m > MAX_COORDINATE_M, 'out_of_bounds')
 
     def _without(self, kept: Flags, refused: NDArray[Any], reason: str) -> Flags:
-        """Count a detection under the first rule that it breaks."""
+        """Exclude rejected detections, each counted under the first rule that it breaks."""
         refused = np.logical_and(kept, refused)
         if refused.any():
-            self._refuse(reason, int(refused.sum()))
+            self._reject(reason, int(refused.sum()))
             kept = np.logical_and(kept, ~refused)
         return kept
 
     def _classes(self, given: Detections) -> Sequence[str]:
-        """Return the class of each; an instance that has a label of its own is one."""
+        """Return the class of each detection; an instance with a label of its own is a class."""
         known = self._settings.labels
         if given.instances is None or not known:
             return given.labels
@@ -150,7 +151,7 @@ class Screen:
 
     def _learn(self, name: str) -> tuple[str, str]:
         label = self._settings.label_of(name)
-        sound = sound_label(label)
+        sound = normalize_label(label)
         verdict = (sound, '') if sound else ('', 'bad_label' if label else 'no_label')
         if len(self._labels) >= _NAMES_KEPT:
             self._labels.clear()
@@ -173,10 +174,10 @@ class Screen:
         return self._without(kept, twice, 'duplicate_instance'), [name or '' for name in instances]
 
     def _orientations(self, given: Array | None, rows: NDArray[np.int64], turn: Transform) -> Array:
-        if self._settings.turns == 'none':
+        if self._settings.orientation_mode == 'none':
             given = None
-        known, bad = known_orientations(None if given is None else given[rows], len(rows))
-        self._refuse('bad_orientation', int(bad.sum()))
+        known, bad = normalize_orientations(None if given is None else given[rows], len(rows))
+        self._reject('bad_orientation', int(bad.sum()))
         there = np.isfinite(known).all(axis=1)
         if there.any():
             known[there] = (Rotation.from_quat(turn.rotation) * Rotation.from_quat(known[there])).as_quat()
@@ -191,14 +192,14 @@ class Screen:
         matrices = given[rows]
         unknown = (matrices == 0.0).all(axis=(1, 2)) | (matrices[:, 0, 0] == -1.0)
         bad = ~unknown & ~_is_covariance(matrices)
-        self._refuse('bad_covariance', int(bad.sum()))
+        self._reject('bad_covariance', int(bad.sum()))
         known = ~unknown & ~bad
         covariances[known] = _turned(matrices[known], turn)
         covariances[:, _VARIANCES] = np.maximum(covariances[:, _VARIANCES], floor)
         return self._invertible(covariances)
 
     def _invertible(self, covariances: Array) -> Array:
-        """Give width to those that claim to be exact in some direction."""
+        """Widen covariances that are singular."""
         size = covariances[:, _VARIANCES].prod(axis=1)
         flat = determinant(covariances) <= _FLAT * size
         least = max(self._settings.sigma_floor_m, _FLAT * self._settings.sigma_m) ** 2
@@ -214,7 +215,7 @@ def _sound_key(name: str) -> str | None:
 
 
 def _is_covariance(matrices: Array) -> Flags:
-    """Return which are finite, symmetric, and have no negative variance in any direction."""
+    """Return flags of finite, symmetric and positive semi-definite matrices."""
     finite = (np.abs(matrices) <= MAX_COORDINATE_M**2).all(axis=(1, 2))
     sound = np.where(np.reshape(finite, (-1, 1, 1)), matrices, 0.0)
     variances = np.diagonal(sound, axis1=1, axis2=2)
@@ -230,7 +231,7 @@ def _is_covariance(matrices: Array) -> Flags:
 
 
 def _turned(matrices: Array, turn: Transform) -> Array:
-    """Return ``R C R^T`` by its upper triangle, as sums: what BLAS rounds depends on the batch."""
+    """Return ``R C R^T`` by its upper triangle, as sums: the rounding of BLAS depends on the batch."""
     axes = Transform((0.0, 0.0, 0.0), turn.rotation).positions(np.eye(3)).T
     half = [row[0] * matrices[:, 0] + row[1] * matrices[:, 1] + row[2] * matrices[:, 2] for row in axes]
     parts = [
@@ -238,3 +239,28 @@ def _turned(matrices: Array, turn: Transform) -> Array:
         for i, j in _UPPER
     ]
     return np.stack(parts, axis=1)
+
+
+def find_violation(message: Message, settings: LandmarkSettings, now_ns: int) -> str:
+    """Return the rule that a message breaks; empty: none.
+
+    Parameters
+    ----------
+    now_ns : int
+        The clock, nanoseconds; 0: it has not started.
+    """
+    stamp_ns = message.stamp_ns
+    if stamp_ns == 0:
+        return 'zero_stamp'
+    if not 0 < stamp_ns <= MAX_STAMP_NS:
+        return 'bad_stamp'
+    if stamp_ns < settings.min_valid_stamp_s * 1e9:
+        return 'before_min_valid_stamp'
+    if now_ns and stamp_ns > now_ns + _MAX_AHEAD_S * 1e9:
+        return 'ahead_of_clock'
+    if message.needs_frame:
+        try:
+            normal_frame(message.frame_id)
+        except ValueError:
+            return 'bad_frame'
+    return ''

@@ -1,7 +1,7 @@
-"""The order of observations: who is waited for, and what waits.
+"""Watermark and backlog: the order in which observations are processed.
 
-Observations are processed by stamp, then input, then digest. What may still come is judged by
-stamps alone, so that the speed of a replay, or a pause in it, does not change the order.
+Observations are processed by stamp, then input, then digest. Stamps alone decide when no earlier
+observation can arrive, so that the speed of a replay, or a pause in it, does not change the order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Backlog', 'Waiting', 'Watermark']
+__all__ = ['Backlog', 'PendingMessage', 'Watermark']
 
 
 class Watermark:
@@ -44,11 +44,11 @@ class Watermark:
     Examples
     --------
     >>> mark = Watermark(['front', 'rear'], window_ns=5, silence_ns=50)
-    >>> mark.hear('front', 100); mark.value_ns
+    >>> mark.observe('front', 100); mark.value_ns
     0
-    >>> mark.hear('rear', 90); mark.value_ns
+    >>> mark.observe('rear', 90); mark.value_ns
     85
-    >>> mark.hear('front', 200); mark.value_ns
+    >>> mark.observe('front', 200); mark.value_ns
     195
     """
 
@@ -67,7 +67,7 @@ class Watermark:
         self._lifted_ns = 0
         # Whatever was consumed lay at or before the watermark of its time.
         self.value_ns = max((newest_ns or {}).values(), default=0)
-        """The watermark, nanoseconds; 0 before anything was heard."""
+        """The watermark, nanoseconds; 0 before any message."""
 
     @property
     def furthest_ns(self) -> int:
@@ -75,12 +75,12 @@ class Watermark:
         return max((stamp for stamp in self._newest.values() if stamp is not None), default=0)
 
     def of(self, source: str) -> int:
-        """Return the watermark of one input; 0: it was never heard."""
+        """Return the watermark of one input; 0: no message yet."""
         newest = self._newest.get(source)
         return 0 if newest is None else max(newest - self._window_ns, min(newest, self._lifted_ns), 0)
 
-    def hear(self, source: str, stamp_ns: int) -> None:
-        """Take notice of a message."""
+    def observe(self, source: str, stamp_ns: int) -> None:
+        """Take the stamp of a new message."""
         if self._first_ns is None:
             self._first_ns = stamp_ns
         newest = self._newest[source]
@@ -88,8 +88,8 @@ class Watermark:
             self._newest[source] = stamp_ns
             self._rise()
 
-    def lift(self, until_ns: int) -> None:
-        """Wait no longer for anything up to a stamp, at most up to the newest one heard."""
+    def advance_to(self, until_ns: int) -> None:
+        """Advance the watermark to a stamp, at most to the newest one."""
         until_ns = min(until_ns, self.furthest_ns)
         self._lifted_ns = max(self._lifted_ns, until_ns)
         self.value_ns = max(self.value_ns, until_ns)
@@ -105,8 +105,8 @@ class Watermark:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
-    """A message that is not processed yet."""
+class PendingMessage:
+    """A message that waits in the backlog."""
 
     message: Message
     """The message."""
@@ -115,24 +115,23 @@ class Waiting:
     base: Transform | None = None
     """``global_from_base`` at its stamp; None: the base is unknown."""
     refusal: FrameError | None = None
-    """Why it was not known when it was last asked for."""
+    """Error of the last lookup."""
     gone: bool = False
     """Whether it left the backlog."""
 
-    def __lt__(self, other: Waiting) -> bool:
+    def __lt__(self, other: PendingMessage) -> bool:
         return self.message.order < other.message.order
 
 
 @dataclass(slots=True)
 class Backlog:
-    """Messages in their order, those without a transform also by frame."""
+    """Pending messages in their order, and by frame while they lack a transform."""
 
     lookup: Callable[[Message], tuple[Message, Transform, Transform | None]]
-    """Return a message with all that tf adds to it, where its frame and where the base was, or raise
-    `FrameError`."""
-    _queue: list[Waiting] = field(default_factory=list)
-    _unresolved: dict[str, list[Waiting]] = field(default_factory=dict)
-    _orders: dict[tuple[int, str, int], Waiting] = field(default_factory=dict)
+    """Resolves a message, the pose of its sensor and that of the base, or raises `FrameError`."""
+    _queue: list[PendingMessage] = field(default_factory=list)
+    _unresolved: dict[str, list[PendingMessage]] = field(default_factory=dict)
+    _orders: dict[tuple[int, str, int], PendingMessage] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
@@ -142,39 +141,39 @@ class Backlog:
         return message.order in self._orders
 
     def count(self, source: str) -> int:
-        """Return how many messages of an input wait."""
+        """Return the number of pending messages of an input."""
         return self._counts[source]
 
     def count_until(self, stamp_ns: int) -> int:
-        """Return how many messages up to a stamp wait."""
+        """Return the number of pending messages up to a stamp."""
         return sum(order[0] <= stamp_ns for order in self._orders)
 
     def push(self, message: Message) -> None:
-        """Let a message wait."""
-        waiting = Waiting(message)
-        self._orders[message.order] = waiting
+        """Add a message."""
+        pending = PendingMessage(message)
+        self._orders[message.order] = pending
         self._counts[message.input] += 1
-        heapq.heappush(self._queue, waiting)
-        heapq.heappush(self._unresolved.setdefault(message.frame_id, []), waiting)
+        heapq.heappush(self._queue, pending)
+        heapq.heappush(self._unresolved.setdefault(message.frame_id, []), pending)
 
-    def first(self) -> Waiting | None:
-        """Return the first one in the order."""
+    def first(self) -> PendingMessage | None:
+        """Return the first pending message."""
         while self._queue and self._queue[0].gone:
             heapq.heappop(self._queue)
         return self._queue[0] if self._queue else None
 
-    def take(self, waiting: Waiting) -> None:
-        """Let a message go."""
-        waiting.gone = True
-        del self._orders[waiting.message.order]
-        self._counts[waiting.message.input] -= 1
+    def remove(self, pending: PendingMessage) -> None:
+        """Remove a message."""
+        pending.gone = True
+        del self._orders[pending.message.order]
+        self._counts[pending.message.input] -= 1
 
-    def resolve(self) -> list[Waiting]:
-        """Look for transforms; return the messages whose stamp lies before all that is kept.
+    def resolve(self) -> list[PendingMessage]:
+        """Look up transforms; return messages that are older than the transform buffer.
 
         One lookup for each message that becomes known, and one for each frame that is waited for.
         """
-        lost: list[Waiting] = []
+        lost: list[PendingMessage] = []
         for frame, heap in list(self._unresolved.items()):
             while heap and (heap[0].gone or self._ask(heap[0], lost)):
                 heapq.heappop(heap)
@@ -182,14 +181,14 @@ class Backlog:
                 del self._unresolved[frame]
         return lost
 
-    def _ask(self, waiting: Waiting, lost: list[Waiting]) -> bool:
-        """Return whether the question is answered, for good or ill."""
+    def _ask(self, pending: PendingMessage, lost: list[PendingMessage]) -> bool:
+        """Look up a message; return whether the result is final."""
         try:
-            waiting.message, waiting.transform, waiting.base = self.lookup(waiting.message)
+            pending.message, pending.transform, pending.base = self.lookup(pending.message)
         except TransformTooOldError as refusal:
-            waiting.refusal = refusal
-            lost.append(waiting)
+            pending.refusal = refusal
+            lost.append(pending)
         except (TransformTooNewError, UnknownFrameError, DisconnectedFrameError) as refusal:
-            waiting.refusal = refusal
+            pending.refusal = refusal
             return False
         return True

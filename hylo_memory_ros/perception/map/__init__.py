@@ -1,1 +1,1 @@
-"""Map."""
+"""Landmarks of a map: estimates, keyframes, sightings and their persistence."""

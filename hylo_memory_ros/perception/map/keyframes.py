@@ -1,7 +1,7 @@
-"""Where the robot's base was at the moments that sightings refer to, one map's worth.
+"""Keyframes: poses of the robot's base that sightings refer to, for one map.
 
-A keyframe is in force from its stamp until the next one's. A new one begins when the base has
-moved or turned far enough, or has rested long enough, whether or not anything was seen.
+A keyframe is valid from its stamp until that of the next one. A new one begins when the base has moved
+or turned far enough, or has rested long enough, whether or not anything was seen.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ KEYFRAME = np.dtype([('number', 'i8'), ('stamp_ns', 'i8'), ('position', 'f8', 3)
 """Number (from 1), stamp, and ``global_from_base``: position (m) and unit quaternion x y z w."""
 
 TURN_DEG = 15.0
-"""A new keyframe begins when the base has turned this far, degrees."""
+"""Turn of the base after which a new keyframe begins, degrees."""
 
 _FIRST_CAPACITY = 64
 _POSE = np.dtype('<f8')
 
 
 class StoredKeyframe(NamedTuple):
-    """The row that is stored of a keyframe."""
+    """Stored row of a keyframe."""
 
     number: int
     """Its number within the map."""
     stamp_ns: int
-    """When it began, nanoseconds."""
+    """Start of its validity, nanoseconds."""
     pose: bytes
     """Seven float64: x y z, metres, and the quaternion x y z w."""
 
@@ -77,7 +77,7 @@ class Keyframes:
         return self._rows[: self._count]
 
     def at(self, stamp_ns: int) -> int:
-        """Return the row of the keyframe in force at a stamp; -1: there was none yet."""
+        """Return the row of the keyframe valid at a stamp; -1: none."""
         return int(np.searchsorted(self.columns['stamp_ns'], stamp_ns, side='right')) - 1
 
     def pose(self, row: int) -> Transform:
@@ -87,13 +87,13 @@ class Keyframes:
         return Transform((x, y, z), (qx, qy, qz, qw), stamp_ns=int(self._rows['stamp_ns'][row]))
 
     def advance(self, stamp_ns: int, global_from_base: Transform) -> int:
-        """Return the number of the keyframe in force, which begins now if one is due."""
+        """Return the number of the valid keyframe; a new one begins if it is due."""
         if not self._count or self._is_due(stamp_ns, global_from_base):
             self._append(stamp_ns, global_from_base)
         return self._count
 
     def mark(self, stamp_ns: int, global_from_base: Transform) -> None:
-        """Begin a keyframe if the base moved since the last one: the trajectory is known up to here."""
+        """Begin a keyframe if the base moved since the last one, so that the trajectory reaches to it."""
         if not self._count or stamp_ns <= int(self._rows['stamp_ns'][self._count - 1]):
             return
         last = self.pose(self._count - 1)
@@ -101,18 +101,18 @@ class Keyframes:
             self._append(stamp_ns, global_from_base)
 
     def replace_poses(self, rows: NDArray[np.int64], positions: Any, rotations: Any) -> None:
-        """Put the base of keyframes elsewhere: the map moved, or the trajectory was corrected."""
+        """Replace the poses of keyframes after a correction."""
         self._rows['position'][rows] = positions
         self._rows['rotation'][rows] = rotations
         self._dirty.update(rows.tolist())
 
     def take_changes(self) -> list[StoredKeyframe]:
-        """Return what changed since the last call, to be stored."""
+        """Return the changes since the last call, to be stored."""
         rows, self._dirty = sorted(self._dirty), set()
         return [self._stored(row) for row in rows]
 
     def put_back(self, changes: Sequence[StoredKeyframe]) -> None:
-        """Take back changes that could not be stored."""
+        """Restore changes that could not be stored."""
         self._dirty.update(change.number - 1 for change in changes)
 
     def _is_due(self, stamp_ns: int, pose: Transform) -> bool:

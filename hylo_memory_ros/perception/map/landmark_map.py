@@ -1,25 +1,29 @@
-"""The landmarks of one map, as columns: found by key or by place, saved when they changed."""
+"""Landmarks of one map as columns, with lookup by key and by place, and change tracking."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.map.cell_grid import CellGrid
-from hylo_memory_ros.perception.map.changes import Changes, Numbering
-from hylo_memory_ros.perception.map.columns import COLUMNS, NEVER, fresh, stored_row, unpacked
-from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark import Fused
-from hylo_memory_ros.perception.map.sightings import Sightings
+from hylo_memory_ros.perception.map.keyframes import Keyframes, StoredKeyframe
+from hylo_memory_ros.perception.map.landmark import (
+    COLUMNS,
+    NEVER,
+    LandmarkEstimate,
+    new_state,
+    orientation_of,
+    pack_state,
+    unpack_states,
+)
+from hylo_memory_ros.perception.map.sightings import SightingChanges, Sightings
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.orientation import told_orientation
 
-__all__ = ['LandmarkMap']
+__all__ = ['CellGrid', 'LandmarkMap', 'MapChanges', 'NumberSequence']
 
 _FIRST_CAPACITY = 64
 # Leaving in batches pays for one sort in many departures.
@@ -41,7 +45,7 @@ class LandmarkMap:
         The map.
     gate_m : float
         Largest radius by which landmarks will be looked for, metres.
-    numbering : Numbering
+    numbering : NumberSequence
         Where new landmarks get their numbers.
     stored : mapping
         What was saved, column by column.
@@ -55,7 +59,7 @@ class LandmarkMap:
         self,
         map_id: str,
         gate_m: float,
-        numbering: Numbering | None = None,
+        numbering: NumberSequence | None = None,
         stored: Mapping[str, Sequence[Any]] | None = None,
         *,
         keyframes: Keyframes | None = None,
@@ -63,10 +67,10 @@ class LandmarkMap:
     ) -> None:
         self.map_id = map_id
         self.keyframes = Keyframes(LandmarkSettings()) if keyframes is None else keyframes
-        """Where the base of the robot was."""
+        """Poses of the base of the robot."""
         self.sightings = Sightings() if sightings is None else sightings
         """The sightings of all landmarks."""
-        self._numbering = numbering or Numbering()
+        self._numbering = numbering or NumberSequence()
         self.state = np.zeros(_FIRST_CAPACITY, COLUMNS)
         """One row of `COLUMNS` per landmark."""
         self.keys: list[str] = []
@@ -76,9 +80,9 @@ class LandmarkMap:
         self.scores: list[dict[str, float]] = []
         """Sum of scores of each row by label."""
         self.newest_forgotten_ns = NEVER
-        """Up to when anything was forgotten or ended, at most; a merge is neither."""
+        """Upper bound of the stamps at which anything was forgotten or ended; merges do not count."""
         self.held_in: dict[int, str] = {}
-        """Frame that a row is held in, where that was said."""
+        """Frame that a row is held in, where known."""
         self._grid = CellGrid(gate_m)
         self._row_of: dict[str, int] = {}
         self._free: list[int] = []
@@ -98,7 +102,7 @@ class LandmarkMap:
         return self._row_of.get(key)
 
     def counts(self) -> tuple[int, int]:
-        """Return how many landmarks are not forgotten, and how many of those were written."""
+        """Return the number of landmarks that are not forgotten, and of those that were written."""
         state = self.state[: len(self.keys)]
         held = state['live'] & (state['forgotten_ns'] == NEVER)
         return int(held.sum()), int((held & (state['written_ns'] != NEVER)).sum())
@@ -110,42 +114,42 @@ class LandmarkMap:
         """
         return self._grid.near(points)
 
-    def fused(self, row: int) -> Fused:
-        """Return what the observations of a landmark amount to."""
+    def fused(self, row: int) -> LandmarkEstimate:
+        """Return the estimate of a landmark."""
         state = self.state[row]
         mean, covariance, extent = (tuple(state[name].tolist()) for name in ('mean', 'covariance', 'extent'))
         size = None if np.isnan(extent[0]) else extent
-        score, turn = float(state['score']), told_orientation(state)
-        return Fused(self.keys[row], self.labels[row], mean, covariance, size, score, turn)
+        score, turn = float(state['score']), orientation_of(state)
+        return LandmarkEstimate(self.keys[row], self.labels[row], mean, covariance, size, score, turn)
 
     def add(self, key: str, label: str, *, has_instance: bool = False, source: str = '') -> int:
-        """Begin a landmark that was never seen, and return its row; `place` it once it has a mean."""
+        """Begin a new landmark and return its row; `place` it once it has a mean."""
         row = self._free.pop() if self._free else self._new_row()
         self.keys[row], self.labels[row], self.scores[row] = key, label, {}
         self._row_of[key] = row
-        state = fresh()
+        state = new_state()
         state['number'], state['has_instance'] = self._numbering.take(), has_instance
         state['source'] = digest32(source.encode())
         self.state[row] = state
         return row
 
     def watch(self, rows: Rows) -> None:
-        """Count from now on the messages that might show these tentative landmarks."""
+        """Count messages that might show these tentative landmarks from now on."""
         self._watched.update(rows.tolist())
 
-    def turn_over(self) -> None:
-        """Count them no longer: the robot is elsewhere."""
+    def end_viewpoint(self) -> None:
+        """Stop counting such messages: the robot has moved on."""
         self._watched.clear()
 
-    def give_chance(self, source: str) -> None:
-        """Take notice of a message of an input."""
+    def count_chance(self, source: str) -> None:
+        """Count a message of an input as a chance of the watched landmarks."""
         rows = np.fromiter(self._watched, np.int64, len(self._watched))
         rows = rows[self.state['source'][rows] == digest32(source.encode())]
         self.state['chances'][rows] += 1
         self.state['dirty'][rows] = True
 
     def place(self, rows: Rows) -> None:
-        """Take notice that landmarks changed, and may be elsewhere."""
+        """Mark landmarks as changed and update their cells."""
         state = self.state
         state['dirty'][rows] = True
         rows = rows[~state['has_instance'][rows] & (state['merged_into'][rows] == 0)]
@@ -157,20 +161,20 @@ class LandmarkMap:
             state['cell'][row], state['placed'][row] = cell, True
 
     def remove(self, row: int) -> None:
-        """Let a landmark go without a trace."""
+        """Remove a landmark and its stored row."""
         state = self.state[row]
         self._unplace(row)
         self._deleted.add(int(state['number']))
         self._drop(row)
 
     def forget(self, row: int, at_ns: int) -> None:
-        """Keep a landmark only to swallow evidence up to a stamp."""
+        """Forget a landmark: it remains only to absorb evidence up to a stamp."""
         self.state['forgotten_ns'][row] = at_ns
         self.newest_forgotten_ns = max(self.newest_forgotten_ns, at_ns)
         self.state['dirty'][row] = True
 
     def merge(self, row: int, into: int, at_ns: int) -> None:
-        """Take a landmark for another one: its sightings are that one's from now on."""
+        """Merge a landmark into another one, which takes over its sightings."""
         state = self.state
         self._unplace(row)
         self.sightings.give(self.sightings.of(int(state['number'][row])), int(state['number'][into]))
@@ -179,13 +183,13 @@ class LandmarkMap:
         state['slot'][row] = -1
 
     def revived_key(self, number: int) -> str | None:
-        """Return the key of a landmark that proved to be another one, while it is still held here."""
+        """Return the key of a merged landmark that is still held here."""
         state = self.state[: len(self.keys)]
         rows = np.flatnonzero(state['live'] & (state['number'] == number))
         return self.keys[int(rows[0])] if len(rows) else None
 
     def begin_part(self, key: str, whole: int, number: int) -> int:
-        """Begin a landmark that was part of another one, under the number that it had, and return its row."""
+        """Begin a landmark split off another one, under its former number, and return its row."""
         row = self.row_of(key)
         if row is None:
             row = self.add(key, self.labels[whole])
@@ -202,34 +206,34 @@ class LandmarkMap:
         return row
 
     def hold(self, row: int, frame_id: str) -> None:
-        """Say that a landmark is held, and in which frame; empty: unknown."""
+        """Mark a landmark as held in a frame; empty: unknown."""
         self.state['held'][row] = self.state['dirty'][row] = True
         self.held_in.pop(row, None)
         if frame_id:
             self.held_in[row] = frame_id
 
     def let_go(self, row: int) -> None:
-        """Say that a landmark is held no longer."""
+        """Mark a landmark as no longer held."""
         self.state['held'][row], self.state['dirty'][row] = False, True
         self.held_in.pop(row, None)
 
     def restart(self, row: int) -> None:
-        """Begin a new estimate of a landmark that is elsewhere now."""
+        """Begin a new estimate of a landmark that has moved."""
         state = self.state
         self.sightings.remove(self.sightings.of(int(state['number'][row])))
         state['n'][row], state['slot'][row] = 0, -1
         state['prior_information'][row] = state['prior_vector'][row] = 0.0
 
     def unique_row(self, label: str) -> int | None:
-        """Return the row of the one thing of a label that is declared unique."""
+        """Return the row of the unique landmark of a label."""
         state = self.state[: len(self.keys)]
         rows = np.flatnonzero(state['live'] & state['has_instance'] & (state['merged_into'] == 0)).tolist()
         found = [row for row in rows if self.labels[row] == label]
         return min(found, key=lambda row: int(state['number'][row]), default=None)
 
     def revive(self, row: int) -> None:
-        """Begin again with a landmark that was forgotten, under the name that its input gives it."""
-        state = fresh()
+        """Restart a forgotten landmark under the name that its input gives it."""
+        state = new_state()
         for name in ('number', 'has_instance', 'source', 'placed', 'cell', 'saved'):
             state[name] = self.state[row][name]
         self.sightings.remove(self.sightings.of(int(state['number'])))
@@ -237,7 +241,7 @@ class LandmarkMap:
         self.scores[row] = {}
 
     def trim_tentative(self, most: int) -> None:
-        """Let go the tentative landmarks beyond a number, those not seen for longest first."""
+        """Remove tentative landmarks beyond a number, those not seen for longest first."""
         state = self.state[: len(self.keys)]
         tentative = np.flatnonzero(
             state['live'] & (state['written_ns'] == NEVER) & (state['forgotten_ns'] == NEVER)
@@ -248,7 +252,7 @@ class LandmarkMap:
                 self.remove(row)
 
     def trim_forgotten(self, watermark_ns: int) -> None:
-        """Let go the forgotten landmarks whose evidence is all in.
+        """Drop forgotten landmarks whose evidence is complete.
 
         Their stored rows stay, because the ledger still names them.
         """
@@ -260,23 +264,23 @@ class LandmarkMap:
             self._unplace(row)
             self._drop(row)
 
-    def take_changes(self) -> Changes:
-        """Return what changed since the last call, to be stored."""
+    def take_changes(self) -> MapChanges:
+        """Return the changes since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
         saved = [self._stored_row(row) for row in dirty.tolist()]
         self.state['dirty'] = False
         self.state['saved'][dirty] = True
         deleted, self._deleted = self._deleted, set()
-        return Changes(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
+        return MapChanges(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
 
     def _stored_row(self, row: int) -> dict[str, Any]:
         scores = _as_json(self.scores[row])
-        stored = stored_row(self.state[row], self.map_id, self.keys[row], self.labels[row], scores)
+        stored = pack_state(self.state[row], self.map_id, self.keys[row], self.labels[row], scores)
         return {**stored, 'held_in': self.held_in.get(row)}
 
-    def put_back(self, changes: Changes) -> None:
-        """Take back changes that could not be stored."""
+    def put_back(self, changes: MapChanges) -> None:
+        """Restore changes that could not be stored."""
         for stored in changes.saved:
             row = self._row_of.get(stored['key'])
             if row is not None:
@@ -287,7 +291,7 @@ class LandmarkMap:
         self.sightings.put_back(changes.sightings)
 
     def keep_only(self, numbers: Collection[int]) -> set[str]:
-        """Let go the landmarks that were saved before and have no stored row any more; return their keys."""
+        """Drop saved landmarks whose stored rows are gone; return their keys."""
         state, gone = self.state, set()
         stored = np.isin(state['number'], np.fromiter(numbers, np.int64, len(numbers)))
         for row in np.flatnonzero(state['live'] & state['saved'] & ~stored).tolist():
@@ -326,7 +330,7 @@ class LandmarkMap:
         self.scores = [json.loads(labels) for labels in stored['labels']]
         self._row_of = {key: row for row, key in enumerate(self.keys)}
         self.held_in = {row: frame_id for row, frame_id in enumerate(stored['held_in']) if frame_id}
-        states = unpacked(stored)
+        states = unpack_states(stored)
         spare = max(_FIRST_CAPACITY - len(states), 0)
         states['slot'] = [self.sightings.newest(number) for number in states['number'].tolist()]
         self.state = np.concatenate([states, np.zeros(spare, COLUMNS)])
@@ -340,3 +344,119 @@ class LandmarkMap:
 
 def _as_json(scores: Mapping[str, float]) -> str:
     return json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
+
+
+class NumberSequence:
+    """Sequence of numbers for new landmarks over all maps; no number is used twice.
+
+    Parameters
+    ----------
+    following : int
+        The first one to give.
+    """
+
+    def __init__(self, following: int = 1) -> None:
+        self.following = following
+        """The next number."""
+
+    def take(self) -> int:
+        """Return a fresh number."""
+        self.following += 1
+        return self.following - 1
+
+
+class MapChanges(NamedTuple):
+    """Unsaved changes of a map."""
+
+    saved: Sequence[Mapping[str, Any]]
+    """Rows to insert or replace."""
+    deleted: Collection[int]
+    """Numbers of removed landmarks."""
+    new: Collection[str]
+    """Keys that are saved for the first time."""
+    keyframes: Sequence[StoredKeyframe]
+    """Keyframes to insert or replace."""
+    sightings: SightingChanges
+    """Changes of the sightings."""
+
+    def __bool__(self) -> bool:
+        return bool(self.saved or self.deleted or self.keyframes or self.sightings)
+
+
+# Cells are numbered by 21 bits an axis. Beyond 2 million cells numbers repeat: cells far apart
+# then share a number, which costs a comparison of distances and never an answer.
+_BITS = 21
+_MASK = (1 << _BITS) - 1
+_CORNERS = np.array([(i, j, k) for i in (0, 1) for j in (0, 1) for k in (0, 1)], dtype=np.int64)
+
+Indices = NDArray[np.int64]
+Points = NDArray[np.float64]
+
+
+class CellGrid:
+    """A hash of cubic cells, each twice as wide as the largest gate.
+
+    A ball of the gate's radius then meets at most two cells on each axis, so eight cells hold
+    all candidates.
+
+    Parameters
+    ----------
+    gate_m : float
+        Largest radius that will be asked for, metres.
+    """
+
+    def __init__(self, gate_m: float) -> None:
+        self.gate_m = gate_m
+        # Wider by more than rounding, so that the boundary of the ball belongs to it.
+        self._size = 2.0 * gate_m * (1.0 + 1e-9)
+        self._cells: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def cells(self, points: Points) -> list[int]:
+        """Return the cell of each point, metres, shape (n, 3)."""
+        numbers: list[int] = _numbers(np.floor(points / self._size).astype(np.int64)).tolist()
+        return numbers
+
+    def add(self, cell: int, row: int) -> None:
+        """Put a row into a cell."""
+        self._cells.setdefault(cell, []).append(row)
+
+    def remove(self, cell: int, row: int) -> None:
+        """Take a row out of a cell."""
+        rows = self._cells[cell]
+        rows.remove(row)
+        if not rows:
+            del self._cells[cell]
+
+    def near(self, points: Points) -> tuple[Indices, Indices]:
+        """Return all pairs of point and row that may be within the gate.
+
+        Parameters
+        ----------
+        points : ndarray, shape (n, 3)
+            Metres.
+
+        Returns
+        -------
+        point, row : ndarray, shape (m,)
+            Each pair at most once per cell; the distance is left to the caller.
+        """
+        lowest = np.floor(points / self._size - 0.5).astype(np.int64)
+        corners = _numbers((lowest[:, None, :] + _CORNERS).reshape(-1, 3)).tolist()
+        of_point: list[int] = []
+        of_row: list[int] = []
+        cells = self._cells
+        for place, cell in enumerate(corners):
+            rows = cells.get(cell)
+            if rows:
+                of_point += [place >> 3] * len(rows)
+                of_row += rows
+        return np.array(of_point, dtype=np.int64), np.array(of_row, dtype=np.int64)
+
+
+def _numbers(cells: Indices) -> Indices:
+    x, y, z = (cells[:, axis] & _MASK for axis in range(3))
+    numbers: Indices = (x << 2 * _BITS) | (y << _BITS) | z
+    return numbers

@@ -1,8 +1,8 @@
-"""One landmark seen from one keyframe: the unit that corrections, merges and splits move.
+"""Sightings: a landmark seen from one keyframe, the unit of corrections, merges and splits.
 
-What is kept is relative to the base of the keyframe, so that a corrected trajectory takes its
-sightings along. Of one landmark at most 64 stay, thinned evenly over all that there were: those
-whose place in the order is a multiple of a power of two, and the newest.
+Estimates are relative to the base of the keyframe, so that a corrected trajectory moves its sightings.
+At most 64 of a landmark are kept, thinned evenly over all of them: those whose place in the order is a
+multiple of a power of two, and the newest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ among all sightings of that landmark; detections, first and last stamp (ns); mea
 the keyframe; and what is needed to store it."""
 
 SIGHTINGS_MAX = 64
-"""Most that are kept of one landmark as it was first seen; merging adds those of the other."""
+"""Largest number of sightings that are kept of one landmark; a merge adds those of the other one."""
 
 _FIRST_CAPACITY = 256
 _IDENTITY = ('landmark', 'keyframe', 'origin')
@@ -48,21 +48,21 @@ Slots = NDArray[np.int64]
 
 
 class SightingChanges(NamedTuple):
-    """What has to be stored."""
+    """Unsaved changes of sightings."""
 
     saved: Sequence[Mapping[str, Any]]
     """Rows to insert or replace."""
     deleted: Sequence[Key]
-    """Landmark, keyframe and origin of those that are gone."""
+    """Landmark, keyframe and origin of removed sightings."""
     new: frozenset[Key]
-    """Those that are saved for the first time."""
+    """Sightings that are saved for the first time."""
 
     def __bool__(self) -> bool:
         return bool(self.saved or self.deleted)
 
 
 class Sightings:
-    """All sightings of one map, in slots; a slot that is left is used again.
+    """Sightings of one map in slots; free slots are reused.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Sightings:
 
     def __init__(self, stored: Mapping[str, Sequence[Any]] | None = None) -> None:
         self.state = np.zeros(_FIRST_CAPACITY, SIGHTING)
-        """One row of `SIGHTING` per slot; only those marked live count."""
+        """One row of `SIGHTING` per slot; valid where `live` is set."""
         self._of: dict[int, list[int]] = {}
         self._free: list[int] = []
         self._end = 0
@@ -97,7 +97,7 @@ class Sightings:
         return slots[-1] if slots else -1
 
     def begin(self, landmark: int, keyframe: int, stamp_ns: int) -> int:
-        """Begin a sighting of a landmark; older ones that are thinned out leave."""
+        """Begin a sighting of a landmark and thin out older ones."""
         before = self.newest(landmark)
         place = 0 if before < 0 else int(self.state['place'][before]) + 1
         slot = self._take_slot()
@@ -111,7 +111,7 @@ class Sightings:
         return slot
 
     def give(self, slots: Slots, landmark: int) -> None:
-        """Let sightings be those of another landmark from now on."""
+        """Move sightings to another landmark."""
         touched = {landmark}
         for slot in slots.tolist():
             former = int(self.state['landmark'][slot])
@@ -126,7 +126,7 @@ class Sightings:
             self._sort(number)
 
     def remove(self, slots: Slots) -> None:
-        """Let sightings go."""
+        """Remove sightings."""
         for slot in slots.tolist():
             landmark = int(self.state['landmark'][slot])
             self._leave_row(slot)
@@ -138,7 +138,7 @@ class Sightings:
             self._free.append(slot)
 
     def take_changes(self) -> SightingChanges:
-        """Return what changed since the last call, to be stored."""
+        """Return the changes since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = frozenset(self._key(slot) for slot in dirty.tolist() if not self.state['saved'][slot])
         saved = [self._stored(slot) for slot in dirty.tolist()]
@@ -148,7 +148,7 @@ class Sightings:
         return SightingChanges(saved, sorted(gone), new)
 
     def put_back(self, changes: SightingChanges) -> None:
-        """Take back changes that could not be stored."""
+        """Restore changes that could not be stored."""
         place = {self._key(slot): slot for slot in self.slots().tolist()}
         for row in changes.saved:
             key = row['landmark'], row['keyframe'], row['origin']
@@ -217,7 +217,7 @@ class Sightings:
 
 
 def _stride(newest: int) -> int:
-    """Return of how many sightings one is kept, when the newest has this place."""
+    """Return the thinning interval for the place of the newest sighting."""
     stride = 1
     while newest // stride >= SIGHTINGS_MAX - 1:
         stride *= 2

@@ -1,1 +1,1 @@
-"""Tracking."""
+"""Tracking: data association, fusion and merging of landmarks."""

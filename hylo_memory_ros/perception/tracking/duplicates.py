@@ -1,4 +1,4 @@
-"""One thing that a message reports twice: under two labels, or in two boxes that nearly coincide."""
+"""Duplicate detections within a message: two labels of one thing, or two overlapping boxes."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.scan import Scan
+from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.tracking.gating import sizes_agree, squared_gate
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis, rotation_matrix
 
-__all__ = ['Observed', 'observed']
+__all__ = ['DistinctDetections', 'merge_duplicates']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-# Boxes of one label that overlap by more than this share of their union are one thing.
-_DUPLICATE_IOU = 0.7
 # Of two detections of one thing, this share lies nearer than the gate.
 _PROBABILITY = 0.95
+# Boxes of one label whose intersection over union exceeds this are one thing.
+_DUPLICATE_IOU = 0.7
 
 
-class Observed(NamedTuple):
-    """The things that a message reports, each once."""
+class DistinctDetections(NamedTuple):
+    """Detections of a message without duplicates."""
 
     scan: Scan
-    """The scan, with one row for each thing: its detection of the highest score."""
+    """The scan with one row for each thing: its detection of the highest score."""
     of: Rows
     """Row of the thing that each detection of the whole scan belongs to."""
     votes: Sequence[Mapping[str, float]]
-    """Of each thing, its score by label."""
+    """Scores by label of each thing."""
 
 
-def observed(scan: Scan) -> Observed:
-    """Return the things that a scan reports.
+def merge_duplicates(scan: Scan) -> DistinctDetections:
+    """Merge duplicate detections of a scan.
 
-    Two detections are one thing if their labels differ, their distance is within what their
-    noise explains and their sizes agree; or if their labels are equal and their boxes overlap by
-    more than 0.7. Things that the input names itself are never taken together.
+    Two detections are duplicates if their labels differ, their distance is explained by their noise and
+    their sizes agree; or if their labels are equal and their boxes overlap by more than
+    0.7. Instances that the input names are never merged.
     """
     alone = np.arange(len(scan))
     first, second = _pairs(scan)
     if not len(first):
-        return Observed(scan, alone, [{label: score} for label, score in _labelled(scan)])
+        return DistinctDetections(scan, alone, [{label: score} for label, score in _labelled(scan)])
     of = _representatives(scan, first, second)
     kept, index = np.unique(of, return_inverse=True)
     votes: list[dict[str, float]] = [{} for _ in kept]
     for thing, (label, score) in zip(index.tolist(), _labelled(scan), strict=True):
         votes[thing][label] = max(score, votes[thing].get(label, 0.0))
-    return Observed(_part(scan, kept), index, votes)
+    return DistinctDetections(_part(scan, kept), index, votes)
 
 
 def _labelled(scan: Scan) -> list[tuple[str, float]]:
@@ -59,7 +59,7 @@ def _labelled(scan: Scan) -> list[tuple[str, float]]:
 
 
 def _pairs(scan: Scan) -> tuple[Rows, Rows]:
-    """Return the pairs of detections that are one thing, the lower row first."""
+    """Return pairs of duplicates, the lower row first."""
     names = {label: number for number, label in enumerate(dict.fromkeys(scan.labels))}
     labels = np.array([names[label] for label in scan.labels], dtype=np.int64)
     named = np.array([bool(name) for name in scan.instances], dtype=bool)
@@ -95,7 +95,7 @@ def _confusable(scan: Scan, first: Rows, second: Rows, step: Array) -> NDArray[n
 
 
 def _overlap(scan: Scan, first: Rows, second: Rows, step: Array) -> Array:
-    """Return the share of two boxes, axes of the message's frame, that is in both."""
+    """Return the intersection over union of two boxes, along the axes of the message's frame."""
     axes = rotation_matrix(np.array([scan.global_from_sensor.rotation]))[0]
     offset = np.abs(np.stack([(step * axes[:, axis]).sum(axis=1) for axis in range(3)], axis=1))
     a, b = scan.extents[first], scan.extents[second]
@@ -109,7 +109,7 @@ def _overlap(scan: Scan, first: Rows, second: Rows, step: Array) -> Array:
 
 
 def _representatives(scan: Scan, first: Rows, second: Rows) -> Rows:
-    """Return for each detection the one that stands for it: the best that it is a double of."""
+    """Return the representative of each detection: its best duplicate."""
     doubles: dict[int, set[int]] = {}
     for a, b in zip(first.tolist(), second.tolist(), strict=True):
         doubles.setdefault(a, set()).add(b)

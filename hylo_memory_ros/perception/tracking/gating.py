@@ -1,4 +1,4 @@
-"""Which landmarks an observation may belong to, and at what cost."""
+"""Gating: candidate landmarks of each observation, and the cost of each pair."""
 
 from __future__ import annotations
 
@@ -7,26 +7,33 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
-from hylo_memory_ros.perception.ingestion.scan import Scan
-from hylo_memory_ros.perception.map.columns import NEVER
+from hylo_memory_ros.perception.ingestion.observation import Scan
+from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.localization_error import common_mode
 from hylo_memory_ros.perception.tracking.sym3 import determinant, mahalanobis
+from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Candidates', 'candidates', 'sizes_agree', 'squared_gate']
+__all__ = [
+    'Candidates',
+    'find_candidates',
+    'localisation_covariance',
+    'localisation_covariances',
+    'sizes_agree',
+    'squared_gate',
+]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
+# Boxes whose volumes differ by more are not of one thing, when their labels differ too.
+_VOLUMES = 8.0
 # Share of true pairs of observation and landmark that lie inside the gate.
 _GATE_PROBABILITY = 0.9999
 # Cost of a pair whose labels differ, as a squared Mahalanobis distance.
 _LABEL_COST = 8.0
-# Boxes whose volumes differ by more are not of one thing, when their labels differ too.
-_VOLUMES = 8.0
 # An observation of another label is given to a landmark only well within its gate.
 _OTHER_LABEL = 0.99
 # How much less likely a thing is that was seen once, against one whose label is another.
@@ -34,20 +41,20 @@ _DOUBT = 1.5
 
 
 class Candidates(NamedTuple):
-    """Pairs of observation and landmark that are within all gates, column by column."""
+    """Pairs of observation and landmark inside all gates, column by column."""
 
     point: Rows
     """Row of the observation in the scan."""
     row: Rows
-    """Row of the landmark in the book."""
+    """Row of the landmark in the map."""
     distance: Array
-    """Metres."""
+    """Euclidean distance, metres."""
     squared: Array
     """Squared Mahalanobis distance."""
     cost: Array
-    """d^2 + ln|S|, and what it costs that the labels differ and that the landmark is new."""
+    """d^2 + ln|S|, plus penalties for a different label and for a new landmark."""
     none: Array
-    """What it costs to leave each observation of the scan without a landmark, shape (len(scan),)."""
+    """Cost of leaving each observation unassigned, shape (len(scan),)."""
 
 
 @cache
@@ -59,36 +66,39 @@ def squared_gate(probability: float, dof: int) -> float:
     >>> round(squared_gate(0.95, 2), 2), round(squared_gate(0.95, 3), 2)
     (5.99, 7.81)
     """
-    return float(chi2.ppf(probability, dof))
+    # scipy.stats has this as chi2.ppf, and takes half a second to import.
+    return float(2.0 * gammaincinv(dof / 2.0, probability))
 
 
 def sizes_agree(a: Array, b: Array) -> NDArray[np.bool_]:
-    """Return which boxes may be of one thing by their volumes; unknown ones may."""
+    """Return flags of box pairs with compatible volumes; unknown sizes are compatible."""
     with np.errstate(divide='ignore', invalid='ignore'):
         ratio = a.prod(axis=1) / b.prod(axis=1)
     agree: NDArray[np.bool_] = ~((ratio > _VOLUMES) | (ratio < 1.0 / _VOLUMES))
     return agree
 
 
-def candidates(scan: Scan, book: LandmarkMap, settings: LandmarkSettings) -> Candidates:
-    """Return the landmarks that each observation may be one of.
+def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettings) -> Candidates:
+    """Return the candidate landmarks of each observation.
 
-    The innovation's covariance is that of the landmark, of the detection, and of the
-    localisation at the detection's distance from the robot.
+    The covariance of the innovation is the sum of those of the landmark, of the detection, and of the
+    localisation at the distance of the detection from the robot.
     """
-    point, row = book.near(scan.positions)
-    state = book.state
+    point, row = landmarks.near(scan.positions)
+    state = landmarks.state
     step = scan.positions[point] - state['mean'][row]
     square_m = step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1] + step[:, 2] * step[:, 2]
     forgotten_ns = state['forgotten_ns'][row]
     open_to_it = (forgotten_ns == NEVER) | (scan.stamp_ns <= forgotten_ns)
     kept = np.flatnonzero((square_m <= scan.gate_m**2) & open_to_it)
     point, row, step, square_m = point[kept], row[kept], step[kept], square_m[kept]
-    noise = scan.covariances[point] + common_mode(scan.positions[point], scan.global_from_base, settings)
+    noise = scan.covariances[point] + localisation_covariance(
+        scan.positions[point], scan.global_from_base, settings
+    )
     innovation = state['covariance'][row] + noise
     squared = mahalanobis(step, innovation)
     differs = np.fromiter(
-        (book.labels[j] != scan.labels[i] for i, j in zip(point.tolist(), row.tolist(), strict=True)),
+        (landmarks.labels[j] != scan.labels[i] for i, j in zip(point.tolist(), row.tolist(), strict=True)),
         dtype=bool,
         count=len(row),
     )
@@ -106,3 +116,36 @@ def candidates(scan: Scan, book: LandmarkMap, settings: LandmarkSettings) -> Can
     kept = np.flatnonzero(inside)
     cost = (squared + spread + misfit)[kept]
     return Candidates(point[kept], row[kept], np.sqrt(square_m[kept]), squared[kept], cost, none)
+
+
+def localisation_covariance(
+    positions: Array, global_from_base: Transform, settings: LandmarkSettings
+) -> Array:
+    """Return the covariance that localisation adds to positions seen from one pose.
+
+    Parameters
+    ----------
+    positions : ndarray, shape (n, 3)
+        Metres, in the global frame.
+    global_from_base : Transform
+        Where the robot was.
+
+    Returns
+    -------
+    ndarray, shape (n, 6)
+        m^2, xx xy xz yy yz zz, axes of the global frame: the position's variance, and that of the
+        heading times the square of the lever arm, across it.
+    """
+    return localisation_covariances(positions - np.array(global_from_base.translation), settings)
+
+
+def localisation_covariances(levers: Array, settings: LandmarkSettings) -> Array:
+    """Return it for positions relative to the robot, axes of the global frame, shape (n, 3)."""
+    x, y, _ = levers.T
+    across, along = settings.localisation_yaw_rad**2, settings.localisation_sigma_m**2
+    added = np.zeros((len(levers), 6))
+    added[:, 0] = along + across * y * y
+    added[:, 1] = -across * x * y
+    added[:, 3] = along + across * x * x
+    added[:, 5] = settings.localisation_sigma_m**2
+    return added

@@ -1,4 +1,4 @@
-"""Symmetric 3x3 matrices by their upper triangle: xx xy xz yy yz zz, many at once.
+"""Batches of symmetric 3x3 matrices, packed as upper triangles: xx xy xz yy yz zz.
 
 Only sums and products in a fixed order, so that a batch and a single matrix give the same bits.
 """
@@ -13,7 +13,7 @@ __all__ = ['DIAGONAL', 'determinant', 'inverse', 'mahalanobis', 'rotation_matrix
 Array = NDArray[np.float64]
 
 DIAGONAL = (0, 3, 5)
-"""Where the variances are."""
+"""Indices of the variances."""
 
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 

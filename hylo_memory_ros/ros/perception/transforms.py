@@ -1,12 +1,12 @@
-"""Where transforms come from: the topics `tf` and `tf_static`, kept by tf2 or by the stand-in.
+"""Sources of transforms: the topics `tf` and `tf_static`, stored by tf2 or by the built-in buffer.
 
 Both names are relative, so that a namespaced robot has its own; a launch file remaps them. The
 messages are read from their bytes: that is many times cheaper than Python messages, and bytes that
 are no TFMessage are counted instead of raised in the executor.
 
-Who may touch what: the executor's thread delivers messages; questions may be asked from any
-thread. Nothing waits: `hylo_memory_ros.transforms.PendingQueue` asks again. A clock that jumps back is
-the node's business: it finishes its pending work, then calls `clear`.
+Threads: the executor's delivers messages; any may look transforms up. Nothing waits:
+`hylo_memory_ros.transforms.PendingLookups` repeats lookups. After a clock jump the node finishes its pending
+work, then calls `clear`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.time import Time
 from tf2_msgs.msg import TFMessage
 
-from hylo_memory_ros.perception.ingestion.decoders.transforms import read_transforms
+from hylo_memory_ros.perception.ingestion.decoders.geometry import decode_transforms
 from hylo_memory_ros.transforms import TransformBuffer, TransformSource
-from hylo_memory_ros.transforms.buffer import DEFAULT_KEEP_S, Rigid
-from hylo_memory_ros.transforms.frame_tree import Incoming
+from hylo_memory_ros.transforms.buffer import DEFAULT_RETENTION_S, RigidTransform
+from hylo_memory_ros.transforms.frame_tree import RawTransform
 
 __all__ = [
     'TF_QOS',
@@ -63,12 +63,12 @@ class NodeTransforms(TransformSource, Protocol):
         ...
 
     def close(self) -> None:
-        """Stop listening; safe to repeat. Questions are still answered from what is there."""
+        """Unsubscribe; safe to repeat. Lookups still use the stored transforms."""
         ...
 
 
 class StandInTransformSource(TransformBuffer):
-    """The stand-in buffer, fed by the topics `tf` and `tf_static` of a node.
+    """Built-in buffer, fed by the topics `tf` and `tf_static` of a node.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class StandInTransformSource(TransformBuffer):
     _keep_poses = True
 
     def __init__(
-        self, node: Node, *, keep_s: float = DEFAULT_KEEP_S, callback_group: CallbackGroup | None = None
+        self, node: Node, *, keep_s: float = DEFAULT_RETENTION_S, callback_group: CallbackGroup | None = None
     ) -> None:
         super().__init__(keep_s, keep_poses=self._keep_poses)
         self._node = node
@@ -102,13 +102,13 @@ class StandInTransformSource(TransformBuffer):
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Incoming transforms that were not taken, by reason; ``malformed`` counts messages."""
+        """RawTransform transforms that were not taken, by reason; ``malformed`` counts messages."""
         return self._malformed + Counter(super().refused)
 
     def take(self, message: bytes, *, static: bool) -> None:
         """Take one TFMessage in its serialized form, as if it had come over a topic."""
         try:
-            transforms = read_transforms(message)
+            transforms = decode_transforms(message)
         except ValueError as exc:
             self._malformed['malformed'] += 1
             self._node.get_logger().warning(f'dropped a tf message: {exc}', throttle_duration_sec=10.0)
@@ -116,14 +116,14 @@ class StandInTransformSource(TransformBuffer):
         self.set_transforms(transforms, static=static)
 
     def close(self) -> None:
-        """Stop listening; safe to repeat. Questions are still answered from what is there."""
+        """Unsubscribe; safe to repeat. Lookups still use the stored transforms."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         self._subscriptions.clear()
 
 
 class Tf2TransformSource(StandInTransformSource):
-    """tf2's own buffer behind the same face; parameters as for `StandInTransformSource`.
+    """tf2's own buffer behind the same interface; parameters as for `StandInTransformSource`.
 
     The numbers are tf2's. What the base class keeps beside them is stamps only, to count and to
     name refusals: tf2's Python face does not say which transforms it did not take, and tells past,
@@ -142,7 +142,7 @@ class Tf2TransformSource(StandInTransformSource):
     _keep_poses = False
 
     def __init__(
-        self, node: Node, *, keep_s: float = DEFAULT_KEEP_S, callback_group: CallbackGroup | None = None
+        self, node: Node, *, keep_s: float = DEFAULT_RETENTION_S, callback_group: CallbackGroup | None = None
     ) -> None:
         # Untyped, and absent where ROS comes as wheels.
         tf2: Any = importlib.import_module('tf2_py')
@@ -151,7 +151,7 @@ class Tf2TransformSource(StandInTransformSource):
         self._message = TransformStamped()
         super().__init__(node, keep_s=keep_s, callback_group=callback_group)
 
-    def _taken(self, transform: Incoming, static: bool) -> None:
+    def _taken(self, transform: RawTransform, static: bool) -> None:
         # One message serves all: tf2 copies what it is given, and a new one would cost more than tf2.
         message = self._message
         message.header.frame_id, message.child_frame_id = transform.parent, transform.child
@@ -164,7 +164,7 @@ class Tf2TransformSource(StandInTransformSource):
     def _cleared(self) -> None:
         self._core.clear()
 
-    def _join(self, target: str, source: str, stamp_ns: int) -> Rigid | None:
+    def _join(self, target: str, source: str, stamp_ns: int) -> RigidTransform | None:
         try:
             found = self._core.lookup_transform_core(target, source, Time(nanoseconds=stamp_ns)).transform
         except self._failure:
@@ -176,11 +176,11 @@ class Tf2TransformSource(StandInTransformSource):
 def transform_source(
     node: Node,
     *,
-    keep_s: float = DEFAULT_KEEP_S,
+    keep_s: float = DEFAULT_RETENTION_S,
     callback_group: CallbackGroup | None = None,
     kind: Literal['auto', 'tf2', 'stand_in'] = 'auto',
 ) -> NodeTransforms:
-    """Return what answers questions about transforms on this machine: tf2 where it is installed.
+    """Return the source of transforms on this machine: tf2 where it is installed.
 
     Build one per process, with the node, and `close` it with the node.
 

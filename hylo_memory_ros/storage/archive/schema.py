@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, Index, LargeBinary, MetaData, Table, Text
 
 from hylo_memory_ros.storage import schema
-from hylo_memory_ros.storage.schema import metadata
 
-__all__ = [
-    'COLD_STATE',
-    'STAMPED',
-    'cold_metadata',
-    'cooled',
-    'moved_tables',
-    'places_of',
-    'said_tables',
-    'spatial',
-]
+__all__ = ['COLD_STATE', 'STAMPED', 'cold_metadata', 'moved_tables', 'places_of', 'said_tables', 'spatial']
 
-cooled = Table(
-    'cooled',
-    metadata,
-    Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
-    Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the cold file'),
-    Column(
-        'repeats_ns',
-        BigInteger,
-        nullable=False,
-        server_default='0',
-        comment='the newest repetition there of what still holds; 0: none',
-    ),
-    comment='identities whose past is in the cold file, and how far',
-)
 
 said_tables = (schema.assertion, schema.version, schema.tag, schema.embedding, schema.corrected)
 """What an assertion is told by, each row with its number."""

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
-from hylo_memory_ros.storage.consolidation.sizes import ROW_BYTES, SIZE, Held, held_by_kind
+from hylo_memory_ros.storage.consolidation.sizes import Held, held_by_kind
+from hylo_memory_ros.storage.schema import ROW_BYTES, SIZE
 from hylo_memory_ros.storage.statements.mapper import detail_of, to_json
 
 __all__ = [

@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    Table,
-    Text,
     bindparam,
     func,
     insert,
@@ -25,13 +18,12 @@ from sqlalchemy import (
 
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema import consolidated, consolidation
 
 __all__ = [
     'ConsolidationRecord',
     'Stood',
     'begin_record',
-    'consolidation',
     'end_interrupted',
     'end_record',
     'groups_of',
@@ -46,30 +38,6 @@ __all__ = [
     'versions_of_identities',
 ]
 
-consolidation = Table(
-    'consolidation',
-    metadata,
-    Column('number', Integer, primary_key=True),
-    Column('begun_ns', BigInteger, nullable=False),
-    Column('actor', Text, nullable=False, server_default=''),
-    Column('asked', Text, nullable=False, comment='JSON: scope, budget, kinds'),
-    Column('report', Text, comment='JSON, ids aside; null: it did not come to its end'),
-    Column('reverted_ns', BigInteger, comment='when it was taken back; null: it was not'),
-    comment='what was brought within a budget',
-)
-
-consolidated = Table(
-    'consolidated',
-    metadata,
-    Column('number', ForeignKey('consolidation.number'), primary_key=True),
-    Column('summary', Integer, primary_key=True, comment='identity of what stands for the others'),
-    Column('sequence', ForeignKey('txn.sequence'), nullable=False),
-    Column('identities', Text, nullable=False, comment='JSON: those that it stands for'),
-    Column('reverted_seq', Integer, comment='the reversal that took it back'),
-    Index('consolidated_summary', 'summary'),
-    comment='what stands for what since a consolidation',
-    sqlite_with_rowid=False,
-)
 
 _PREFIX = 'consolidation/'
 
@@ -78,7 +46,7 @@ _PREFIX = 'consolidation/'
 def _scrub(connection: Connection, purged: Purged) -> None:
     for number, text in connection.execute(select(consolidation.c.number, consolidation.c.asked)).all():
         asked = json.loads(text)
-        if purged.told_in(asked.get('scope')):
+        if purged.touches_scope(asked.get('scope')):
             told = json.dumps({**asked, 'scope': None}, sort_keys=True)
             connection.execute(update(consolidation).where(_number == number).values(asked=told))
 

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.timeline import Point
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.consolidation.records import Stood, consolidated
+from hylo_memory_ros.storage.consolidation.records import Stood
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.schema import assertion, forgetting, identity, txn
+from hylo_memory_ros.storage.schema import assertion, consolidated, forgetting, identity, txn
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
 
 __all__ = ['Back', 'revert_groups']

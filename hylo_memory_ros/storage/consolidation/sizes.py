@@ -6,91 +6,21 @@ by the database itself, in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Column, Integer, Table, Text
 
-from hylo_memory_ros.storage.consolidation.records import consolidated
-from hylo_memory_ros.storage.erasure.registry import tells_nothing
-from hylo_memory_ros.storage.schema import assertion, embedding, identity, metadata, version
-
-__all__ = [
-    'ROW_BYTES',
-    'SIZE',
-    'TRIGGERS',
-    'Held',
-    'SizeRepository',
-    'held',
-    'held_by_kind',
-    'miscounted',
-    'overdue',
-]
-
-held = Table(
-    'held',
-    metadata,
-    Column('kind', Text, primary_key=True),
-    Column('statements', Integer, nullable=False, comment='rows of assertion'),
-    Column('bytes', Integer, nullable=False, comment='what they take, about'),
-    comment='how much of each kind this file holds, kept by triggers',
-    sqlite_with_rowid=False,
+from hylo_memory_ros.storage.schema import (
+    STATEMENT_BYTES,
+    assertion,
+    consolidated,
+    embedding,
+    held,
+    identity,
+    version,
 )
 
-tells_nothing(held, 'counts')
-
-ROW_BYTES = 400
-"""What a short statement takes beside its text, about: its row, its version, and their indexes."""
-_STATEMENT_BYTES = (
-    f'{ROW_BYTES} + length(CAST({{row}}.content AS BLOB)) + coalesce(length(CAST({{row}}.detail AS BLOB)), 0)'
-)
-_VECTOR_BYTES = 'length({row}.vector)'
-SIZE = f"""
-    {_STATEMENT_BYTES} + coalesce(CASE WHEN {{row}}.has_embedding THEN (
-        SELECT sum({_VECTOR_BYTES.format(row='e')}) FROM embedding AS e
-        WHERE e.assertion_id = {{row}}.assertion_id
-    ) END, 0)
-"""  # noqa: S608 - our own words
-"""SQL: what a row of `assertion` counts for, with its vectors."""
-
-_COUNT = """
-CREATE TRIGGER {name} AFTER {event} ON {table} BEGIN
-  INSERT INTO held (kind, statements, bytes)
-  SELECT identity.kind, {number},
-  {sign}({bytes})
-  FROM {source}
-  WHERE {key} ON CONFLICT (kind) DO UPDATE
-  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
-END
-"""
-
-
-def _trigger(table: str, event: str) -> str:
-    row, sign = ('NEW', '') if event == 'INSERT' else ('OLD', '-')
-    if table == 'assertion':
-        source, key = 'identity', f'identity.identity_id = {row}.identity_id'
-        number, size = f'{sign}1', _STATEMENT_BYTES
-    else:
-        source = 'assertion JOIN identity ON identity.identity_id = assertion.identity_id'
-        key, number, size = f'assertion.assertion_id = {row}.assertion_id', '0', _VECTOR_BYTES
-    return _COUNT.format(
-        name=f'held_{table}_{event.lower()}', event=event, table=table, number=number, sign=sign,
-        bytes=size.format(row=row), source=source, key=key,
-    )  # fmt: skip
-
-
-TRIGGERS = tuple(
-    _trigger(table, event) for table in ('assertion', 'embedding') for event in ('INSERT', 'DELETE')
-)
-"""They count every row; a file without the table `held` has none of them."""
-
-
-@sa.event.listens_for(metadata, 'after_create')
-def _make_triggers(_: Any, connection: sa.Connection, *, tables: Collection[Table], **__: Any) -> None:
-    if held in tables:
-        for trigger in TRIGGERS:
-            connection.exec_driver_sql(trigger)
+__all__ = ['Held', 'SizeRepository', 'held_by_kind', 'miscounted', 'overdue']
 
 
 class Held(NamedTuple):
@@ -116,7 +46,7 @@ def miscounted(connection: sa.Connection) -> list[str]:
         .subquery()
     )
     size: sa.ColumnElement[int] = sa.literal_column(
-        _STATEMENT_BYTES.format(row='assertion')
+        STATEMENT_BYTES.format(row='assertion')
     ) + sa.func.coalesce(vectors.c.bytes, 0)
     counted = (
         sa.select(identity.c.kind, sa.func.count(), sa.func.sum(size))

@@ -14,11 +14,10 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset, VersionRow
-from hylo_memory_ros.storage.consolidation.records import consolidated
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.feedback.scores import carry_counts
 from hylo_memory_ros.storage.receipts import existing_ids
-from hylo_memory_ros.storage.schema import assertion, txn
+from hylo_memory_ros.storage.schema import assertion, consolidated, txn
 from hylo_memory_ros.storage.statements.writer import write_items
 
 __all__ = [

@@ -21,7 +21,7 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.storage.engine.connection import log_of, looking
 from hylo_memory_ros.storage.engine.database import translated
-from hylo_memory_ros.storage.migrations import HEAD, current_revision, is_known, upgrade
+from hylo_memory_ros.storage.migrations import HEAD, create, current_revision, is_known, upgrade
 
 __all__ = [
     'APPLICATION_ID',
@@ -37,12 +37,24 @@ __all__ = [
     'swap_file',
     'sync',
     'unfinished_of',
+    'url_of',
 ]
 
 APPLICATION_ID = 0x48594C4F
 """``HYLO`` in the header of every file of this package."""
 
 _HEADER = b'SQLite format 3\0'
+
+
+def url_of(path: Path) -> str:
+    """Return the database URL of a file.
+
+    Examples
+    --------
+    >>> url_of(Path('/var/lib/robot/memory.db'))
+    'sqlite:////var/lib/robot/memory.db'
+    """
+    return sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
 
 
 def path_of(url: str | None) -> Path | None:
@@ -163,12 +175,17 @@ def migrate(path: Path, named: Path | None = None) -> None:
         What a refusal calls the file.
     """
     with translated(named or path), closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        if current_revision(raw) == HEAD:
+        revision = current_revision(raw)
+        if revision == HEAD:
             return
         engine = sa.create_engine('sqlite://', creator=lambda: raw, poolclass=StaticPool)
         sa.event.listen(engine, 'begin', lambda connection: connection.exec_driver_sql('BEGIN IMMEDIATE'))
         with engine.connect() as connection:
-            upgrade(connection)
+            if revision is None:
+                with connection.begin():
+                    create(connection)
+            else:
+                upgrade(connection)
 
 
 def check_file(path: Path, *, writable: bool = True, promised: int = 0) -> None:

@@ -16,9 +16,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.feedback.verdicts import feedback
-from hylo_memory_ros.storage.receipts import receipt
-from hylo_memory_ros.storage.schema import assertion, change, identity, txn
+from hylo_memory_ros.storage.schema import assertion, change, feedback, identity, receipt, txn
 
 __all__ = [
     'SUMMARY_PREFIX',
@@ -101,7 +99,7 @@ def gathered(connection: sa.Connection, episode_id: str, most: int) -> EpisodeFa
     verdicts = sa.select(feedback.c.outcome, sa.func.count()).where(feedback.c.episode == episode_id)
     kept = sa.select(sa.func.count()).where(receipt.c.episode != '', receipt.c.episode == episode_id)
     said = (
-        sa.select(identity.c.kind, sa.func.count())
+        sa.select(identity.c.kind, sa.func.sum(1 + assertion.c.repeats))
         .join(assertion, assertion.c.identity_id == identity.c.identity_id)
         .where(assertion.c.sequence.in_(_sequences(episode_id)))
         .group_by(identity.c.kind)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,8 +17,6 @@ from hylo_memory_ros.storage.erasure.registry import (
     on_purge,
     scrub_tables,
     tells_nothing,
-    told_by,
-    words_of,
 )
 from hylo_memory_ros.storage.schema import (
     assertion,
@@ -107,8 +106,9 @@ def _purged(
     places = (row for part in chunks(spatial_ids) for row in connection.execute(_positions, {'ids': part}))
     ids = frozenset((*(row.id for row in said), *unstored))
     keys = frozenset(row.key for row in said if row.key is not None)
+    details = [json.loads(row.detail or '{}') for row in said]
+    entities = {name for detail in details for name in detail.get('entities', ())}
     return Purged(
-        connection,
         identity_ids,
         assertion_ids,
         spatial_ids,
@@ -116,33 +116,19 @@ def _purged(
             (row.map_id, row.key) for row in said if row.key is not None and row.kind == 'spatial'
         ),
         ids=ids,
-        names=ids | keys,
-        words=frozenset(words_of(*(text for row in said for text in _texts(row)))),
+        names=ids | keys | entities,
+        values=frozenset(chain.from_iterable(map(_values, said, details))),
         vectors=frozenset(vectors),
         places=frozenset(tuple(row) for row in places),
     )
 
 
-def _texts(row: Any) -> Iterator[str]:
-    yield from (row.id, row.key or '', row.label, row.content, row.source)
-    detail = json.loads(row.detail or '{}')
-    # Neither how things are related nor the map they are in is said of them alone.
-    detail['links'] = [target for _, target in detail.get('links', ())]
-    detail.get('scope', {}).pop('map_id', None)
-    for name, value in detail.items():
-        yield from _strings(list(value.values()) if name == 'scope' else value)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from value
-        for one in value.values():
-            yield from _strings(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _strings(one)
+def _values(row: Any, detail: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a statement can be found by, other than its names and the map that it is in."""
+    yield row.label
+    yield from detail.get('object_ids', ())
+    yield from (target for _, target in detail.get('links', ()))
+    yield from (value for name, value in detail.get('scope', {}).items() if name != 'map_id')
 
 
 def _delete_words(connection: sa.Connection, said: Sequence[Any]) -> None:
@@ -204,13 +190,14 @@ def _scrub_feed(connection: sa.Connection, purged: Purged) -> None:
 @on_purge(audit)
 def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
     for row in list(connection.execute(sa.select(audit))):
-        named = not purged.ids.isdisjoint(json.loads(row.ids or '[]'))
+        ids = set(json.loads(row.ids or '[]'))
+        named, query = not purged.ids.isdisjoint(ids), json.loads(row.query or 'null')
         values: dict[str, Any] = {}
         if named:
             values['ids'] = None
-        if row.query is not None and (named or purged.told_in(told_by(json.loads(row.query)))):
+        if query and (named or purged.touches_query(query, is_answered=bool(ids))):
             values['query'] = None
-        if row.reason and (named or purged.told_in(row.reason)):
+        if row.reason and (named or purged.touches_text(row.reason)):
             values['reason'] = ''
         if values:
             connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
@@ -239,7 +226,6 @@ _said = (
         assertion.c.map_id,
         assertion.c.content,
         assertion.c.label,
-        assertion.c.source,
         assertion.c.detail,
         identity.c.kind,
         identity.c.key,

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from struct import pack
 from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.storage.schema import FULL_TEXT, SUMMARY_TEXT, metadata
+from hylo_memory_ros.storage.schema import metadata
 
 __all__ = [
     'Purged',
@@ -26,26 +27,20 @@ __all__ = [
     'scrub_tables',
     'tells_nothing',
     'told_by',
-    'words_of',
 ]
 
-_WORD = re.compile(r'[^\W_]+')
-_HOLDS = [
-    sa.text(f'SELECT 1 FROM {index} WHERE {index} MATCH :word LIMIT 1')  # noqa: S608
-    for index in (FULL_TEXT, SUMMARY_TEXT)
-]
 _PURGE = 'purge'
 
 
 @dataclass(frozen=True)
 class Purged:
-    """What is deleted for good: its row numbers, its names, and what was said of it.
+    """What is deleted for good: its row numbers and its names, and which records touch it.
 
-    Once its words are out of the full text, it also tells whether a record that stays speaks of it.
+    The rules for records that stay are simple, and rather delete too much: a text touches it that contains
+    an id, a key or an entity of it as a word; a query touches it that asks by a value of it (see
+    `touches_query`). Other words of what was said are not looked for.
     """
 
-    connection: sa.Connection
-    """In the transaction of the purge."""
     identity_ids: Sequence[int]
     """Rows of `identity`."""
     assertion_ids: Sequence[int]
@@ -57,45 +52,59 @@ class Purged:
     ids: frozenset[str]
     """Ids of items."""
     names: frozenset[str]
-    """Ids and keys."""
-    words: frozenset[str]
-    """Words of all that was said, folded as `words_of` does."""
+    """Ids, keys and entities."""
+    values: frozenset[str]
+    """Labels, objects, targets of links, and values of the scope."""
     vectors: frozenset[bytes]
     """SHA-256 of its vectors."""
     places: frozenset[tuple[float, ...]]
-    """Where it ever was."""
-    _kept: dict[str, bool] = field(default_factory=dict)
+    """Positions that it ever had."""
 
     def named_in(self, value: Any) -> bool:
-        """Whether any text in a JSON value is one of the ids and keys."""
+        """Return whether any text in a JSON value is one of the names."""
         if isinstance(value, str):
             return value in self.names
         if isinstance(value, Mapping):
             return any(map(self.named_in, value)) or any(map(self.named_in, value.values()))
         return isinstance(value, list | tuple) and any(map(self.named_in, value))
 
-    def told_in(self, value: Any) -> bool:
-        """Whether a text or JSON value names it, or has a word that was said of it and of nothing that stays.
+    def touches_text(self, text: str) -> bool:
+        """Return whether a text contains one of the names as a word, whatever its case and diacritics."""
+        return bool(text) and self._pattern.search(_folded(text)) is not None
 
-        Also whether it holds one of its vectors, or a place where it was. Names of JSON members tell nothing.
+    def touches_query(self, query: Mapping[str, Any] | None, *, is_answered: bool) -> bool:
+        """Return whether a query, as a JSON object, asks by a name or value of it.
+
+        Parameters
+        ----------
+        is_answered : bool
+            Whether anything that it found stays; the words of a text query are then words of that.
         """
+        if query is None:
+            return False
+        if query.get('text') and not (is_answered and query.get('embedding') is None):
+            return True
+        return self._touches(told_by(query))
+
+    def touches_scope(self, scope: Mapping[str, str] | None) -> bool:
+        """Return whether a scope has a value of it, other than the map."""
+        return self._touches([value for name, value in (scope or {}).items() if name != 'map_id'])
+
+    def _touches(self, value: Any) -> bool:
         if isinstance(value, str):
-            return value in self.names or any(map(self._only_here, words_of(value)))
+            return value in self.values or self.touches_text(value)
         if isinstance(value, Mapping):
-            return any(map(self.told_in, value.values()))
+            return any(map(self._touches, value.values()))
         if not isinstance(value, list | tuple):
             return False
         if value and all(isinstance(one, int | float) for one in value):
             return tuple(value) in self.places or _digest_of_numbers(value) in self.vectors
-        return any(map(self.told_in, value))
+        return any(map(self._touches, value))
 
-    def _only_here(self, word: str) -> bool:
-        if word not in self.words:
-            return False
-        if word not in self._kept:
-            asked = {'word': f'"{word}"'}
-            self._kept[word] = any(self.connection.execute(holds, asked).first() for holds in _HOLDS)
-        return not self._kept[word]
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        names = sorted(map(_folded, self.names))
+        return re.compile(rf'(?<!\w)(?:{"|".join(map(re.escape, names))})(?!\w)' if names else r'(?!)')
 
 
 Scrub = Callable[[sa.Connection, Purged], None]
@@ -156,17 +165,10 @@ def told_by(query: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]
     return [*told, near[0]['position']] if near and place else told
 
 
-def words_of(*texts: str) -> set[str]:
-    """Return the words of texts, folded: in lower case and without diacritics, as the full text has them.
-
-    Examples
-    --------
-    >>> sorted(words_of('Zoë, mug_1'))
-    ['1', 'mug', 'zoe']
-    """
-    folded = unicodedata.normalize('NFKD', '\n'.join(texts).casefold())
-    plain = ''.join(char for char in folded if not unicodedata.combining(char))
-    return set(_WORD.findall(plain))
+def _folded(text: str) -> str:
+    """Return a text in lower case and without diacritics, as the full text has it."""
+    folded = unicodedata.normalize('NFKD', text.casefold())
+    return ''.join(char for char in folded if not unicodedata.combining(char))
 
 
 def _digest_of_numbers(numbers: Sequence[float]) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from sqlalchemy import Float, Text
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
@@ -22,8 +22,14 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
-from hylo_memory_ros.storage.landmarks.landmarks import landmark, stats_for
-from hylo_memory_ros.storage.schema import assertion, identity, metadata
+from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
+from hylo_memory_ros.storage.schema import (
+    assertion,
+    episode_retrieval,
+    helpfulness,
+    identity,
+    landmark,
+)
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
 
 __all__ = [
@@ -34,8 +40,6 @@ __all__ = [
     'any_helpfulness',
     'carry_counts',
     'counts_of',
-    'episode_retrieval',
-    'helpfulness',
     'helpfulness_of',
     'helpfulness_report',
     'landmark_of',
@@ -49,32 +53,6 @@ __all__ = [
     'subjects_of',
 ]
 
-helpfulness = Table(
-    'helpfulness',
-    metadata,
-    Column('subject', Text, primary_key=True, comment='id; of a landmark its map and key'),
-    Column('useful', Integer, nullable=False),
-    Column('misleading', Integer, nullable=False),
-    Column('wrong', Integer, nullable=False),
-    Column('not_applicable', Integer, nullable=False),
-    Column('succeeded', Integer, nullable=False, comment='episodes that ended well'),
-    Column('failed', Integer, nullable=False, comment='episodes that ended badly'),
-    Column('retrieved', Integer, nullable=False, comment='receipts'),
-    Column('last_ns', BigInteger, comment='service clock'),
-    Column('score', Float, nullable=False, comment='follows from the counts'),
-    comment='what is counted of what was looked up and judged',
-    sqlite_with_rowid=False,
-)
-
-episode_retrieval = Table(
-    'episode_retrieval',
-    metadata,
-    Column('episode', Text, primary_key=True),
-    Column('subject', Text, primary_key=True),
-    Index('episode_retrieval_subject', 'subject'),
-    comment='what open episodes have looked up; gone when they have ended and are scored',
-    sqlite_with_rowid=False,
-)
 
 # Between the two names of a landmark: no map, key or id holds a control character.
 _SEPARATOR = '\x1f'
@@ -125,7 +103,7 @@ def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]
 def subject_of(connection: sa.Connection, item: MemoryItem) -> str:
     """Return what the counts of an item belong to, wherever it is stored."""
     place = item.scope.get('map_id', ''), item.key or ''
-    return landmark_subject(*place) if stats_for(connection, [place]) else item.id or ''
+    return landmark_subject(*place) if LandmarkRepository(connection).stats([place]) else item.id or ''
 
 
 _ids = sa.func.json_each(sa.bindparam('ids', type_=Text)).table_valued('value')

@@ -10,30 +10,14 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, Column, Integer, Table, Text, UniqueConstraint
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.feedback.scores import add_counts
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema import feedback
 
-__all__ = ['Judgement', 'feedback', 'save_verdicts']
-
-feedback = Table(
-    'feedback',
-    metadata,
-    Column('number', Integer, primary_key=True, comment='in the order of coming'),
-    Column('item', Text, nullable=False, comment='id'),
-    Column('receipt_id', Text, nullable=False, comment='of the answer it was in; empty: named without one'),
-    Column('episode', Text, nullable=False, comment='empty: none'),
-    Column('actor', Text, nullable=False),
-    Column('outcome', Text, nullable=False),
-    Column('note', Text, nullable=False),
-    Column('recorded_at_ns', BigInteger, nullable=False, comment='service clock'),
-    UniqueConstraint('item', 'receipt_id', 'episode', 'actor'),
-    comment='verdicts on what was answered; the oldest leave',
-)
+__all__ = ['Judgement', 'save_verdicts']
 
 
 class Judgement(NamedTuple):
@@ -111,5 +95,5 @@ def _scrub(connection: sa.Connection, purged: Purged) -> None:
         connection.execute(feedback.delete().where(of_them))
     others = sa.select(feedback.c.note).where(feedback.c.note != '').distinct()
     for note in list(connection.scalars(others)):
-        if note in notes or purged.told_in(note):
+        if note in notes or purged.touches_text(note):
             connection.execute(feedback.update().where(feedback.c.note == note).values(note=''))

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.storage.schema import create_schema
+
 if TYPE_CHECKING:
     from alembic.config import Config
 
-__all__ = ['HEAD', 'current_revision', 'is_known', 'upgrade']
+__all__ = ['HEAD', 'create', 'current_revision', 'is_known', 'upgrade']
 
 HEAD = '0001'
 """The schema of this version."""
+
+# As alembic itself makes it.
+_VERSION_TABLE = """
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+)
+"""
 
 # alembic is imported only when a schema changes: it costs a node a quarter of a second.
 
@@ -26,6 +35,13 @@ def _config() -> Config:
     config.set_main_option('script_location', str(Path(__file__).parent))
     config.set_main_option('path_separator', 'os')
     return config
+
+
+def create(connection: sa.Connection) -> None:
+    """Create the newest schema in an empty database, inside a transaction of the caller."""
+    create_schema(connection)
+    connection.exec_driver_sql(_VERSION_TABLE)
+    connection.exec_driver_sql('INSERT INTO alembic_version (version_num) VALUES (?)', (HEAD,))
 
 
 def upgrade(connection: sa.Connection) -> None:
@@ -48,11 +64,11 @@ def current_revision(connection: sqlite3.Connection) -> str | None:
 
 def is_known(revision: str) -> bool:
     """Return whether this version of the package knows a schema revision."""
+    if revision == HEAD:
+        return True
     from alembic.script import ScriptDirectory
     from alembic.util import CommandError
 
-    if revision == HEAD:
-        return True
     try:
         return ScriptDirectory.from_config(_config()).get_revision(revision) is not None
     except CommandError:

@@ -12,11 +12,10 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.storage.feedback.scores import score_or_never
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
 from hylo_memory_ros.storage.query.episode_filter import in_episode
 from hylo_memory_ros.storage.query.links import Versions, homes, reached_by_entity, reached_by_relation
 from hylo_memory_ros.storage.query.skill_filter import admitted
-from hylo_memory_ros.storage.schema import assertion, embedding, identity, tag, version
+from hylo_memory_ros.storage.schema import assertion, embedding, identity, landmark, tag, version
 from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.feedback.scores import helpfulness, score_or_never, subject_expression
+from hylo_memory_ros.storage.feedback.scores import score_or_never, subject_expression
 from hylo_memory_ros.storage.query.episode_filter import asserted_in
 from hylo_memory_ros.storage.query.filters import (
     ANY_STATISTICS,
@@ -38,6 +38,7 @@ from hylo_memory_ros.storage.schema import (
     SUMMARY_TEXT,
     assertion,
     embedding,
+    helpfulness,
     identity,
     tag,
     version,

@@ -20,9 +20,16 @@ from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
-from hylo_memory_ros.storage.feedback.scores import helpfulness
 from hylo_memory_ros.storage.query.skill_filter import STATUS
-from hylo_memory_ros.storage.schema import assertion, identity, metadata, tag, txn, version
+from hylo_memory_ros.storage.schema import (
+    assertion,
+    helpfulness,
+    identity,
+    skill_transition,
+    tag,
+    txn,
+    version,
+)
 
 __all__ = [
     'Gate',
@@ -30,26 +37,10 @@ __all__ = [
     'judged_skill',
     'payloads_of_skills',
     'skill_items',
-    'skill_transition',
     'stated_of_skills',
     'stated_skills',
     'transitions_of',
 ]
-
-skill_transition = sa.Table(
-    'skill_transition',
-    metadata,
-    sa.Column('sequence', sa.ForeignKey('txn.sequence'), primary_key=True),
-    sa.Column('position', sa.Integer, primary_key=True, comment='place in the call'),
-    sa.Column('identity_id', sa.Integer, index=True, comment='null after a purge'),
-    sa.Column('id', sa.Text, comment='the item with the new status; null after a purge'),
-    sa.Column('key', sa.Text, comment='null after a purge'),
-    sa.Column('from_status', sa.Text, comment='null: there was none'),
-    sa.Column('to_status', sa.Text, nullable=False),
-    sa.Column('evidence', sa.Text, comment='JSON: traces and verdicts; null after a purge'),
-    comment='who moved a skill through its gate, when and by what evidence; never deleted',
-    sqlite_with_rowid=False,
-)
 
 
 class Gate:

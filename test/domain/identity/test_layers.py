@@ -69,14 +69,18 @@ def test_what_is_no_digest_is_refused(text):
         Sha256(text)
 
 
-def test_a_field_takes_the_digest_of_its_layer_only():
-    fields = token_kv().fields
-    for wrong in (semantic().digest, embedding().digest, generation().digest, artifact().digest, SHA('x')):
-        with pytest.raises(ValidationError, match='segment'):
-            TokenKvIdentity(**{**fields, 'segment': wrong})
-    for wrong in (semantic().digest, embedding().digest, SHA('x')):
-        with pytest.raises(ValidationError, match='source'):
-            CompressionArtifactIdentity(**{**artifact().fields, 'source': wrong})
+@pytest.mark.parametrize('wrong', [semantic, embedding, generation, artifact, None])
+def test_a_segment_takes_the_digest_of_its_layer_only(wrong):
+    digest = wrong().digest if wrong else SHA('x')
+    with pytest.raises(ValidationError, match='segment'):
+        TokenKvIdentity(**{**token_kv().fields, 'segment': digest})
+
+
+@pytest.mark.parametrize('wrong', [semantic, embedding, None])
+def test_a_source_takes_the_digest_of_its_layer_only(wrong):
+    digest = wrong().digest if wrong else SHA('x')
+    with pytest.raises(ValidationError, match='source'):
+        CompressionArtifactIdentity(**{**artifact().fields, 'source': digest})
 
 
 @pytest.mark.parametrize('identity', every_identity(), ids=lambda one: type(one).__name__)
@@ -129,13 +133,21 @@ def test_a_statement_believed_again_is_another_semantic_identity():
     assert first.digest != later.digest
 
 
-def test_an_ordering_tells_every_exchange():
+@pytest.mark.parametrize(
+    'change',
+    [
+        pytest.param(lambda pairs: pairs[::-1], id='reversed'),
+        pytest.param(lambda pairs: pairs[:-1], id='one less'),
+        pytest.param(lambda pairs: [*pairs, pairs[0]], id='one twice'),
+        pytest.param(lambda pairs: [(name, pairs[0][1]) for name, _ in pairs], id='one digest'),
+    ],
+)
+def test_an_ordering_tells_every_exchange(change):
     pairs = [(f'item/{i}', EmbeddingDigest.of({'i': i})) for i in range(5)]
     ordering = Ordering.of(pairs)
     ordering.check(pairs)
-    for wrong in (pairs[::-1], pairs[:-1], [*pairs, pairs[0]], [(name, pairs[0][1]) for name, _ in pairs]):
-        with pytest.raises(InvalidRequestError, match='ordering'):
-            ordering.check(wrong)
+    with pytest.raises(InvalidRequestError, match='ordering'):
+        ordering.check(change(pairs))
 
 
 @given(st.lists(st.text(max_size=8), min_size=2, max_size=2, unique=True))

@@ -248,10 +248,10 @@ def test_too_deep_a_state_is_refused() -> None:
         MemoryQuery(state=round_and_round)
 
 
-def test_statuses_that_do_not_exist_are_refused() -> None:
-    for statuses in (('done',), (), ('verified', 'VERIFIED')):
-        with pytest.raises(ValidationError, match='skill_status'):
-            MemoryQuery(skill_status=statuses)
+@pytest.mark.parametrize('statuses', [('done',), (), ('verified', 'VERIFIED')])
+def test_statuses_that_do_not_exist_are_refused(statuses: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError, match='skill_status'):
+        MemoryQuery(skill_status=statuses)
 
 
 def test_the_index_is_that_of_the_file_after_a_restart(tmp_path: Any, clock: ManualClock) -> None:

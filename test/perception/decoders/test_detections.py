@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import scaled
 
 pytest.importorskip('rclpy', reason='ROS is not installed')
 
@@ -14,8 +15,8 @@ from rclpy.serialization import serialize_message
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from hylo_memory_ros.perception import Message, digest32
-from hylo_memory_ros.perception.ingestion.decoders.detections import read_detections
-from hylo_memory_ros.perception.ingestion.decoders.poses import read_pose
+from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections
+from hylo_memory_ros.perception.ingestion.decoders.geometry import decode_pose
 
 pytestmark = pytest.mark.ros
 numbers = st.floats(-1e6, 1e6)
@@ -70,13 +71,13 @@ def check(array: Detection3DArray, message: Message) -> None:
 
 
 @given(arrays())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_detections_are_read_as_rclpy_reads_them(array: Detection3DArray) -> None:
-    check(array, read_detections(serialize_message(array), 'front'))
+    check(array, decode_detections(serialize_message(array), 'front'))
 
 
 @given(arrays(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_damaged_bytes_are_refused_or_read_but_nothing_else(
     array: Detection3DArray, data: st.DataObject
 ) -> None:
@@ -85,7 +86,7 @@ def test_damaged_bytes_are_refused_or_read_but_nothing_else(
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(good[: data.draw(st.integers(0, len(good)))])
 
-    for read in (read_detections, read_pose):
+    for read in (decode_detections, decode_pose):
         try:
             message = read(cut, 'front')
         except ValueError:
@@ -98,7 +99,7 @@ def test_a_pose_is_one_detection() -> None:
     pose.header.frame_id, pose.header.stamp.sec = 'camera', 7
     pose.pose.position.x, pose.pose.position.z = 1.5, -2.0
 
-    message = read_pose(serialize_message(pose), 'tag')
+    message = decode_pose(serialize_message(pose), 'tag')
 
     assert (message.stamp_ns, message.frame_id, message.input) == (7 * 10**9, 'camera', 'tag')
     assert message.detections.positions.tolist() == [[1.5, 0.0, -2.0]]
@@ -110,9 +111,9 @@ def test_the_digest_does_not_depend_on_the_transport() -> None:
     array.detections = [Detection3D(id='x')]
     data = serialize_message(array)
 
-    assert read_detections(data + b'\0\0\0', 'a').digest == read_detections(data, 'b').digest
+    assert decode_detections(data + b'\0\0\0', 'a').digest == decode_detections(data, 'b').digest
     array.detections[0].id = 'y'
-    assert read_detections(serialize_message(array), 'a').digest != read_detections(data, 'a').digest
+    assert decode_detections(serialize_message(array), 'a').digest != decode_detections(data, 'a').digest
     assert digest32(b'') == 0
 
 
@@ -121,11 +122,11 @@ def test_the_frame_of_the_detections_serves_where_the_array_has_none() -> None:
     for detection in array.detections:
         detection.header.frame_id = 'camera'
 
-    assert read_detections(serialize_message(array), 'a').frame_id == 'camera'
+    assert decode_detections(serialize_message(array), 'a').frame_id == 'camera'
 
     array.detections[1].header.frame_id = 'other'
     with pytest.raises(ValueError, match='frames'):
-        read_detections(serialize_message(array), 'a')
+        decode_detections(serialize_message(array), 'a')
 
 
 def test_a_false_count_asks_for_no_memory() -> None:
@@ -133,7 +134,7 @@ def test_a_false_count_asks_for_no_memory() -> None:
     data[-4:] = struct.pack('<I', 2**32 - 1)
 
     with pytest.raises(ValueError, match='4294967295 elements'):
-        read_detections(bytes(data), 'a')
+        decode_detections(bytes(data), 'a')
 
 
 def test_a_text_that_is_no_utf8_is_refused() -> None:
@@ -142,7 +143,7 @@ def test_a_text_that_is_no_utf8_is_refused() -> None:
     data = serialize_message(array).replace(b'camera', bytes(range(0x78, 0x7E)).replace(b'x', b'\x81'))
 
     with pytest.raises(ValueError, match='utf-8'):
-        read_detections(data, 'a')
+        decode_detections(data, 'a')
 
 
 def test_both_byte_orders_are_read() -> None:
@@ -156,7 +157,7 @@ def test_both_byte_orders_are_read() -> None:
         + struct.pack('>7d', 1, 2, 3, 0, 0, 0, 1)
     )
 
-    message = read_pose(big, 'a')
+    message = decode_pose(big, 'a')
 
     assert message.stamp_ns == 9 * 10**9 + 5
     assert message.detections.positions.tolist() == [[1.0, 2.0, 3.0]]
@@ -165,4 +166,4 @@ def test_both_byte_orders_are_read() -> None:
 @pytest.mark.parametrize('data', [b'', b'\0\1\0\0', b'\0\7\0\0' + b'\0' * 40, b'\1\1\0\0' + b'\0' * 40])
 def test_what_is_no_cdr_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match='bytes'):
-        read_detections(data, 'a')
+        decode_detections(data, 'a')

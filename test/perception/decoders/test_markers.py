@@ -9,7 +9,7 @@ pytest.importorskip('rosbags', reason='rosbags is not installed')
 
 from support.bags import NS, Types
 
-from hylo_memory_ros.perception.ingestion.decoders import READERS, Reading
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS, DecodedMessage
 
 NOW = 1_700_000_000 * NS
 TYPES = Types()
@@ -17,7 +17,7 @@ DELETE, DELETE_ALL = 2, 3
 
 
 def reader() -> Any:
-    read = READERS['visualization_msgs/msg/MarkerArray']()
+    read = DECODERS['visualization_msgs/msg/MarkerArray']()
     return lambda *markers: read(TYPES.cdr(TYPES.markers(*markers)), 'shapes')
 
 
@@ -29,7 +29,7 @@ def gone(ns: str, number: int = 0, action: int = DELETE, at: int = 0) -> Any:
     return TYPES.marker(at, '', ns, number, action=action)
 
 
-def names(reading: Reading) -> list[str]:
+def names(reading: DecodedMessage) -> list[str]:
     return [name for one in reading.messages for name in one.detections.instances or ()]
 
 

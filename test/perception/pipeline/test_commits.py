@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from perception.pieces import (
     some_settings,
 )
 from perception.pipeline.pieces import CUP, cups, the_input
-from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import InvalidRequestError, StoreFullError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, WriteResult
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.unit_of_work import UnnumberedUnitOfWork
 
 
 class Refusing(MemoryService):
@@ -39,10 +40,12 @@ class Refusing(MemoryService):
             raise StoreFullError('the disk is full')
         return super().write(items, **options)
 
-    def side_write(self, within: Callable[[Connection], None], *, durable: bool = False) -> None:
+    @contextmanager
+    def begin_unnumbered(self, *, durable: bool = False) -> Iterator[UnnumberedUnitOfWork]:
         if self.full:
             raise StoreFullError('the disk is full')
-        super().side_write(within, durable=durable)
+        with super().begin_unnumbered(durable=durable) as uow:
+            yield uow
 
 
 class TestCommits:
@@ -138,10 +141,10 @@ class TestCommits:
         with open_memory() as memory:
             settings = some_settings(ledger_max_age_s=20.0, statistics_interval_s=1.0)
             pipeline = a_pipeline(memory, settings)
-            feed(pipeline, cups(1, 100), commit_every=10)
+            feed(pipeline, cups(1, 50), commit_every=10)
             pipeline.close()
             first = recorded(memory)[0].stamp_ns
-            assert START_NS + 75 * NS < first <= START_NS + 80 * NS
+            assert START_NS + 25 * NS < first <= START_NS + 30 * NS
 
 
 def test_threads_may_do_as_they_like(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from service.episodes.pieces import an_episode, fact, keys_of
 from support.clock import ManualClock
+from support.tables import write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
@@ -117,16 +118,14 @@ class TestRefused:
         with MemoryService.open(clock=ManualClock(999.0), config=config) as memory:
             self.refused(memory, (lambda m: m.begin_episode(), ClockError, 'before the first valid stamp'))
 
-    def test_a_memory_that_is_closed(self, clock: ManualClock) -> None:
+    @pytest.mark.parametrize(
+        ('call', 'fields'), [('begin_episode', {}), ('end_episode', {'outcome': 'x'}), ('episodes', {})]
+    )
+    def test_a_memory_that_is_closed(self, clock: ManualClock, call: str, fields: dict[str, str]) -> None:
         memory = MemoryService.open(clock=clock)
         memory.close()
-        for call in (
-            memory.begin_episode,
-            lambda: memory.end_episode(outcome='x'),
-            memory.episodes,
-        ):
-            with pytest.raises(StoreError, match='closed'):
-                call()
+        with pytest.raises(StoreError, match='closed'):
+            getattr(memory, call)(**fields)
 
     def test_only_one_of_many_at_once_begins(self, memory: MemoryService) -> None:
         begun: list[str] = []
@@ -147,7 +146,9 @@ class TestRefused:
     def test_what_was_tampered_with_is_found_out(self, clock: ManualClock) -> None:
         with MemoryService.open(clock=clock) as memory:
             an_episode(memory, 'run', 'success', fact('dock'))
-            memory.side_write(lambda c: c.exec_driver_sql("UPDATE txn SET episode = 'x' WHERE sequence = 2"))
+            write_tables(
+                memory, lambda c: c.exec_driver_sql("UPDATE txn SET episode = 'x' WHERE sequence = 2")
+            )
             problems = ' '.join(memory.verify().problems)
             assert "episode 'run': not all transactions" in problems
             assert 'an episode that there is not' in problems

@@ -1,4 +1,4 @@
-"""Where reading has come to in the bytes of one message (CDR, as rosidl writes it)."""
+"""Cursor over the bytes of a CDR message, as rosidl serializes it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ['Cursor', 'cdr_order', 'read_whole']
+__all__ = ['Cursor', 'cdr_order', 'decode_whole']
 
 T = TypeVar('T')
 
 ENCAPSULATION = 4
-# A transport may fill the last word of four bytes; more than that is no part of this message.
+# A transport may pad the last word of four bytes; more belongs to another type of message.
 PADDING = 3
 
 NS_PER_S = 1_000_000_000
 
 
 def cdr_order(message: bytes) -> str:
-    """Return the byte order of a message, as `struct` names it.
+    """Return the byte order of a message in the notation of `struct`.
 
     Raises
     ------
@@ -26,15 +26,17 @@ def cdr_order(message: bytes) -> str:
         If the bytes do not begin with the encapsulation of plain CDR.
     """
     if len(message) < ENCAPSULATION + 1 or message[0] or message[1] > 1:
-        raise ValueError(f'{len(message)} bytes that begin with {message[:4].hex()} are no CDR message')
+        raise ValueError(
+            f'expected a CDR message, got {len(message)} bytes that begin with {message[:4].hex()}'
+        )
     return '<' if message[1] else '>'
 
 
 class Cursor:
-    """Reads the parts of a message one after the other, in either byte order.
+    """Reads the fields of a message in their order, in either byte order.
 
-    What does not fit into the bytes raises `ValueError` or `struct.error`; `read_whole` makes one
-    of both.
+    Fields beyond the end raise `ValueError` or `struct.error`; `decode_whole` converts both to
+    `ValueError`.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ class Cursor:
     Raises
     ------
     ValueError
-        If it is no plain CDR.
+        If the encapsulation is not plain CDR.
     """
 
     __slots__ = ('at', 'data', 'order')
@@ -55,24 +57,24 @@ class Cursor:
         self.at = 0
 
     def numbers(self, form: struct.Struct, align: int) -> tuple[float, ...]:
-        """Read numbers of a form that begins at a multiple of `align` bytes."""
+        """Read numbers of a format that is aligned to `align` bytes."""
         self.at += -self.at % align
         values = form.unpack_from(self.data, self.at)
         self.at += form.size
         return values
 
     def count(self, least: int) -> int:
-        """Read the length of a sequence whose elements take at least so many bytes each."""
+        """Read the length of a sequence whose elements take at least `least` bytes each."""
         self.at += -self.at % 4
         (count,) = struct.unpack_from(self.order + 'I', self.data, self.at)
         self.at += 4
-        # So that a false count cannot ask for memory.
+        # Checked before allocation, so that a corrupt count cannot exhaust memory.
         if count * least > len(self.data) - self.at:
             raise ValueError(f'{count} elements do not fit into {len(self.data) - self.at} bytes')
         return int(count)
 
     def text(self) -> str:
-        """Read a text.
+        """Read a string.
 
         Some writers give an empty one no closing zero, and so no byte at all.
         """
@@ -80,18 +82,18 @@ class Cursor:
         end = self.at + size
         text = str(self.data[self.at : max(end - 1, self.at)], 'utf-8')
         if size and self.data[end - 1]:
-            raise ValueError(f'a text of {size} bytes does not end with zero')
+            raise ValueError(f'a string of {size} bytes does not end with zero')
         self.at = end
         return text
 
     def skip(self, size: int, align: int = 1) -> None:
-        """Go beyond parts that are not needed."""
+        """Skip bytes."""
         self.at += -self.at % align + size
         if self.at > len(self.data):
             raise ValueError(f'the message ends {self.at - len(self.data)} bytes early')
 
     def skip_sequence(self, size: int, align: int) -> None:
-        """Go beyond a sequence of elements of one size."""
+        """Skip a sequence of elements of one size."""
         count = self.count(size)
         if count:
             self.skip(count * size, align)
@@ -102,7 +104,7 @@ class Cursor:
         sec, nanosec = struct.unpack_from(self.order + 'iI', self.data, self.at)
         self.at += 8
         if sec < 0 or nanosec >= NS_PER_S:
-            raise ValueError(f'stamp: {sec} s {nanosec} ns is no time')
+            raise ValueError(f'stamp: expected a time, got {sec} s {nanosec} ns')
         return int(sec) * NS_PER_S + int(nanosec)
 
     def header(self) -> tuple[int, str]:
@@ -110,7 +112,7 @@ class Cursor:
         return self.stamp(), self.text()
 
     def end(self) -> memoryview:
-        """Return the bytes that were read; what a transport adds behind them is not among them.
+        """Return the bytes of the message without padding.
 
         Raises
         ------
@@ -119,12 +121,12 @@ class Cursor:
         """
         left = len(self.data) - self.at
         if left > PADDING:
-            raise ValueError(f'{left} bytes are left behind the last field')
+            raise ValueError(f'{left} bytes follow the last field')
         return self.data[: self.at]
 
 
-def read_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
-    """Read a message to its end by a function that is given the cursor.
+def decode_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
+    """Decode a message to its end with a function of the cursor.
 
     Raises
     ------

@@ -22,12 +22,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hylo_memory_ros.perception import Deletion, Detections, Message, digest32
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, read_whole
-from hylo_memory_ros.perception.ingestion.decoders.poses import POSE
-from hylo_memory_ros.perception.ingestion.decoders.reading import Reading
+from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
+from hylo_memory_ros.perception.ingestion.observation import (
+    DecodedMessage,
+    Deletion,
+    Detections,
+    Message,
+    digest32,
+)
 
-__all__ = ['MarkerReader']
+__all__ = ['MarkerDecoder']
 
 # Header, ns, id, type, action, pose, scale, colour, lifetime, flag; then nothing but empty fields.
 LEAST_MARKER = 12 + 4 + 12 + 80 + 16 + 8 + 1
@@ -60,7 +65,7 @@ class _Marker:
 
 @dataclass(slots=True)
 class _Scene:
-    """What an array amounts to, its markers taken in their order."""
+    """Result of the markers of an array, applied in their order."""
 
     added: dict[str, _Marker] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
@@ -96,8 +101,8 @@ class _Scene:
         }
 
 
-class MarkerReader:
-    """Reads the markers of one input; it remembers the stamp of the array before.
+class MarkerDecoder:
+    """Decodes the markers of one input; it keeps the stamp of the previous array.
 
     Parameters
     ----------
@@ -109,8 +114,8 @@ class MarkerReader:
         self._array = array
         self._last_ns = 0
 
-    def __call__(self, message: bytes, source: str) -> Reading:
-        """Read a message: one for each stamp and frame in it, and one for what is deleted.
+    def __call__(self, message: bytes, source: str) -> DecodedMessage:
+        """Decode a message: one observation for each stamp and frame, and one for the deletions.
 
         Parameters
         ----------
@@ -124,7 +129,7 @@ class MarkerReader:
         ValueError
             If the bytes are no such message.
         """
-        scene, digest = read_whole(message, self._read)
+        scene, digest = decode_whole(message, self._read)
         stamped_ns = max((one.stamp_ns for one in scene.added.values()), default=0)
         messages = list(_observations(scene, source, digest))
         if scene.deleted or scene.cleared:
@@ -132,7 +137,7 @@ class MarkerReader:
             stamp_ns = scene.deleted_ns or stamped_ns or after_last_ns
             messages.append(_deletion(scene, source, stamp_ns, digest))
         self._last_ns = max(stamped_ns, scene.deleted_ns) or self._last_ns
-        return Reading(tuple(messages), scene.refused)
+        return DecodedMessage(tuple(messages), scene.refused)
 
     def _read(self, cursor: Cursor) -> tuple[_Scene, int]:
         scene = _Scene()

@@ -1,0 +1,18 @@
+"""Spatial index: radius and nearest-neighbour queries over the believed rows of the store.
+
+Reading order: `rows`, `segment`, `delta_segment`, `tree_segment`, `partition`, `compaction`, `audit`,
+`index`.
+"""
+
+from hylo_memory_ros.index.spatial.index import SpatialMirror
+from hylo_memory_ros.index.spatial.rows import (
+    OPEN,
+    BelievedRow,
+    Difference,
+    Excluded,
+    Hits,
+    Nearest,
+    RowBatch,
+)
+
+__all__ = ['OPEN', 'BelievedRow', 'Difference', 'Excluded', 'Hits', 'Nearest', 'RowBatch', 'SpatialMirror']

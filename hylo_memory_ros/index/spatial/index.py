@@ -1,0 +1,491 @@
+"""Spatial index over the believed rows of the store: radius queries and the nearest row beyond a radius.
+
+The mirror copies the poses of the store's version table. The store is written first and stays the
+authority; the mirror follows each committed transaction, and can be rebuilt from the store at any time.
+
+Threads: one writer at a time calls `apply` and `remove`; any number of readers query; one thread loads; one
+thread of the mirror compacts. Changes run under a lock that is held for moments. Readers take no lock: rows
+carry the sequences between which they are believed, so a reader that takes the sequence of the mirror first,
+and the segments of a partition second, finds exactly what was believed at that sequence.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hylo_memory_ros.errors import InvalidRequestError, LoadingError
+from hylo_memory_ros.index.spatial.audit import Audit
+from hylo_memory_ros.index.spatial.compaction import ClosingError, Compactor
+from hylo_memory_ros.index.spatial.partition import Partition, build_trees
+from hylo_memory_ros.index.spatial.rows import (
+    LARGEST_M,
+    OPEN,
+    VALID_FROM,
+    VALID_TO,
+    VERSION,
+    BelievedRow,
+    Difference,
+    Excluded,
+    Hits,
+    Key,
+    Nearest,
+    RowBatch,
+    RowCollector,
+    Rows,
+    Window,
+)
+from hylo_memory_ros.index.spatial.segment import Ball, Segment
+
+__all__ = ['SpatialMirror']
+
+_FOREVER = OPEN - 1
+
+
+class Change(NamedTuple):
+    """Effect of one committed transaction on the rows that have a pose."""
+
+    sequence: int
+    added: Sequence[BelievedRow] = ()
+    ended: Collection[int] = ()
+    removed: Collection[int] = ()
+
+
+class SpatialIndex:
+    """Partitions by (map, frame), changed by one thread at a time under the lock of the mirror.
+
+    Attributes
+    ----------
+    partitions : mapping
+        Replaced when a partition is added, never changed, so that readers iterate over a stable one.
+    skipped : int
+        Rows left out for a coordinate that is not finite.
+    """
+
+    def __init__(
+        self, partitions: Mapping[Key, Partition] | None = None, highest_row: int = 0, skipped: int = 0
+    ) -> None:
+        self.partitions = partitions or {}
+        self.skipped = skipped
+        self._highest_row = highest_row
+
+    def find_segments(self, map_id: str | None, frame_id: str | Collection[str]) -> Sequence[Segment]:
+        """Return the segments of a map, or of every map, in a frame or in several."""
+        if map_id is not None and isinstance(frame_id, str):
+            partition = self.partitions.get((map_id, frame_id))
+            return () if partition is None else partition.segments
+        frames = {frame_id} if isinstance(frame_id, str) else frame_id
+        return [
+            segment
+            for (m, f), partition in self.partitions.items()
+            if map_id in (None, m) and f in frames
+            for segment in partition.segments
+        ]
+
+    def apply(self, change: Change, cutoff_ns: int) -> None:
+        """Apply a change; rows added twice, and ends of unknown rows, are ignored."""
+        if change.added:
+            self._add(change.added, cutoff_ns)
+        if change.ended:
+            version_rows = np.array(list(change.ended), np.int64)
+            left = len(version_rows)
+            for partition in self.partitions.values():
+                left -= partition.end(version_rows, change.sequence) if left else 0
+        if change.removed:
+            version_rows = np.array(list(change.removed), np.int64)
+            for partition in self.partitions.values():
+                partition.erase(version_rows)
+
+    def _add(self, added: Sequence[BelievedRow], cutoff_ns: int) -> None:
+        groups: dict[Key, tuple[list[tuple[int, ...]], list[tuple[float, float, float]]]] = {}
+        for row in self._select_unknown(added):
+            point = (row.x, row.y, row.z)
+            if not all(abs(axis) <= LARGEST_M for axis in point):
+                self.skipped += 1
+                continue
+            valid_to = OPEN if row.valid_to_ns is None else row.valid_to_ns
+            to_seq = OPEN if row.to_seq is None else row.to_seq
+            rows, points = groups.setdefault((row.map_id, row.frame_id), ([], []))
+            rows.append((row.version_row, row.valid_from_ns, valid_to, row.spatial_id, row.from_seq, to_seq))
+            points.append(point)
+        for key, (rows, points) in groups.items():
+            partition = self.partitions.get(key)
+            if partition is None:
+                partition = Partition()
+                self.partitions = {**self.partitions, key: partition}
+            partition.extend(rows, points, cutoff_ns)
+
+    def _select_unknown(self, added: Sequence[BelievedRow]) -> Iterable[BelievedRow]:
+        """Drop the rows that the index has already, as after a load that read them too."""
+        rows = {row.version_row: row for row in added}
+        # Row numbers only grow, so a lookup is rarely needed.
+        old = np.array([version_row for version_row in rows if version_row <= self._highest_row], np.int64)
+        if len(old):
+            for partition in self.partitions.values():
+                for version_row in old[partition.find_known(old)].tolist():
+                    rows.pop(version_row, None)
+        self._highest_row = max(self._highest_row, max(rows, default=0))
+        return rows.values()
+
+
+class SpatialMirror:
+    """KD-trees over the believed rows of each (map, frame).
+
+    Parameters
+    ----------
+    now_ns : callable, optional
+        Returns the highest service time seen, in nanoseconds. It decides which rows count as closed
+        when a tree is built, which changes speed, never an answer; without it every row with an end
+        counts as closed.
+
+    Examples
+    --------
+    >>> mirror = SpatialMirror()
+    >>> mirror.load((), sequence=0)
+    >>> mirror.apply(1, [BelievedRow(1, 1, 'lab', 'map', 0.3, 0.1, 0.2, 0, None, 1)])
+    >>> mirror.within('lab', 'map', (0.0, 0.0, 0.0), 0.3741657386773941).version_rows.tolist()
+    [1]
+    >>> mirror.close()
+    """
+
+    def __init__(self, now_ns: Callable[[], int] | None = None) -> None:
+        self._cutoff_ns = now_ns or (lambda: _FOREVER)
+        self._index = SpatialIndex()
+        self._sequence = 0
+        self._loaded = False
+        self._ready = threading.Event()
+        self._lock = threading.RLock()
+        self._loading = threading.Lock()
+        # Changes during a load, to be repeated on the loaded rows.
+        self._meanwhile: list[Change] | None = []
+        self._removals: list[set[int]] = []
+        self._compactor = Compactor(self._lock, self._all_partitions, self._cutoff_ns)
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the newest applied transaction."""
+        return self._sequence
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first load is complete."""
+        return self._loaded
+
+    @property
+    def skipped(self) -> int:
+        """Number of rows left out for a coordinate that is not finite."""
+        return self._index.skipped
+
+    def __len__(self) -> int:
+        return sum(map(len, self._index.partitions.values()))
+
+    def wait_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until the first load is complete; False after the timeout."""
+        return self._ready.wait(timeout_s)
+
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
+        """Wait until no rebuild is running; False after the timeout."""
+        return self._compactor.wait(timeout_s)
+
+    def rebuild(self) -> None:
+        """Start to rebuild every tree in the background."""
+        self._compactor.start(force=True)
+
+    def close(self) -> None:
+        """Stop rebuilding and wait for it; a load ends at its next batch. Queries go on. Safe to repeat."""
+        self._compactor.close()
+
+    def load(self, batches: Iterable[RowBatch], sequence: int) -> None:
+        """Fill the mirror from the store, in the calling thread; again, to replace what it holds.
+
+        The writer's thread may call `apply` and `remove` meanwhile. The batches need not come from one
+        transaction: those calls supply the missing changes, and duplicate rows are kept once.
+
+        Parameters
+        ----------
+        batches : iterable of RowBatch
+            Every row of the store that has a pose, believed or not; read lazily.
+        sequence : int
+            A sequence that the store had reached before the first batch was read.
+        """
+        with self._loading:
+            with self._lock:
+                self._meanwhile = self._meanwhile or []
+            try:
+                collector = RowCollector()
+                for batch in batches:
+                    self._compactor.check()
+                    collector.add(batch)
+                self._replace(collector, sequence)
+            except ClosingError:
+                return
+            finally:
+                with self._lock:
+                    if self.ready:
+                        self._meanwhile = None
+        self._compactor.start()
+
+    def apply(self, sequence: int, added: Sequence[BelievedRow] = (), ended: Collection[int] = ()) -> None:
+        """Apply one committed transaction.
+
+        Parameters
+        ----------
+        sequence : int
+        added : sequence of BelievedRow
+            Rows believed from `sequence` on.
+        ended : collection of int
+            Version rows no longer believed from `sequence` on.
+        """
+        self._change(Change(sequence, tuple(added), tuple(ended)))
+
+    def remove(self, version_rows: Collection[int], sequence: int = 0) -> None:
+        """Delete rows for good (purge); the rebuild that this starts removes every trace.
+
+        Parameters
+        ----------
+        version_rows : collection of int
+        sequence : int
+            The sequence of the purge, if it has one.
+        """
+        self._change(Change(sequence, removed=tuple(version_rows)))
+
+    def within(
+        self,
+        map_id: str | None,
+        frame_id: str | Collection[str],
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> Hits:
+        """Find the believed rows within a radius, its boundary included.
+
+        Parameters
+        ----------
+        map_id : str or None
+            None searches every map.
+        frame_id : str or collection of str
+            The frame of `center`; several frames are searched with the same numbers.
+        center : sequence of 3 floats
+            Metres, x y z, in `frame_id`.
+        radius_m : float
+            Metres, at least 0.
+        at_ns : int, optional
+            World time: ``valid_from <= at < valid_to``. None gives every believed version.
+        seq : int, optional
+            Believed as of this sequence; None for now.
+        horizontal : bool
+            Measure the distance over x and y only.
+        tolerance_ns : int
+            Rows that begin up to this much after `at_ns` count as begun.
+
+        Returns
+        -------
+        Hits
+
+        Raises
+        ------
+        InvalidRequestError
+            The radius is negative or not finite, or the centre is not three finite numbers.
+        LoadingError
+            The first load is not complete.
+        """
+        window = self._window(at_ns, seq, tolerance_ns)
+        ball = Ball(center, radius_m, horizontal)
+        return _find_hits(self._index.find_segments(map_id, frame_id), ball, window)
+
+    def ids_within(
+        self,
+        map_id: str | None,
+        frame_id: str | Collection[str],
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> NDArray[np.int64]:
+        """Find the version rows of `within`, in no particular order."""
+        window = self._window(at_ns, seq, tolerance_ns)
+        ball = Ball(center, radius_m, horizontal)
+        return _find_version_rows(self._index.find_segments(map_id, frame_id), ball, window)
+
+    def nearest_outside(
+        self,
+        map_id: str | None,
+        frame_id: str | Collection[str],
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+    ) -> Nearest | None:
+        """Find the nearest matching row beyond the radius, at any distance."""
+        window = self._window(at_ns, seq, tolerance_ns)
+        ball = Ball(center, radius_m, horizontal)
+        return _find_nearest_beyond(self._index.find_segments(map_id, frame_id), ball, window)
+
+    def excluded(
+        self,
+        map_id: str | None,
+        frame_id: str,
+        center: Sequence[float],
+        radius_m: float,
+        *,
+        at_ns: int | None = None,
+        seq: int | None = None,
+        horizontal: bool = False,
+        tolerance_ns: int = 0,
+        most: int = 10_000,
+    ) -> Excluded:
+        """Count the rows within the radius that a query excludes by map, frame or time.
+
+        At most `most` rows of a segment within the radius are tested: beyond that the counts are lower
+        bounds.
+        """
+        window = self._window(at_ns, seq, tolerance_ns)
+        ball = Ball(center, radius_m, horizontal)
+        index = self._index
+        maps = {m for m, f in index.partitions if f == frame_id and map_id is not None} - {map_id}
+        frames = {f for m, f in index.partitions if map_id in (None, m)} - {frame_id}
+        other_maps = [segment for other in maps for segment in index.find_segments(other, frame_id)]
+        other_frames = index.find_segments(map_id, frames)
+        late, over = _find_untimely(index.find_segments(map_id, frame_id), ball, window, most)
+        return Excluded(
+            len(_find_version_rows(other_maps, ball, window, most)),
+            len(_find_version_rows(other_frames, ball, window, most)),
+            late,
+            over,
+        )
+
+    def verify(self, batches: Iterable[RowBatch], sequence: int, limit: int = 100) -> tuple[Difference, ...]:
+        """Compare the mirror with rows streamed from the store, while both may move on.
+
+        Parameters
+        ----------
+        batches : iterable of RowBatch
+            Every row of the store that has a pose.
+        sequence : int
+            The store's sequence when reading began; the mirror must have reached it.
+        limit : int
+            Stop after about this many differences.
+
+        Returns
+        -------
+        tuple of Difference
+            In order of the version row; empty when the mirror equals the store.
+        """
+        self._window(None, None, 0)
+        if self._sequence < sequence:
+            raise InvalidRequestError(
+                f'sequence: expected at most {self._sequence}, that of the mirror, got {sequence}',
+                sequence=sequence,
+            )
+        removed: set[int] = set()
+        with self._lock:
+            self._removals.append(removed)
+            segments = {key: partition.segments for key, partition in self._index.partitions.items()}
+            audit = Audit(segments, sequence)
+        try:
+            audit.compare(batches, limit)
+        finally:
+            with self._lock:
+                self._removals = [other for other in self._removals if other is not removed]
+        return audit.differences(removed, limit)
+
+    def _all_partitions(self) -> Collection[Partition]:
+        return self._index.partitions.values()
+
+    def _change(self, change: Change) -> None:
+        with self._lock:
+            if self._meanwhile is not None:
+                self._meanwhile.append(change)
+            if not self.ready:
+                return
+            for removed in self._removals:
+                removed.update(change.removed)
+            self._index.apply(change, self._cutoff_ns())
+            # Last: a reader that sees the sequence must find its rows.
+            self._sequence = max(self._sequence, change.sequence)
+        self._compactor.start()
+
+    def _replace(self, collector: RowCollector, sequence: int) -> None:
+        partitions: dict[Key, Partition] = {}
+        highest = 0
+        for key, rows, points in collector.partitions():
+            highest = max(highest, int(rows[VERSION].max(initial=0)))
+            partitions[key] = Partition(build_trees(rows, points, self._cutoff_ns(), self._compactor.check))
+        index = SpatialIndex(partitions, highest, collector.skipped)
+        with self._lock:
+            for change in self._meanwhile or ():
+                index.apply(change, self._cutoff_ns())
+                sequence = max(sequence, change.sequence)
+            self._meanwhile = None
+            self._index = index
+            self._sequence = max(self._sequence, sequence)
+            self._loaded = True
+            self._ready.set()
+
+    def _window(self, at_ns: int | None, seq: int | None, tolerance_ns: int) -> Window:
+        if not self._loaded:
+            raise LoadingError('the spatial mirror is still loading')
+        sequence = self._sequence
+        if seq is not None and seq < sequence:
+            sequence = seq
+        if at_ns is None:
+            return -OPEN, OPEN, sequence
+        return at_ns, at_ns + tolerance_ns, sequence
+
+
+def _find_hits(segments: Iterable[Segment], ball: Ball, window: Window) -> Hits:
+    """Find the matching rows, ordered by distance, then version row."""
+    distances: list[float] = []
+    matches = [np.empty((6, 0), np.int64)]
+    for segment in segments:
+        indices, points = segment.match(ball, window)
+        if len(indices):
+            distances += ball.distances(points)
+            matches.append(segment.rows.take(indices, axis=1))
+    rows, distances_m = np.concatenate(matches, axis=1), np.array(distances)
+    order = np.lexsort((rows[VERSION], distances_m))
+    rows = rows.take(order, axis=1)
+    return Hits(window[2], rows[VERSION], distances_m.take(order), rows[VALID_FROM], rows[VALID_TO])
+
+
+def _find_version_rows(
+    segments: Iterable[Segment], ball: Ball, window: Window, limit: int | None = None
+) -> NDArray[np.int64]:
+    """Find version rows, in no particular order; with `limit`, test no more rows of a segment."""
+    found = [segment.rows[VERSION].take(segment.match(ball, window, limit)[0]) for segment in segments]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _find_untimely(
+    segments: Iterable[Segment], ball: Ball, window: Window, limit: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find version rows that begin after the window, or ended before it; test `limit` of a segment."""
+    late, over = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    any_time = -OPEN, OPEN, window[2]
+    for segment in segments:
+        rows: Rows = segment.rows.take(segment.match(ball, any_time, limit)[0], axis=1)
+        begins = rows[VALID_FROM] > window[1]
+        late.append(rows[VERSION, begins])
+        over.append(rows[VERSION, ~begins & (rows[VALID_TO] <= window[0])])
+    return np.concatenate(late), np.concatenate(over)
+
+
+def _find_nearest_beyond(segments: Iterable[Segment], ball: Ball, window: Window) -> Nearest | None:
+    """Find the nearest matching row outside the ball."""
+    found = [segment.nearest_beyond(ball, window) for segment in segments if segment.may_match(window)]
+    best = min((pair for pair in found if pair is not None), default=None)
+    return None if best is None else Nearest(best[1], best[0])

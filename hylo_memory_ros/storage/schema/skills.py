@@ -1,0 +1,24 @@
+"""Transitions of skills through their gate."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, ForeignKey, Integer, Table, Text
+
+from hylo_memory_ros.storage.schema.base import metadata
+
+__all__ = ['skill_transition']
+
+skill_transition = Table(
+    'skill_transition',
+    metadata,
+    Column('sequence', ForeignKey('txn.sequence'), primary_key=True),
+    Column('position', Integer, primary_key=True, comment='place in the call'),
+    Column('identity_id', Integer, index=True, comment='null after a purge'),
+    Column('id', Text, comment='the item with the new status; null after a purge'),
+    Column('key', Text, comment='null after a purge'),
+    Column('from_status', Text, comment='null: there was none'),
+    Column('to_status', Text, nullable=False),
+    Column('evidence', Text, comment='JSON: traces and verdicts; null after a purge'),
+    comment='who moved a skill through its gate, when and by what evidence; never deleted',
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,160 @@
+"""Statements: identities, assertions, places, versions and tags."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
+
+from hylo_memory_ros.storage.schema.base import metadata
+
+__all__ = [
+    'FULL_TEXT',
+    'FULL_TEXT_TABLES',
+    'SUMMARY_TEXT',
+    'assertion',
+    'forgetting',
+    'identity',
+    'spatial',
+    'tag',
+    'text_index_of',
+    'version',
+]
+
+identity = Table(
+    'identity',
+    metadata,
+    Column('identity_id', Integer, primary_key=True),
+    Column('digest', LargeBinary, nullable=False, unique=True),
+    Column('kind', Text, nullable=False),
+    Column('key', Text, comment='null: a statement that only supersedes itself'),
+    Index('identity_key', 'key', sqlite_where=text('key IS NOT NULL')),
+    comment='what a later write may supersede',
+)
+
+spatial = Table(
+    'spatial',
+    metadata,
+    Column('spatial_id', Integer, primary_key=True),
+    Column('map_id', Text, nullable=False),
+    Column('frame_id', Text, nullable=False),
+    Column('x', Float, nullable=False, comment='m'),
+    Column('y', Float, nullable=False, comment='m'),
+    Column('z', Float, nullable=False, comment='m'),
+    Column('qx', Float, comment='null: no orientation'),
+    Column('qy', Float),
+    Column('qz', Float),
+    Column('qw', Float),
+    Column('covariance', LargeBinary, comment='36 float64, row-major x y z rotX rotY rotZ'),
+    Column('stamp_ns', BigInteger),
+    comment='the spatial table, of which the KD-trees are a mirror',
+)
+
+assertion = Table(
+    'assertion',
+    metadata,
+    Column('assertion_id', Integer, primary_key=True),
+    Column('identity_id', ForeignKey('identity.identity_id'), nullable=False),
+    Column('sequence', ForeignKey('txn.sequence'), nullable=False),
+    Column('position', Integer, nullable=False, comment='place in the call'),
+    Column('valid_from_ns', BigInteger, nullable=False),
+    Column('valid_from_assumed', Boolean, nullable=False),
+    Column('withdrawn_seq', Integer, comment='the retract, or the forget before it began, that took it back'),
+    Column('content_digest', LargeBinary, nullable=False),
+    Column('element', LargeBinary, nullable=False, comment='what the snapshot hash counts'),
+    Column('id', Text, nullable=False),
+    Column('map_id', Text, nullable=False, server_default=''),
+    Column('label', Text, nullable=False, server_default=''),
+    Column('content', Text, nullable=False),
+    Column('confidence', Float, nullable=False),
+    Column('source', Text, nullable=False, server_default=''),
+    Column('event_start_ns', BigInteger),
+    Column('event_end_ns', BigInteger),
+    Column('event_clock', Text),
+    Column('detail', Text, comment='JSON of the fields that are seldom set; null: none'),
+    Column('has_embedding', Boolean, nullable=False, server_default='0'),
+    Column('repeats', Integer, nullable=False, server_default='0', comment='repetitions without a row'),
+    Column('last_seq', Integer, comment='transaction of the last of them'),
+    Column('last_ns', BigInteger, comment='world time of the last of them'),
+    Column('spatial_id', ForeignKey('spatial.spatial_id'), comment='the pose as first asserted'),
+    Index('assertion_identity', 'identity_id', 'valid_from_ns'),
+    Index('assertion_id_text', 'id'),
+    Index('assertion_sequence', 'sequence'),
+    Index('assertion_label', 'label', sqlite_where=text("label != ''")),
+    Index('assertion_event', 'event_start_ns', sqlite_where=text('event_start_ns IS NOT NULL')),
+    comment='accepted writes, the evidence; plain repetitions are counted',
+)
+
+version = Table(
+    'version',
+    metadata,
+    Column('version_row', Integer, primary_key=True),
+    Column('identity_id', ForeignKey('identity.identity_id'), nullable=False),
+    Column('assertion_id', ForeignKey('assertion.assertion_id'), nullable=False),
+    Column('spatial_id', ForeignKey('spatial.spatial_id')),
+    Column('kind', Text, nullable=False),
+    Column('valid_from_ns', BigInteger, nullable=False),
+    Column('valid_to_ns', BigInteger, comment='null: open'),
+    Column('forgotten', Boolean, nullable=False, comment='a forget ended it'),
+    Column('from_seq', ForeignKey('txn.sequence'), nullable=False),
+    Column('to_seq', Integer, comment='null: believed now'),
+    Index('version_believed', 'identity_id', 'valid_from_ns', sqlite_where=text('to_seq IS NULL')),
+    Index(
+        'version_open',
+        'identity_id',
+        unique=True,
+        sqlite_where=text('to_seq IS NULL AND valid_to_ns IS NULL'),
+    ),
+    Index('version_assertion', 'assertion_id'),
+    Index('version_recent', 'kind', 'valid_from_ns', sqlite_where=text('to_seq IS NULL')),
+    comment='the timelines: world time, and when it was believed',
+)
+
+forgetting = Table(
+    'forgetting',
+    metadata,
+    Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
+    Column('sequence', ForeignKey('txn.sequence'), primary_key=True),
+    Column('forgotten_at_ns', BigInteger, nullable=False),
+    Column('consolidation', Integer, comment='the consolidation that ended it; null: it was forgotten'),
+    Column('withdrawn_seq', Integer, comment='the reversal that took the ending back'),
+    comment='where a forget or a consolidation ends a timeline',
+    sqlite_with_rowid=False,
+)
+
+tag = Table(
+    'tag',
+    metadata,
+    Column('field', Text, primary_key=True, comment='entity, object, link, scope, or status of a skill'),
+    Column('value', Text, primary_key=True),
+    Column('assertion_id', ForeignKey('assertion.assertion_id'), primary_key=True),
+    Index('tag_assertion', 'assertion_id'),
+    comment='the list fields of an assertion, to be found by value',
+    sqlite_with_rowid=False,
+)
+
+# Contentless: the words are indexed, the text itself stays in `assertion` and `identity`.
+FULL_TEXT = 'item_text'
+# What consolidations say has its own index, without ranks: those depend on all that is in one, and what was
+# believed before a consolidation is still to be answered as it was.
+SUMMARY_TEXT = 'summary_text'
+FULL_TEXT_TABLES = tuple(
+    f'CREATE VIRTUAL TABLE {name} USING fts5(content, key, label, entities, '
+    'content=\'\', tokenize="unicode61 remove_diacritics 2")'
+    for name in (FULL_TEXT, SUMMARY_TEXT)
+)
+
+
+def text_index_of(op: str) -> str:
+    """Return the full-text index of what transactions of an operation assert."""
+    return SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from demo.drive import Drive
 from demo.score import Score, pairwise_score
 from hylo_memory_ros.cli.map_picture import Place
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.plot import places_in
 from hylo_memory_ros.model import MAX_K, MemoryQuery
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
-from hylo_memory_ros.storage.landmarks.ledger import observations
 
 __all__ = ['Outcome', 'outcome_of']
 
@@ -42,22 +38,14 @@ def outcome_of(drive: Drive, database: Path) -> Outcome:
         The ledger lacks detections that were replayed.
     """
     with opened(database) as memory:
-        given = memory.side_read(_given)
-        tentative = memory.side_read(_tentative)
+        with memory.read() as view:
+            given = {
+                (record.stamp_ns, record.detection): record.landmark for record in view.ledger.observations()
+            }
+            tentative = [Place(x, y, label, tentative=True) for x, y, label in view.landmarks.tentative()]
         confirmed = list(places_in(memory, MemoryQuery(labels=('tree',), any_map=True, k=MAX_K), 'map'))
     names = drive.detection_names()
     if missing := len(names) - len(given.keys() & set(names)):
         raise RuntimeError(f'{missing} of {len(names)} detections are not in the ledger')
     score = pairwise_score([given[name] for name in names], drive.trees.tolist())
     return Outcome(score, len(confirmed) + len(tentative), len(confirmed), [*confirmed, *tentative])
-
-
-def _given(connection: sa.Connection) -> dict[tuple[int, int], str | None]:
-    """Return the landmark that each detection, by stamp and index, was given to."""
-    return {(record.stamp_ns, record.detection): record.landmark for record in observations(connection)}
-
-
-def _tentative(connection: sa.Connection) -> list[Place]:
-    where = landmark.c.written_ns.is_(None)
-    rows = connection.execute(sa.select(landmark.c.x, landmark.c.y, landmark.c.label).where(where))
-    return [Place(x, y, label, tentative=True) for x, y, label in rows]

@@ -8,11 +8,12 @@ see an index older than a write that returned.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Change
@@ -29,12 +30,13 @@ from hylo_memory_ros.service.handlers.retention import RetentionHandler
 from hylo_memory_ros.service.handlers.write import WriteHandler
 from hylo_memory_ros.service.skills import FOUND, SkillReport
 from hylo_memory_ros.storage import SqliteStore
+from hylo_memory_ros.storage.unit_of_work import ReadView, UnnumberedUnitOfWork
 
 __all__ = ['MemoryService']
 
 H = TypeVar('H')
-P = ParamSpec('P')
 R = TypeVar('R')
+P = ParamSpec('P')
 
 
 def _delegate(
@@ -261,12 +263,15 @@ class MemoryService:
         """Return the highest service time seen, nanoseconds."""
         return self._core.store.now_ns()
 
-    def side_write(self, within: Callable[[Any], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-        with self._core.changing():
-            self._core.store.side_write(within, durable=durable)
-
-    def side_read(self, within: Callable[[Any], R]) -> R:
-        """Read side tables from one consistent state."""
+    @contextmanager
+    def read(self) -> Iterator[ReadView]:
+        """Open a view of one consistent state, for records and statistics beside items."""
         self._core.refuse_closed()
-        return self._core.store.side_read(within)
+        with self._core.store.read() as view:
+            yield view
+
+    @contextmanager
+    def begin_unnumbered(self, *, durable: bool = False) -> Iterator[UnnumberedUnitOfWork]:
+        """Change statistics or records beside items in a transaction that takes no sequence."""
+        with self._core.changing(), self._core.store.begin_unnumbered(durable=durable) as uow:
+            yield uow

@@ -1,167 +1,66 @@
-"""What the parts above ask of a store; a back end is whatever passes its contract."""
+"""Ports of the durable memory, one a consumer; a back end is whatever passes the store's contract.
+
+All times are integer nanoseconds; all methods may be called from any thread. Refusals are subclasses of
+`HyloMemoryError`, and after one nothing has changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-import sqlalchemy as sa
+if TYPE_CHECKING:
+    from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+    from hylo_memory_ros.model import (
+        Changes,
+        Helpfulness,
+        MemoryItem,
+        Removal,
+        VerifyReport,
+        Version,
+        WriteResult,
+    )
+    from hylo_memory_ros.storage.archive.archive import ColdHeld
+    from hylo_memory_ros.storage.archive.mover import Cooled
+    from hylo_memory_ros.storage.archive.selection import Coolable
+    from hylo_memory_ros.storage.changeset import CommitResult
+    from hylo_memory_ros.storage.consolidation.sizes import Held
+    from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+    from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
+    from hylo_memory_ros.storage.statements.mapper import ItemRow
+    from hylo_memory_ros.storage.statements.removal import Ending
+    from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
-from hylo_memory_ros.model import (
-    Changes,
-    Episode,
-    Helpfulness,
-    MemoryItem,
-    Removal,
-    VerifyReport,
-    Version,
-    WriteResult,
-)
-from hylo_memory_ros.storage.archive.archive import ColdHeld
-from hylo_memory_ros.storage.archive.mover import Cooled
-from hylo_memory_ros.storage.archive.selection import Coolable
-from hylo_memory_ros.storage.changeset import CommitResult
-from hylo_memory_ros.storage.consolidation.records import Stood
-from hylo_memory_ros.storage.consolidation.revert import Back
-from hylo_memory_ros.storage.consolidation.sizes import Held
-from hylo_memory_ros.storage.consolidation.summaries import Group, Slice
-from hylo_memory_ros.storage.corrections.apply import Edit
-from hylo_memory_ros.storage.corrections.records import Moved
-from hylo_memory_ros.storage.corrections.revert import Reversal
-from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
-from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
-from hylo_memory_ros.storage.statements.mapper import ItemRow
-from hylo_memory_ros.storage.statements.removal import Ending
-from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
+__all__ = ['ArchivePort', 'IndexSource', 'QuerySource', 'SpatialTuple', 'StatementSource', 'Store', 'Within']
 
-__all__ = ['SpatialTuple', 'Store', 'Within']
-
-T = TypeVar('T')
-
-Within = Callable[[sa.Connection, int], None]
-"""Stores side tables inside a transaction: given its connection and sequence."""
+Within = Callable[['UnitOfWork'], None]
+"""Saves further state in the same transaction."""
 
 SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
 """version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
 
 
-class Store(Protocol):
-    """A durable memory: every method is one transaction, or one consistent reading.
+class QuerySource(Protocol):
+    """Statements as the retrieval engine asks for them; each method reads one consistent state."""
 
-    All times are integer nanoseconds; all methods may be called from any thread. Refusals
-    are subclasses of `HyloMemoryError`, and after one nothing has changed.
-    """
+    @property
+    def epoch(self) -> str:
+        """Name of the history."""
 
-    path: Path | None
-    epoch: str
-    sequence: int
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
 
     def now_ns(self) -> int:
         """Return the highest service time seen."""
-
-    def clock_ns(self) -> int:
-        """Return the service clock, which may lie behind the highest time seen."""
-
-    def write(
-        self,
-        items: Sequence[MemoryItem],
-        *,
-        request_id: str | None = None,
-        actor: str = '',
-        dry_run: bool = False,
-        durable: bool = True,
-        within: Within | None = None,
-    ) -> tuple[WriteResult, CommitResult | None]:
-        """Store items in order, all or none; a known request gets its first answer again."""
-
-    def read(self) -> AbstractContextManager[ReadView]:
-        """Open a view of one consistent state, read-only, for the block."""
-
-    def begin(
-        self, op: str, *, actor: str = '', durable: bool = True, dry_run: bool = False
-    ) -> AbstractContextManager[UnitOfWork]:
-        """Begin a numbered transaction: commit at a clean end of the block, else roll back."""
-
-    def begin_unnumbered(self, *, durable: bool = False) -> AbstractContextManager[UnnumberedUnitOfWork]:
-        """Begin a transaction that takes no sequence, for statistics, ledger and records."""
-
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-
-    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
-        """Read side tables from one consistent state."""
-
-    def forget(
-        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, CommitResult | None]:
-        """End what matches at the service time."""
-
-    def retract(
-        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, CommitResult | None]:
-        """Withdraw what matches: it was never true."""
-
-    def end(
-        self,
-        endings: Sequence[Ending],
-        *,
-        kind: str,
-        reason: str,
-        actor: str,
-        dry_run: bool,
-        durable: bool = True,
-    ) -> tuple[Removal, CommitResult | None]:
-        """End what holds at the stated world times."""
-
-    def correct(
-        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, CommitResult | None]:
-        """Move what was asserted in a map, or take that back, in one recorded event."""
-
-    def purge(
-        self,
-        asked: QuerySpec,
-        among: Sequence[int] | None,
-        unstored: Sequence[str] = (),
-        *,
-        reason: str,
-        actor: str,
-        dry_run: bool,
-    ) -> tuple[Removal, CommitResult | None]:
-        """Delete the identities of what matches, for good, and from every record what is named beside.
-
-        Those are the ids of what goes too, but was in no file; they are counted.
-        """
-
-    def begin_episode(
-        self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
-    ) -> tuple[Episode, CommitResult | None]:
-        """Begin an episode: every transaction from here on carries it."""
-
-    def recall_episode(self, episode_id: str) -> None:
-        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
-
-    def end_episode(
-        self,
-        begun: Episode,
-        *,
-        ended_ns: int,
-        outcome: str,
-        note: str,
-        actor: str,
-        items: Sequence[MemoryItem],
-        within: Callable[[sa.Connection, Episode], None],
-    ) -> tuple[tuple[Episode, WriteResult], CommitResult | None]:
-        """End the open episode and store what is to be remembered of it, in one transaction."""
 
     def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
 
     def count(self, asked: QuerySpec) -> int:
-        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        """Return how many match; one more than the limit of exact totals means "more"."""
 
     def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
@@ -173,7 +72,7 @@ class Store(Protocol):
         """Return the vectors of item rows, by version row and space."""
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
-        """Return the episode in which each of some item rows was said, by version row; without one, none."""
+        """Return the episode of each item row that was stated in one, by version row."""
 
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return what is counted of item rows, by version row; of what nothing is, none."""
@@ -190,7 +89,7 @@ class Store(Protocol):
     def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
 
-    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
+    def excluded_skills(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
 
     def any_stale(self) -> bool:
@@ -204,6 +103,29 @@ class Store(Protocol):
 
     def purged_after(self, seq: int) -> int:
         """Return how many statements were deleted for good after a sequence."""
+
+
+class IndexSource(Protocol):
+    """Places and vectors as the indexes load them."""
+
+    def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
+
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+
+    def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
+        """Yield every vector, in order of its assertion."""
+
+    def vector_version_batches(self, size: int) -> Iterator[list[VersionTuple]]:
+        """Yield every version that has a vector, believed or not, in order of its row."""
+
+
+class StatementSource(QuerySource, IndexSource, Protocol):
+    """Everything that is read of statements."""
 
     def history(
         self,
@@ -224,7 +146,41 @@ class Store(Protocol):
         """Return the snapshot hash."""
 
     def manifest(self) -> dict[str, Any]:
-        """Return the snapshot hash and what it stands for."""
+        """Return the snapshot hash and what it covers."""
+
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
+
+    def taken(self, ids: Collection[str]) -> set[str]:
+        """Return which ids another statement has, if one were given them."""
+
+    def cold_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in cold storage."""
+
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
+        """Return how much of some kinds is at hand, perhaps only of one scope."""
+
+    def consolidable(
+        self,
+        before_ns: int,
+        limit: int,
+        *,
+        now_ns: int,
+        scope: Mapping[str, str] | None,
+        after: tuple[int, int],
+        open_episode: str,
+    ) -> list[ConsolidationCandidate]:
+        """Return happenings that hold now, oldest first."""
+
+    def maps(self) -> list[str]:
+        """Return the maps that were current or written to."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of open versions by kind."""
+
+
+class ArchivePort(Protocol):
+    """Moves of ended statements to the archive file and back; a move changes no answer and no hash."""
 
     def coolable(
         self,
@@ -248,19 +204,104 @@ class Store(Protocol):
     def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
         """Bring one slice of what is cold of identities back."""
 
-    def cold_held(self) -> ColdHeld | None:
-        """Return what the cold file holds; None: there never was anything in it."""
+    def held(self) -> ColdHeld | None:
+        """Return what the archive file holds; None: there never was anything in it."""
 
-    def taken(self, ids: Collection[str]) -> set[str]:
-        """Return which ids another statement has, if one were given them."""
 
-    def cold_ids(self, ids: Collection[str]) -> set[str]:
-        """Return which ids are those of statements in cold storage."""
+class Store(Protocol):
+    """A durable memory: every method is one transaction, or one consistent reading."""
+
+    path: Path | None
+
+    @property
+    def reader(self) -> StatementSource:
+        """Statements, for queries and indexes."""
+
+    @property
+    def archive(self) -> ArchivePort:
+        """Moves to the archive file and back."""
+
+    @property
+    def epoch(self) -> str:
+        """Name of the history."""
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen."""
+
+    def clock_ns(self) -> int:
+        """Return the service clock, which may lie behind the highest time seen."""
+
+    def read(self) -> AbstractContextManager[ReadView]:
+        """Open a view of one consistent state, read-only, for the block."""
+
+    def begin(
+        self, op: str, *, actor: str = '', durable: bool = True, dry_run: bool = False
+    ) -> AbstractContextManager[UnitOfWork]:
+        """Begin a numbered transaction: commit at a clean end of the block, else roll back."""
+
+    def begin_unnumbered(self, *, durable: bool = False) -> AbstractContextManager[UnnumberedUnitOfWork]:
+        """Begin a transaction that takes no sequence, for statistics, ledger and records."""
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        request_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Within | None = None,
+    ) -> tuple[WriteResult, CommitResult | None]:
+        """Store items in order, all or none; a known request gets its first answer again."""
+
+    def forget(
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
+        """End what matches at the service time."""
+
+    def retract(
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
+        """Withdraw what matches: it was never true."""
+
+    def end(
+        self,
+        endings: Sequence[Ending],
+        *,
+        kind: str,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+        durable: bool = True,
+    ) -> tuple[Removal, CommitResult | None]:
+        """End what holds at the stated world times."""
+
+    def purge(
+        self,
+        asked: QuerySpec,
+        among: Sequence[int] | None,
+        unstored: Sequence[str] = (),
+        *,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+    ) -> tuple[Removal, CommitResult | None]:
+        """Delete the identities of what matches, for good, and from every record what is named beside.
+
+        Those are the ids of what goes too, but was in no file; they are counted.
+        """
+
+    def recall_episode(self, episode_id: str) -> None:
+        """Bring back from the archive what was stated in an episode, and what its feed and verdicts name."""
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
 
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
+    def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
         """Put a verified copy in the place of the whole memory, and begin a new epoch.
 
         Parameters
@@ -268,63 +309,6 @@ class Store(Protocol):
         ready : callable, optional
             Given the verified copy, before anything is replaced.
         """
-
-    def verify(self) -> VerifyReport:
-        """Recompute every timeline and hash."""
-
-    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
-        """Return how much of some kinds is at hand, perhaps only of one scope."""
-
-    def consolidable(
-        self,
-        before_ns: int,
-        limit: int,
-        *,
-        now_ns: int,
-        scope: Mapping[str, str] | None,
-        after: tuple[int, int],
-        open_episode: str,
-    ) -> list[ConsolidationCandidate]:
-        """Return happenings that hold now, oldest first."""
-
-    def condense(
-        self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
-    ) -> tuple[int | None, Slice, CommitResult | None]:
-        """Let one statement stand for each group, in one recorded event of a consolidation."""
-
-    def revert_groups(
-        self,
-        groups: Sequence[Stood],
-        *,
-        beneath: Collection[int],
-        within: Callable[[sa.Connection, int], None],
-        actor: str,
-    ) -> tuple[Back, CommitResult | None]:
-        """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
-
-    def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
-        """Yield every version that has a place, believed or not."""
-
-    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
-        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
-
-    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
-        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-
-    def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
-        """Yield every vector, in order of its assertion."""
-
-    def vector_version_batches(self, size: int) -> Iterator[list[VersionTuple]]:
-        """Yield every version that has a vector, believed or not, in order of its row."""
-
-    def maps(self) -> list[str]:
-        """Return the maps that were current or written to."""
-
-    def add_map(self, map_id: str) -> None:
-        """Remember a map."""
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of open versions by kind."""
 
     def close(self) -> None:
         """Close the store; safe to repeat."""

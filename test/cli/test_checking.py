@@ -34,7 +34,7 @@ def test_info_tells_what_a_file_holds(run: Run, file: Path) -> None:
 def test_info_and_history_know_of_the_cold_file(run: Run, written: Written) -> None:
     path, store = written.path, written.memory._core.store
     history = run('history', path, '--key', 'mug', '--json').lines
-    moved = store.cool([one.identity_id for one in store.coolable()])
+    moved = store.archive.cool([one.identity_id for one in store.archive.coolable()])
     assert moved.assertions > 0
     (facts,) = run('info', path, '--json').lines
     assert facts['cold_storage']['statements'] == moved.assertions

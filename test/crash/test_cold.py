@@ -17,9 +17,8 @@ from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 
 NOW_NS = 1000 * 10**9
-# Of each operation: the five together take as long as any other test of kills.
+# Of each operation: together they take as long as any other test of kills.
 KILLS = 5
-SPLIT = ['open', 'shut', 'open']
 
 
 @pytest.fixture(scope='module')
@@ -39,7 +38,6 @@ def told(memory: MemoryService) -> Any:
     questions = [
         MemoryQuery(key='mug'),
         MemoryQuery(key='mug', as_of=3),
-        MemoryQuery(key='door', as_of=15.5),
         MemoryQuery(near=near, include_invalidated=True, k=100),
         MemoryQuery(text='zebra', as_of=150, k=100),
         MemoryQuery(text='zebra'),
@@ -52,7 +50,7 @@ def told(memory: MemoryService) -> Any:
 
 @pytest.fixture(scope='module')
 def living(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a memory of which much has ended, and one thing was said again and again."""
+    """Return the folder of a memory of which much has ended."""
     folder = tmp_path_factory.mktemp('lived') / 'folder'
     folder.mkdir()
     with opened(folder) as memory:
@@ -69,9 +67,6 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [MemoryItem(kind='episodic', content=f'zebra {n}', valid_from=100 + n) for n in range(9)]
         )
         memory.forget(MemoryQuery(text='zebra'))
-        memory.write(
-            [MemoryItem(kind='semantic', key='door', content='open', valid_from=10 + n) for n in range(8)]
-        )
     return folder
 
 
@@ -85,7 +80,7 @@ def cold(lived: Path) -> Path:
     """Return the folder of the same memory, all that may be in the cold file there."""
     folder = Path(shutil.copytree(lived, lived.with_name('cold')))
     with opened(folder) as memory:
-        assert memory._core.store.cool(range(1, 20)).assertions == 15 + 6
+        assert memory._core.store.archive.cool(range(1, 20)).assertions == 15
     return folder
 
 
@@ -98,7 +93,7 @@ def check(folder: Path, expected: Any) -> None:
         report = memory.verify()
         assert report.ok, report.problems
         # What was begun is finished: there is nothing in the cold file but what is cold.
-        memory._core.store.cool(range(1, 20))
+        memory._core.store.archive.cool(range(1, 20))
         assert told(memory) == expected
     names = {file.name for file in folder.iterdir()} - {'acknowledged', 'memory.db.lock'}
     assert names == {'memory.db', 'memory.db.cold'}
@@ -107,7 +102,10 @@ def check(folder: Path, expected: Any) -> None:
 def test_a_move_there(nursery: Nursery, lived: Path) -> None:
     with opened(lived) as memory:
         expected = told(memory)
-    code = OPEN + 'while memory._core.store.cool(range(1, 20), limit=4).assertions: acknowledge("cooled")'
+    code = (
+        OPEN
+        + 'while memory._core.store.archive.cool(range(1, 20), limit=4).assertions: acknowledge("cooled")'
+    )
     for place, _ in nursery.kill_along(lived, code, KILLS):
         check(place, expected)
 
@@ -115,7 +113,7 @@ def test_a_move_there(nursery: Nursery, lived: Path) -> None:
 def test_a_move_back(nursery: Nursery, cold: Path) -> None:
     with opened(cold) as memory:
         expected = told(memory)
-    code = f'{OPEN}memory._core.store.warm(range(1, 20), limit=100); acknowledge("warm")'
+    code = f'{OPEN}memory._core.store.archive.warm(range(1, 20), limit=100); acknowledge("warm")'
     for place, _ in nursery.kill_along(cold, code, KILLS):
         check(place, expected)
 
@@ -137,27 +135,6 @@ def test_a_write_to_a_cold_past(nursery: Nursery, cold: Path) -> None:
             assert (expected == before) == (late == 'red 2')
         check(place, expected)
     assert outcomes == {'late', 'red 2'}
-
-
-def believed(memory: MemoryService) -> list[str]:
-    versions = memory.history(key='door').versions
-    return [version.item.content for version in versions if version.to_seq is None]
-
-
-def test_a_write_among_cold_repetitions(nursery: Nursery, cold: Path) -> None:
-    code = OPEN + (
-        'memory.write([MemoryItem(kind="semantic", key="door", content="shut", valid_from=14.5)]); '
-        'acknowledge("late")'
-    )
-    outcomes = set()
-    for place, words in nursery.kill_along(cold, code, KILLS):
-        with opened(place) as memory:
-            held = believed(memory)
-            assert held in ([SPLIT] if 'late' in words else [['open'], SPLIT])
-            outcomes.add(len(held))
-            expected = told(memory)
-        check(place, expected)
-    assert outcomes == {1, 3}
 
 
 def test_a_purge_of_what_is_cold(nursery: Nursery, cold: Path) -> None:
@@ -184,7 +161,7 @@ def test_a_restore_over_it(nursery: Nursery, cold: Path, tmp_path: Path) -> None
             assert after[0] == before[0]
             assert ('restore' in [change.op for change in after[2]]) >= ('restored' in words)
             assert memory.verify().ok
-            memory._core.store.cool(range(1, 20))
+            memory._core.store.archive.cool(range(1, 20))
             assert told(memory)[0] == before[0]
         for kept in place.glob('memory.db.before-restore-*'):
             if kept.suffix != '.cold':

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import select
+from support.tables import read_tables
 
 from hylo_memory_ros.errors import TransformTooNewError
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
@@ -22,7 +23,7 @@ from hylo_memory_ros.perception import (
     digest32,
 )
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.ledger import ObservationRecord, observations
+from hylo_memory_ros.storage.landmarks.records import ObservationRecord
 from hylo_memory_ros.storage.schema import association_receipt, landmark
 from hylo_memory_ros.transforms import Transform
 
@@ -136,20 +137,14 @@ def feed(pipeline: LandmarkPipeline, messages: Iterable[Message], commit_every: 
 
 def recorded(memory: MemoryService) -> list[ObservationRecord]:
     """Return the ledger."""
-    found: list[ObservationRecord] = []
-    memory.side_write(lambda connection: found.extend(observations(connection)))
-    return found
+    with memory.read() as view:
+        return list(view.ledger.observations())
 
 
 def landmark_rows(memory: MemoryService) -> list[tuple[Any, ...]]:
     """Return the stored state of all landmarks, by key."""
-    found: list[tuple[Any, ...]] = []
-
-    def read(connection: Connection) -> None:
-        found.extend(tuple(row) for row in connection.execute(select(landmark).order_by(landmark.c.key)))
-
-    memory.side_write(read)
-    return found
+    query = select(landmark).order_by(landmark.c.key)
+    return read_tables(memory, lambda connection: [tuple(row) for row in connection.execute(query)])
 
 
 def state_of(memory: MemoryService) -> tuple[Any, ...]:
@@ -160,7 +155,7 @@ def state_of(memory: MemoryService) -> tuple[Any, ...]:
 def stored_receipts(memory: MemoryService, kind: str) -> list[dict[str, Any]]:
     """Return the stored receipts of a kind, oldest first."""
     query = select(association_receipt.c.id).order_by(association_receipt.c.row)
-    ids = memory.side_read(lambda connection: list(connection.scalars(query)))
+    ids = read_tables(memory, lambda connection: list(connection.scalars(query)))
     return [told for one in ids if (told := memory.receipt(one))['kind'] == kind]
 
 

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from support.child import TIMEOUT_S, script
 from support.clock import ManualClock
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
@@ -25,10 +26,8 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
-from hylo_memory_ros.storage.landmarks.association_receipts import (
-    AssociationReceipt,
-    save_association_receipts,
-)
+from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
+from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
 from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
@@ -61,7 +60,7 @@ def counts(memory: MemoryService, key: str) -> Helpfulness | None:
 
 
 def rows_of(memory: MemoryService, *tables: sa.Table) -> list[list[Any]]:
-    return memory.side_read(lambda connection: [connection.execute(sa.select(t)).all() for t in tables])
+    return read_tables(memory, lambda connection: [connection.execute(sa.select(t)).all() for t in tables])
 
 
 def test_a_verdict_is_counted_beside_the_items_that_it_names(
@@ -105,7 +104,9 @@ def test_what_is_in_cold_storage_may_be_judged(tmp_path: Path, clock: ManualCloc
         for since in (2, 3, 4):
             memory.write([MemoryItem(kind='semantic', key='dock', content=f'at {since}', valid_from=since)])
         old = memory.query(then)[0].item.id
-        assert memory._core.store.cool([one.identity_id for one in memory._core.store.coolable()]).versions
+        assert memory._core.store.archive.cool(
+            [one.identity_id for one in memory._core.store.archive.coolable()]
+        ).versions
         memory.feedback('wrong', ids=[old])
         memory.feedback('wrong', receipt_id=asked(memory, then).receipt_id)
         assert memory.query(then)[0].stats.helpfulness.wrong == 2
@@ -220,7 +221,7 @@ def test_a_landmark_keeps_its_counts_wherever_it_is_seen(memory: MemoryService) 
         'map_id': '', 'key': 'mug/1', 'label': 'mug', 'has_instance': False, 'observations': 3, 'n': 3,
         'first_ns': 1, 'since_ns': 1, 'last_ns': 2, 'x': 0.0, 'y': 0.0, 'z': 0.0, 'estimate': b'',
     }  # fmt: skip
-    memory.side_write(lambda connection: connection.execute(landmark.insert(), row) and None)
+    write_tables(memory, lambda connection: connection.execute(landmark.insert(), row) and None)
     memory.feedback('useful', receipt_id=asked(memory, MemoryQuery(key='mug/1')).receipt_id)
     moved = PLACE.model_copy(update={'position': (3.0, 0.0, 0.0)})
     memory.write([mug.model_copy(update={'pose': moved, 'valid_from_ns': 9_000_000_000})])
@@ -281,7 +282,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_changes_nothing(memory: Memo
     nothing = asked(memory, MemoryQuery(key='nowhere'))
     stairs = memory.query(MemoryQuery(key='stairs'))[0].item.id
     decided = AssociationReceipt('association/1', '', 1, (), '{"id": "association/1", "kind": "association"}')
-    memory.side_write(lambda connection: save_association_receipts(connection, [decided], 10))
+    write_tables(memory, lambda connection: AssociationReceiptRepository(connection).save([decided], 10))
     memory.feedback('useful', receipt_id=answer.receipt_id)
     tables = (feedback, helpfulness, episode_retrieval)
     before = rows_of(memory, *tables)
@@ -324,7 +325,9 @@ def test_a_purge_takes_counts_verdicts_and_notes(memory: MemoryService) -> None:
 def test_a_score_that_was_tampered_with_is_found_out(memory: MemoryService) -> None:
     memory.feedback('useful', receipt_id=asked(memory).receipt_id)
     assert memory.verify().ok
-    memory.side_write(lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None)
+    write_tables(
+        memory, lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None
+    )
     assert [
         'its score of helpfulness is not that of its counts' in one for one in memory.verify().problems
     ] == [True] * 3

@@ -34,6 +34,8 @@ class Said:
     withdrawn: bool = False
     place: tuple[float, ...] | None = None
     moves: tuple[tuple[int, tuple[float, ...] | None], ...] = field(default=(), compare=False)
+    last: Said | None = field(default=None, compare=False)
+    """The last of its repetitions that are only counted."""
 
     @property
     def now(self) -> MemoryItem:
@@ -189,6 +191,9 @@ class PlainMemory:
     def write(self, items: list[MemoryItem], ids: list[str]) -> list[Told]:
         """Write items; `ids` are those that the store gave, so that they need not be computed here."""
         told = []
+        for item in map(self.resolved, items):
+            assert item.valid_from_ns is not None
+            self._set_apart(Said(item, item.valid_from_ns, 0, 0).about, item.valid_from_ns)
         for pos, item in enumerate(items):
             item = self.resolved(item)
             assert item.valid_from_ns is not None
@@ -207,11 +212,45 @@ class PlainMemory:
             self.said[-1] = new
             after = self._timeline(new.about)
             told.append(_told(before, after, new.at))
+        self._count_repetitions([event.event == 'SKIP_DUP' for event in told])
         self._commit()
         return told
 
+    def _set_apart(self, about: tuple[object, ...], earliest: int) -> None:
+        """Let repetitions that a change can reach count for themselves."""
+        for number, one in enumerate(self.said):
+            if one.about == about and one.last is not None and one.last.at >= earliest:
+                self.said[number] = replace(one, last=None)
+                if one.last.at > one.at and not one.withdrawn:
+                    self.said.append(one.last)
+
+    def _count_repetitions(self, repeats: list[bool]) -> None:
+        """Of plain repetitions that follow each other, keep the last alone."""
+        seq = self.sequence + 1
+        new = [one for one in self.said if one.seq == seq and repeats[one.pos] and one.item.pose is None]
+        for one in sorted(new, key=lambda one: (one.at, one.pos)):
+            points: list[tuple[int, int, int, Said | None]] = [
+                (s.at, s.seq, s.pos, s) for s in self.said if s.about == one.about and not s.withdrawn
+            ]
+            points += [(at, seq, 0, None) for about, at, seq in self.forgets if about == one.about]
+            points.sort(key=lambda point: point[:3])
+            place = points.index((one.at, one.seq, one.pos, one))
+            first = points[place - 1][3] if place else None
+            if first is None or content_of(first) != one.content:
+                continue
+            if any(point[0] == one.at for point in points[place + 1 :]):
+                continue
+            if (first.item.confidence, first.item.valid_from_assumed) == (
+                one.item.confidence,
+                one.item.valid_from_assumed,
+            ):
+                self.said.remove(one)
+                self.said[self.said.index(first)] = replace(first, last=replace(one, pos=0))
+
     def forget(self, query: MemoryQuery) -> list[Stretch]:
         matched = [s for s in self._matching(query) if s.end is None or s.end > self.now]
+        for stretch in matched:
+            self._set_apart(stretch.said.about, self.now)
         for stretch in matched:
             self._withdraw(lambda said, s=stretch: _during(said, s) and said.at > self.now)
             if stretch.start <= self.now:
@@ -228,25 +267,34 @@ class PlainMemory:
             and s.said.item.scope.get('map_id', '') == self.map_id
             and s.holds(at)
         ]
+        for stretch in matched:
+            self._set_apart(stretch.said.about, at)
         self.forgets += [(s.said.about, at, self.sequence + 1) for s in matched]
         return self._removed(matched)
 
     def correct(self, step: tuple[float, float, float], map_id: str) -> int:
         """Move everything in the frame `map` of a map; return how many versions are elsewhere."""
         seq = self.sequence + 1
+        for one in [one for one in self.said if self._is_in(one, map_id)]:
+            self._set_apart(one.about, 0)
         self.said = [self._stepped(one, step, map_id, seq) for one in self.said]
         return self._moved()
 
     def _stepped(self, one: Said, step: tuple[float, float, float], map_id: str, seq: int) -> Said:
+        if not self._is_in(one, map_id) or not any(step):
+            return one
+        place = tuple(a + b for a, b in zip(one.now.pose.position, step, strict=True))
+        return replace(one, place=place, moves=(*one.moves, (seq, one.place)))
+
+    def _is_in(self, one: Said, map_id: str) -> bool:
         pose = one.now.pose
         here = pose is not None and pose.frame_id == 'map' and one.item.scope.get('map_id', '') == map_id
-        if one.withdrawn or not here or not any(step):
-            return one
-        place = tuple(a + b for a, b in zip(pose.position, step, strict=True))
-        return replace(one, place=place, moves=(*one.moves, (seq, one.place)))
+        return here and not one.withdrawn
 
     def revert(self, seq: int) -> int:
         """Put back what a correction moved, unless another one moved it since."""
+        for one in [one for one in self.said if one.moves and one.moves[-1][0] == seq and not one.withdrawn]:
+            self._set_apart(one.about, 0)
         self.said = [
             replace(one, place=one.moves[-1][1], moves=one.moves[:-1])
             if one.moves and one.moves[-1][0] == seq and not one.withdrawn
@@ -263,6 +311,8 @@ class PlainMemory:
         at = self.time_of(query)
         anytime = query.ids or query.include_invalidated
         matched = [s for s in self._matching(query) if anytime or s.holds(at)]
+        for stretch in matched:
+            self._set_apart(stretch.said.about, stretch.start)
         for stretch in matched:
             self._withdraw(lambda said, s=stretch: _within(said, s))
         return self._removed(matched)

@@ -37,7 +37,7 @@ from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestim
 from hylo_memory_ros.perception.tracking.gating import find_candidates
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL, inverse, times
 from hylo_memory_ros.perception.tracking.update import apply_covariance_floor
-from hylo_memory_ros.storage.corrections.apply import Placed
+from hylo_memory_ros.storage.corrections.plan import PlacedStatement
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import Quaternion, Vector
 
@@ -66,12 +66,12 @@ class Relocation:
     items: Sequence[MemoryItem] = ()
     """Statements of landmarks that are written for the first time."""
 
-    def move(self, placed: Sequence[Placed]) -> list[Pose]:
+    def move(self, placed: Sequence[PlacedStatement]) -> list[Pose]:
         """Return the new pose of each statement: that of a landmark follows its sightings."""
         poses = move_poses(placed, self.correction)
         return [self._of_landmark(one, pose) for one, pose in zip(placed, poses, strict=True)]
 
-    def _of_landmark(self, placed: Placed, pose: Pose) -> Pose:
+    def _of_landmark(self, placed: PlacedStatement, pose: Pose) -> Pose:
         if not self.follows or placed.kind != MemoryKind.SPATIAL.value or placed.key is None:
             return pose
         row = self.landmarks.row_of(placed.key)
@@ -129,7 +129,7 @@ def relocate(
     for row in _rows_with_sightings(landmarks).tolist():
         reestimate(row, landmarks, settings)
         if done.follows and landmarks.state['written_ns'][row] != NEVER:
-            # What its statement says from now on.
+            # The corrected statement is at the new mean.
             landmarks.state['written'][row] = landmarks.state['mean'][row]
     done.items = _first_items(done)
     return done
@@ -332,7 +332,7 @@ def _first_items(done: Relocation) -> list[MemoryItem]:
     return items
 
 
-def move_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
+def move_poses(placed: Sequence[PlacedStatement], correction: Correction) -> list[Pose]:
     """Return the new pose of each statement, moved by the correction at its stamp.
 
     The stamp is that of the pose, else the time from which the statement is valid.
@@ -354,7 +354,7 @@ def move_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
     ]
 
 
-def _moved(one: Placed, position: Vector, rotation: Quaternion) -> Pose:
+def _moved(one: PlacedStatement, position: Vector, rotation: Quaternion) -> Pose:
     pose = one.pose
     if not max(map(abs, position)) <= MAX_COORDINATE_M:
         raise InvalidRequestError(
@@ -370,15 +370,15 @@ def _moved(one: Placed, position: Vector, rotation: Quaternion) -> Pose:
     return Pose(**values)
 
 
-def _stamp(one: Placed) -> int:
+def _stamp(one: PlacedStatement) -> int:
     return one.valid_from_ns if one.pose.stamp_ns is None else one.pose.stamp_ns
 
 
 Array = NDArray[np.float64]
 
-# How often what is seen again may shift the trajectory and be grouped anew.
+# Iterations of alignment and regrouping.
 _ROUNDS = 3
-# The doubt about a keyframe widens its gate by so many standard deviations, and to so many gates.
+# The uncertainty of a keyframe widens its gate by this many standard deviations, up to this factor.
 _DOUBT_SIGMAS = 2.0
 _WIDEST = 3.0
 
@@ -502,7 +502,7 @@ def _aligned(seen: SightingColumns, groups: Rows, doubt: CorrectionUncertainty) 
     sums = np.stack([np.bincount(groups, weight * seen.positions[:, axis]) for axis in range(3)], axis=1)
     for stretch in np.unique(doubt.stretch[doubt.sigma_m > 0.0]).tolist():
         rows = np.flatnonzero(doubt.stretch == stretch)
-        # What the stretch says itself is no evidence of where it is.
+        # Sightings of the segment itself are no evidence of its shift.
         own, mine = np.unique(groups[rows], return_inverse=True)
         own_total = np.bincount(mine, weight[rows])
         own_sum = np.stack(

@@ -22,7 +22,7 @@ from hylo_memory_ros.service.consolidation.members import DryRunOverlay, Members
 from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.archive.mover import Cooled
 from hylo_memory_ros.storage.consolidation.candidates import size_of
-from hylo_memory_ros.storage.consolidation.records import name_of
+from hylo_memory_ros.storage.consolidation.repository import name_of
 from hylo_memory_ros.storage.consolidation.summaries import TAKEN, Group
 from hylo_memory_ros.storage.statements.mapper import vector_of
 
@@ -160,7 +160,7 @@ class ConsolidationRun:
     def report(self) -> ConsolidationReport:
         """Do what is wished, and return what was done."""
         wish, done = self._wish, self._done
-        before, digest_before = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+        before, digest_before = self._store.reader.amount(wish.kinds, wish.scope), self._store.reader.digest()
         self._need, self._at_first = (Need(*wish.budget.excess(*before)) for _ in range(2))
         if self._need and self._can_cool:
             self._age_what_ended()
@@ -170,7 +170,10 @@ class ConsolidationRun:
         if wish.dry_run:
             after, digest_after = (before.items - gained[0], before.bytes - gained[1]), digest_before
         else:
-            after, digest_after = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+            after, digest_after = (
+                self._store.reader.amount(wish.kinds, wish.scope),
+                self._store.reader.digest(),
+            )
         wish.tell(1.0, 'done')
         return ConsolidationReport(
             consolidation_id='' if done.number is None else name_of(done.number),
@@ -205,7 +208,9 @@ class ConsolidationRun:
     def _age_what_ended(self) -> None:
         after, kinds = 0, self._wish.kinds
         while self._need and not self._ended(_AGING):
-            found = self._store.coolable(kinds, self._wish.scope or None, limit=_IDENTITIES, after=after)
+            found = self._store.archive.coolable(
+                kinds, self._wish.scope or None, limit=_IDENTITIES, after=after
+            )
             chosen: list[int] = []
             for one in found:
                 if not self._need:
@@ -219,7 +224,7 @@ class ConsolidationRun:
 
     def _age(self, identity_ids: Sequence[int]) -> None:
         """Move what has ended of identities, and what repeats the rest, into cold storage, slice by slice."""
-        leaving = self._store.leaving(identity_ids)
+        leaving = self._store.archive.leaving(identity_ids)
         names = [name for number in identity_ids for name in leaving.get(number, ())]
         if self._wish.dry_run:
             self._done.aged += names
@@ -227,7 +232,7 @@ class ConsolidationRun:
         moved: set[str] = set()
         # One more than there are identities: most have one statement, and one call tells that it was all.
         limit = max(len(identity_ids), _STATEMENTS) + 1
-        for cooled in slices(partial(self._store.cool, identity_ids, limit=limit), limit):
+        for cooled in slices(partial(self._store.archive.cool, identity_ids, limit=limit), limit):
             moved.update(cooled.ids)
             if self._ended(_AGING):
                 break
@@ -277,7 +282,7 @@ class ConsolidationRun:
         """Let the planner see what holds now."""
         now_ns, after = self._store.now_ns(), (-1, 0)
         while not self._ended('reading'):
-            rows = self._store.consolidable(
+            rows = self._store.reader.consolidable(
                 before_ns,
                 _ROWS,
                 now_ns=now_ns,
@@ -300,7 +305,8 @@ class ConsolidationRun:
         for first in range(0, len(assertions), _VECTORS):
             asked = assertions[first : first + _VECTORS]
             found |= {
-                number: vector_of(data) for number, data in self._store.vectors_of(space, asked).items()
+                number: vector_of(data)
+                for number, data in self._store.reader.vectors_of(space, asked).items()
             }
             self._courtesy.give_way()
         supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
@@ -338,7 +344,7 @@ class ConsolidationRun:
             Whether one of them does.
         """
         if self._wish.dry_run:
-            taken = self._store.taken([str(group.summary.id) for group in groups])
+            taken = self._store.reader.taken([str(group.summary.id) for group in groups])
             self._skip(dict.fromkeys(taken, TAKEN))
             ready = [group for group in groups if group.summary.id not in taken]
             self._supposed.add(ready, level)
@@ -346,11 +352,16 @@ class ConsolidationRun:
             self._done.aged += [name for group in ready for name in group.ids] if self._can_cool else []
             return bool(ready)
         with self._changing():
-            number, part, committed = self._store.condense(
-                groups, self._done.number, asked=self._wish.asked, actor=self._wish.actor
-            )
-            self._follow(committed)
-        self._done.number = number
+            with self._store.begin('consolidate', actor=self._wish.actor, durable=False) as uow:
+                number = self._done.number
+                if number is None:
+                    number = uow.consolidations.begin(self._wish.asked)
+                part = uow.consolidations.summarize(number, groups)
+                if not part.done:
+                    uow.discard()
+            self._follow(uow.result)
+        if part.done:
+            self._done.number = number
         self._skip(part.skipped)
         self._keep(part.done)
         self._to_age += part.identity_ids

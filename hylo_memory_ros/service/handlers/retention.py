@@ -13,7 +13,7 @@ from hylo_memory_ros.service.consolidation.run import slices
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler
 from hylo_memory_ros.storage.archive.mover import Cooled
-from hylo_memory_ros.storage.consolidation.sizes import Held, held_by_kind, overdue
+from hylo_memory_ros.storage.consolidation.sizes import Held
 
 __all__ = ['RetentionHandler']
 
@@ -43,7 +43,8 @@ class RetentionHandler:
     def fill(self) -> dict[str, Fill]:
         """Return how full each kind is, working memory too: counted as things come and go, not by a scan."""
         self._core.refuse_closed()
-        held = self._core.store.side_read(held_by_kind)
+        with self._core.store.read() as view:
+            held = view.sizes.held_by_kind()
         filled = {
             kind: Fill(kind, *held.get(kind, NOTHING_HELD), limits.max_items, limits.max_bytes)
             for kind, limits in self._core.config.retention.by_kind.items()
@@ -93,11 +94,10 @@ class RetentionHandler:
                 raise InvalidRequestError(f'retain: {kind!r} has no limits', field='kinds')
         done: list[KindRetention] = []
         stop = cancelled or (lambda: False)
-        with self._core.throttle.working():
-            for kind in chosen:
-                if stop():
-                    break
-                done.append(self._retain(kind, limited[kind], tell, stop, actor))
+        for kind in chosen:
+            if stop():
+                break
+            done.append(self._retain(kind, limited[kind], tell, stop, actor))
         return RetentionReport(tuple(done), cancelled=stop())
 
     def _retain(
@@ -122,9 +122,10 @@ class RetentionHandler:
         size = max(1, int(target * limits.max_bytes)) if limits.max_bytes else None
         if cut_ns is not None and kind == MemoryKind.EPISODIC.value:
             # An event is as old as it is long ago although it still holds; what is oldest is condensed first.
-            late = self._core.store.side_read(lambda connection: overdue(connection, kind, cut_ns))
+            with self._core.store.read() as view:
+                late = view.sizes.overdue(kind, cut_ns)
             if late:
-                timely = max(1, self._core.store.counts().get(kind, 0) - late)
+                timely = max(1, self._core.store.reader.counts().get(kind, 0) - late)
                 items = timely if items is None else min(items, timely)
         wanted = (items is not None and full.items > items) or (size is not None and full.bytes > size)
         return Budget(items=items, bytes=size) if wanted else None
@@ -134,7 +135,7 @@ class RetentionHandler:
         gone, after, limit = 0, 0, SLICE + 1
         # Without a file there is nowhere to go.
         while self._core.store.path is not None and not stop():
-            found = self._core.store.coolable((kind,), None, before_ns, SLICE, after=after)
+            found = self._core.store.archive.coolable((kind,), None, before_ns, SLICE, after=after)
             if not found:
                 break
             numbers = [one.identity_id for one in found]
@@ -148,7 +149,7 @@ class RetentionHandler:
 
     def _cooled(self, identity_ids: Sequence[int], before_ns: int, limit: int) -> Cooled:
         with self._core.changing():
-            return self._core.store.cool(identity_ids, ended_before_ns=before_ns, limit=limit)
+            return self._core.store.archive.cool(identity_ids, ended_before_ns=before_ns, limit=limit)
 
 
 def _problem(after: Fill, *, has_file: bool) -> str:

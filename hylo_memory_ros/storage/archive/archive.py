@@ -122,46 +122,74 @@ class ColdStorage(ArchiveLifecycle):
             statements, identities = halves.cold.execute(_HELD).one()
             return ColdHeld(where, self.file.path.stat().st_size, statements, identities)
 
-    def choose(
+    def coolable(
         self,
-        ended_before_ns: int,
-        limit: int,
-        *,
         kinds: Collection[str] | None = None,
         scope: Mapping[str, str] | None = None,
+        ended_before_ns: int | None = None,
+        limit: int = 1000,
+        *,
         after: int = 0,
     ) -> list[Coolable]:
-        """Return identities of which something may become cold; see `choosing.coolable`."""
-        with self._db.reading() as connection:
-            return coolable(connection, ended_before_ns, limit, kinds=kinds, scope=scope, after=after)
+        """Return identities of which something has ended and may become cold, in order of their number.
 
-    def leaving(self, identity_ids: Sequence[int], ended_before_ns: int) -> dict[int, list[str]]:
-        """Return the ids of what may become cold of identities, by identity, in order of world time."""
+        Parameters
+        ----------
+        kinds, scope : optional
+            Only these kinds, and identities of which everything was stated in this scope.
+        ended_before_ns : int, optional
+            Only what had ended at this world time, nanoseconds, or is not believed; None: now.
+        limit : int
+            Most identities.
+        after : int
+            Only identities with a greater number: the last one of the call before.
+        """
+        ended_ns = self._ended(ended_before_ns)
         with self._db.reading() as connection:
-            return leaving(connection, identity_ids, ended_before_ns)
+            return coolable(connection, ended_ns, limit, kinds=kinds, scope=scope, after=after)
 
-    def cool(self, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> Cooled:
-        """Move one slice to the cold file.
+    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of what has ended and may become cold, by identity, in order of world time."""
+        with self._db.reading() as connection:
+            return leaving(connection, identity_ids, self._ended(None))
+
+    def _ended(self, ended_before_ns: int | None) -> int:
+        now_ns = self._now_ns()
+        return now_ns if ended_before_ns is None else min(ended_before_ns, now_ns)
+
+    def cool(
+        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
+    ) -> Cooled:
+        """Move one slice of what has ended of identities to the cold file.
 
         Parameters
         ----------
         identity_ids : sequence of int
-            In this order; those of which nothing may be moved are passed over.
-        ended_before_ns : int
-            Only what had ended at this world time, nanoseconds.
+            In this order; those of which nothing may be moved, or not any more, are passed over.
+        ended_before_ns : int, optional
+            As in `coolable`.
         limit : int
-            Most statements; those of one version stay together.
+            Most statements, those of one version together; 128 hold the write lock for less than 5 ms on a
+            small computer.
 
         Returns
         -------
         Cooled
-            Nothing, when somebody wrote to what was being moved: the next call may move it.
+            Nothing when there is nothing left, or somebody wrote to it meanwhile: the next call may move it.
+
+        Raises
+        ------
+        UnsupportedError
+            The memory has no file.
+        StoreError
+            The cold file is refused, or cannot be written; nothing has changed.
         """
+        ended_ns = self._ended(ended_before_ns)
         file = self._movable(limit)
         with file.alone():
             with self._db.reading() as connection:
                 raw = connection.connection.dbapi_connection
-                chosen = cuts(raw, identity_ids, ended_before_ns, limit)
+                chosen = cuts(raw, identity_ids, ended_ns, limit)
                 before, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
                 seq = last_transaction(connection)[0]
             if not chosen:
@@ -199,7 +227,7 @@ class ColdStorage(ArchiveLifecycle):
             return True
         return overtaken(connection, moving, seq)
 
-    def warm(self, identity_ids: Sequence[int], limit: int) -> Cooled:
+    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
         """Bring one slice back: as many whole identities as have about so many statements, at least one."""
         file = self._movable(limit)
         with self._db.reading() as connection:
@@ -262,7 +290,7 @@ class ColdStorage(ArchiveLifecycle):
 
     def _begun(self, file: ColdFile, epoch: str) -> ArchiveState:
         """Make the cold file of a memory that never had one; one that was made and not used is taken."""
-        where = str(file.path) if self._config.cold_path else ''
+        where = str(file.path) if self._config.archive_path else ''
         if not file.path.exists():
             mark = ArchiveState(uuid.uuid4().hex, path=where)
             file.make(mark, epoch)

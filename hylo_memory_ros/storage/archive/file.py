@@ -54,12 +54,6 @@ _VALID = """
         SELECT before_ns FROM hot.cooled AS c WHERE c.identity_id = said.identity_id
     )
 """
-# Behind the cut are repetitions, among others that stayed: what stayed is still in the main file.
-_REPEATS = """
-    OR said.valid_from_ns <= (
-        SELECT repeats_ns FROM hot.cooled AS c WHERE c.identity_id = said.identity_id
-    ) AND NOT EXISTS (SELECT 1 FROM hot.assertion AS h WHERE h.assertion_id = said.assertion_id)
-"""
 
 
 class ColdState(NamedTuple):
@@ -215,8 +209,7 @@ class ColdFile:
     def _connect_reader(self) -> sqlite3.Connection:
         connection = self._connect('ro')
         for table, stamp in STAMPED.items():
-            view = _VALID.format(table=table, stamp=stamp)
-            connection.execute(view + _REPEATS if table == 'assertion' else view)
+            connection.execute(_VALID.format(table=table, stamp=stamp))
         return connection
 
     @contextmanager

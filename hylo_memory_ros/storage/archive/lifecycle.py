@@ -19,7 +19,7 @@ from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import sync
 from hylo_memory_ros.storage.engine.state import get_state
 
-__all__ = ['ArchiveLifecycle', 'cold_path_of']
+__all__ = ['ArchiveLifecycle', 'archive_path_of']
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ logger = logging.getLogger(__name__)
 _LEFT = 'cold_left'
 
 
-def cold_path_of(path: Path, config: MemoryConfig) -> Path:
+def archive_path_of(path: Path, config: MemoryConfig) -> Path:
     """Return where the cold file of a database stands."""
-    if config.cold_path:
-        return Path(config.cold_path).expanduser().absolute()
+    if config.archive_path:
+        return Path(config.archive_path).expanduser().absolute()
     return path.with_name(f'{path.name}.cold')
 
 
@@ -45,17 +45,26 @@ class ArchiveLifecycle:
         Limits and waiting times.
     announce : callable
         Notes, before a commit, that there may be one.
+    now_ns : callable
+        The service time, nanoseconds.
     """
 
-    def __init__(self, database: Database, config: MemoryConfig, announce: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        config: MemoryConfig,
+        announce: Callable[[], None],
+        now_ns: Callable[[], int],
+    ) -> None:
         self._db = database
         self._announce = announce
+        self._now_ns = now_ns
         self._config = config
         self.lost: StoreError | None = None
         """Why the cold file is not read, where the memory was opened without it."""
         self.file: ColdFile | None = None
         if database.path is not None:
-            path = cold_path_of(database.path, config)
+            path = archive_path_of(database.path, config)
             self.file = ColdFile(path, database.path, config, read_only=database.read_only)
 
     def open(self) -> None:
@@ -86,8 +95,8 @@ class ArchiveLifecycle:
             if ahead:
                 self._refuse_newer(file)
         except StoreError as refused:
-            if not self._config.accept_lost_cold_file:
-                logger.info('accept_lost_cold_file opens a memory without its cold file')
+            if not self._config.accept_lost_archive:
+                logger.info('accept_lost_archive opens a memory without its cold file')
                 raise
             self.lost = refused
             logger.error('%s; what asks for the past that it holds is refused', refused)  # noqa: TRY400
@@ -114,7 +123,7 @@ class ArchiveLifecycle:
     def _found(self, file: ColdFile, mark: ArchiveState | None) -> ColdFile:
         """Return the cold file where the main file says it is, when it is not where it usually is."""
         assert self._db.path is not None
-        if mark is not None and mark.path and not self._config.cold_path and not file.path.exists():
+        if mark is not None and mark.path and not self._config.archive_path and not file.path.exists():
             self.file = ColdFile(Path(mark.path), self._db.path, self._config, read_only=self._db.read_only)
             return self.file
         return file
@@ -245,7 +254,7 @@ class ArchiveLifecycle:
 _STRAYS = """
     SELECT count(*) FROM main.assertion AS said
     LEFT JOIN hot.cooled AS c ON c.identity_id = said.identity_id
-    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns AND said.valid_from_ns > c.repeats_ns)
+    WHERE (c.identity_id IS NULL OR said.valid_from_ns >= c.before_ns)
     AND NOT EXISTS (
         SELECT 1 FROM hot.assertion AS h
         WHERE h.assertion_id = said.assertion_id AND h.content_digest = said.content_digest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,8 +68,6 @@ class Mover(NamedTuple):
     """Whether any of it has an id that was given."""
     seq: int
     """The newest transaction that the copy is of."""
-    repeats_ns: Mapping[int, int]
-    """From when the newest repetition speaks that is moved, by identity."""
     ids: tuple[str, ...]
 
     @property
@@ -96,10 +94,8 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> 
     """
     _prepare(raw)
     raw.execute('BEGIN')
-    raw.executemany('INSERT INTO temp.going VALUES (?, ?, 0)', [cut[:2] for cut in cuts])
+    raw.executemany('INSERT INTO temp.going VALUES (?, ?)', cuts)
     raw.execute(_MOVING)
-    repeats = json.dumps([number for cut in cuts for number in cut.repeats])
-    raw.execute(_MOVING_TOO, (repeats,))
     raw.execute(_PLACING)
     for table in moved_tables:
         name, columns = table.name, _COLUMNS[table.name]
@@ -118,7 +114,6 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> 
     assertions = [row[0] for row in raw.execute('SELECT assertion_id FROM temp.moving')]
     places = [row[0] for row in raw.execute(_PLACES_TO_GO)]
     versions, size, until_ns, until_seq, *highest = raw.execute(_TOLD).fetchone()
-    repeats_ns = dict(raw.execute(_NEWEST, (repeats,)))
     named = raw.execute(_NAMED).fetchall()
     any_given = any(item_id != computed_id(*of) for item_id, *of in named)
     raw.execute('COMMIT')
@@ -135,7 +130,6 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> 
         tuple(highest),
         any_given,
         seq,
-        repeats_ns,
         tuple(row[0] for row in named),
     )
 
@@ -165,12 +159,8 @@ def overtaken(connection: sa.Connection, moving: Mover, sequence: int) -> bool:
     sequence : int
         The newest transaction that was known when it was chosen.
     """
-    bounds = [
-        (cut.identity_id, max(cut.before_ns, moving.repeats_ns.get(cut.identity_id, -1) + 1))
-        for cut in moving.cuts
-    ]
     raw: Any = connection.connection.dbapi_connection
-    return raw.execute(_OVERTAKEN, (json.dumps(bounds), sequence)).fetchone() is not None
+    return raw.execute(_OVERTAKEN, (json.dumps(moving.cuts), sequence)).fetchone() is not None
 
 
 def delete_copied(connection: sa.Connection, moving: Mover, mark: ArchiveState) -> ArchiveState:
@@ -185,9 +175,8 @@ def delete_copied(connection: sa.Connection, moving: Mover, mark: ArchiveState) 
     raw.execute(
         'DELETE FROM spatial WHERE spatial_id IN (SELECT value FROM json_each(?))', _json(moving.spatial)
     )
-    cuts = [cut[:2] for cut in moving.cuts]
-    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', cuts)
-    raw.executemany(_COOLED, [(*cut, moving.repeats_ns.get(cut[0], 0)) for cut in cuts])
+    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', moving.cuts)
+    raw.executemany(_COOLED, moving.cuts)
     assertion, version, spatial = map(max, moving.highest, (mark.assertion, mark.version, mark.spatial))
     return mark._replace(
         moves=mark.moves + 1,
@@ -217,10 +206,10 @@ def clear_leftovers(
     _prepare(raw)
     raw.execute('BEGIN')
     if identity_ids is None:
-        raw.execute('INSERT INTO temp.going SELECT DISTINCT identity_id, 0, 0 FROM main.assertion')
-        raw.execute('INSERT OR IGNORE INTO temp.going SELECT identity_id, 0, 0 FROM main.forgetting')
+        raw.execute('INSERT INTO temp.going SELECT DISTINCT identity_id, 0 FROM main.assertion')
+        raw.execute('INSERT OR IGNORE INTO temp.going SELECT identity_id, 0 FROM main.forgetting')
     else:
-        raw.executemany('INSERT OR IGNORE INTO temp.going VALUES (?, 0, 0)', [(one,) for one in identity_ids])
+        raw.executemany('INSERT OR IGNORE INTO temp.going VALUES (?, 0)', [(one,) for one in identity_ids])
     raw.execute(_CUT_NOW)
     raw.execute(_LEFT)
     raw.execute(_LEFT_PLACES)
@@ -255,7 +244,7 @@ def _staying(schema: str) -> str:
 
 
 _TEMPORARY = {
-    'going': 'identity_id INTEGER PRIMARY KEY, before_ns INTEGER, repeats_ns INTEGER',
+    'going': 'identity_id INTEGER PRIMARY KEY, before_ns INTEGER',
     'moving': 'assertion_id INTEGER PRIMARY KEY',
     'placing': 'spatial_id INTEGER PRIMARY KEY',
 }
@@ -273,15 +262,9 @@ _MOVING = """
     INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
     JOIN hot.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns < g.before_ns
 """
-_MOVING_TOO = 'INSERT OR IGNORE INTO temp.moving SELECT value FROM json_each(?)'
-_NEWEST = """
-    SELECT identity_id, max(valid_from_ns) FROM main.assertion
-    WHERE assertion_id IN (SELECT value FROM json_each(?)) GROUP BY identity_id
-"""
 _COOLED = """
-    INSERT INTO cooled (identity_id, before_ns, repeats_ns) VALUES (?, ?, ?)
-    ON CONFLICT (identity_id) DO UPDATE SET
-    before_ns = max(before_ns, excluded.before_ns), repeats_ns = max(repeats_ns, excluded.repeats_ns)
+    INSERT INTO cooled (identity_id, before_ns) VALUES (?, ?)
+    ON CONFLICT (identity_id) DO UPDATE SET before_ns = max(before_ns, excluded.before_ns)
 """
 _OVERTAKEN = """
     SELECT 1 FROM json_each(?) AS bound JOIN version AS v
@@ -311,16 +294,13 @@ _NAMED = f"""
     WHERE assertion_id IN ({_GONE})
 """
 _CUT_NOW = """
-    UPDATE temp.going SET (before_ns, repeats_ns) = (
-        SELECT coalesce(max(c.before_ns), -1), coalesce(max(c.repeats_ns), -1)
-        FROM hot.cooled AS c WHERE c.identity_id = going.identity_id
+    UPDATE temp.going SET before_ns = (
+        SELECT coalesce(max(c.before_ns), -1) FROM hot.cooled AS c WHERE c.identity_id = going.identity_id
     )
 """
 _LEFT = """
     INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
     JOIN main.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns >= g.before_ns
-    WHERE a.valid_from_ns > g.repeats_ns
-    OR EXISTS (SELECT 1 FROM hot.assertion AS h WHERE h.assertion_id = a.assertion_id)
 """
 _LEFT_PLACES = f"""
     INSERT INTO temp.placing {_places('main', _GONE)}
@@ -379,13 +359,10 @@ def complete(copy: sqlite3.Connection, path: Path) -> None:
 
 
 _IS_COLD = '(SELECT before_ns FROM main.cooled AS c WHERE c.identity_id = {row}.identity_id)'
-# Of repetitions, what stayed is in the copy already, and is ignored.
 _ASSERTIONS = f"""
     SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row='a')}
-    OR a.valid_from_ns <= (SELECT repeats_ns FROM main.cooled AS c WHERE c.identity_id = a.identity_id)
 """
 _WHERE_COPYING = dict.fromkeys(
     (table.name for table in moved_tables), f'said.assertion_id IN ({_ASSERTIONS})'
 ) | {name: f'said.{stamp} < {_IS_COLD.format(row="said")}' for name, stamp in STAMPED.items()}
-_WHERE_COPYING['assertion'] = f'said.assertion_id IN ({_ASSERTIONS})'
 _WHERE_COPYING['spatial'] = f'said.spatial_id IN ({places_of("cold.", f"assertion_id IN ({_ASSERTIONS})")})'

@@ -157,7 +157,7 @@ _KEYS = {'spatial': 'spatial_id', 'forgetting': 'identity_id'}
 _REACHED = """
     SELECT c.identity_id FROM json_each(?) AS pair
     JOIN cooled AS c ON c.identity_id = json_extract(pair.value, '$[0]')
-    WHERE json_extract(pair.value, '$[1]') <= max(c.before_ns, c.repeats_ns)
+    WHERE json_extract(pair.value, '$[1]') <= c.before_ns
 """
 _HELD = """
     SELECT c.identity_id FROM identity AS i JOIN cooled AS c ON c.identity_id = i.identity_id

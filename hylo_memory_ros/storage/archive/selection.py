@@ -1,7 +1,4 @@
-"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now.
-
-Of what still holds, its repetitions may, but for those that something is told by; see `repeats`.
-"""
+"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now."""
 
 from __future__ import annotations
 
@@ -14,63 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.storage.consolidation.scope import ANY_SCOPE, IN_SCOPE, scope_values
 from hylo_memory_ros.storage.schema import SIZE
 
-__all__ = ['NEVER_NS', 'OF_A_CUT', 'Coolable', 'Cut', 'coolable', 'cuts', 'leaving']
-
-# Of an episode the fact keeps one that was said before in both times; and between them no version ever began
-# or ended, so whatever has the later one in its stretch has that one.
-_WITNESSED = """
-    EXISTS (
-        SELECT 1 FROM (
-            SELECT w.valid_from_ns AS at_ns
-            FROM assertion AS w INDEXED BY assertion_identity
-            JOIN txn AS y ON y.sequence = w.sequence
-            WHERE w.identity_id = v.identity_id
-            AND w.valid_from_ns BETWEEN v.valid_from_ns AND a.valid_from_ns
-            AND w.assertion_id < a.assertion_id AND y.episode = x.episode
-            AND w.withdrawn_seq IS NULL AND w.content_digest = a.content_digest
-            AND NOT EXISTS (SELECT 1 FROM corrected AS n WHERE n.assertion_id = w.assertion_id)
-            ORDER BY w.valid_from_ns DESC LIMIT 1
-        ) AS before
-        WHERE NOT EXISTS (
-            SELECT 1 FROM assertion AS c JOIN version AS b ON b.assertion_id = c.assertion_id
-            WHERE c.identity_id = v.identity_id
-            AND c.valid_from_ns > before.at_ns AND c.valid_from_ns <= a.valid_from_ns
-        ) AND NOT EXISTS (
-            SELECT 1 FROM forgetting AS f WHERE f.identity_id = v.identity_id
-            AND f.forgotten_at_ns > before.at_ns AND f.forgotten_at_ns <= a.valid_from_ns
-        )
-    )
-"""
-OF_A_CUT = f"""
-    CROSS JOIN version AS v INDEXED BY version_believed
-    ON v.identity_id = cut.identity_id AND v.to_seq IS NULL AND v.valid_from_ns >= cut.before_ns
-    JOIN assertion AS s ON s.assertion_id = v.assertion_id
-    JOIN assertion AS a INDEXED BY assertion_identity
-    ON a.identity_id = v.identity_id AND a.valid_from_ns > v.valid_from_ns
-    AND a.valid_from_ns < coalesce(v.valid_to_ns, {2**63 - 1}) AND a.valid_from_ns < :ended
-    JOIN txn AS x ON x.sequence = a.sequence
-    WHERE a.withdrawn_seq IS NULL AND a.content_digest = s.content_digest AND x.op != 'consolidate'
-    AND NOT EXISTS (SELECT 1 FROM version AS b WHERE b.assertion_id = a.assertion_id)
-    AND NOT EXISTS (
-        SELECT 1 FROM corrected AS n WHERE n.assertion_id IN (a.assertion_id, s.assertion_id)
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM assertion AS c INDEXED BY assertion_identity
-        WHERE c.identity_id = v.identity_id AND c.valid_from_ns = a.valid_from_ns
-        AND (c.content_digest != a.content_digest OR EXISTS (
-            SELECT 1 FROM corrected AS n WHERE n.assertion_id = c.assertion_id
-        ))
-    )
-    AND EXISTS (
-        SELECT 1 FROM assertion AS c INDEXED BY assertion_identity
-        WHERE c.identity_id = v.identity_id AND c.valid_from_ns > a.valid_from_ns
-        AND c.valid_from_ns < coalesce(v.valid_to_ns, {2**63 - 1})
-        AND c.withdrawn_seq IS NULL AND c.content_digest = s.content_digest
-    )
-    AND (x.episode = '' OR {_WITNESSED})
-    AND cut.before_ns < {2**63 - 1}
-"""
-"""SQL: what repeats what still holds behind the cuts of `choosing`, as `a`."""
+__all__ = ['NEVER_NS', 'Coolable', 'Cut', 'coolable', 'cuts', 'leaving']
 
 # ruff: noqa: S608 - SQL of our own tables
 
@@ -92,7 +33,7 @@ class Coolable(NamedTuple):
     bytes: int
     """What they take there, about."""
     before_ns: int
-    """All that speaks from before this world time; `NEVER_NS`: all. Behind it there are only repetitions."""
+    """All that speaks from before this world time; `NEVER_NS`: all."""
 
 
 class Cut(NamedTuple):
@@ -100,9 +41,7 @@ class Cut(NamedTuple):
 
     identity_id: int
     before_ns: int
-    """All that speaks from before; 0: nothing does."""
-    repeats: tuple[int, ...] = ()
-    """Assertions that repeat what still holds."""
+    """All that speaks from before this world time."""
 
 
 def coolable(
@@ -116,8 +55,8 @@ def coolable(
 ) -> list[Coolable]:
     """Return identities of which something may become cold, in order of their number.
 
-    Of one that still holds, the newest two versions stay, so that it goes on without its past, but not what
-    repeats them. A landmark of whose end perception has not taken notice stays whole.
+    Of one that still holds, the newest two versions stay, so that it goes on without its past.
+    A landmark of whose end perception has not taken notice stays whole.
 
     Parameters
     ----------
@@ -141,7 +80,7 @@ def coolable(
         numbers = [row[0] for row in raw.execute(_NUMBERS, {**values, 'after': after})]
         if not numbers:
             break
-        rows = raw.execute(_COOLABLE, {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns})
+        rows = raw.execute(_ENDED, {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns})
         found += [Coolable(*row) for row in rows]
         after = numbers[-1]
     return found[:limit]
@@ -176,19 +115,12 @@ def cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, lim
     for identity_id in dict.fromkeys(identity_ids):
         if limit <= 0:
             break
-        whole, before_ns = found.get(identity_id), 0
-        if whole is not None:
+        if (whole := found.get(identity_id)) is not None:
             before_ns = whole.before_ns
             if whole.assertions > limit:
                 before_ns = _partial(connection, whole, limit)
             limit -= whole.assertions
-        repeats: tuple[int, ...] = ()
-        if before_ns < NEVER_NS and limit > 0:
-            one = {**values, 'ids': json.dumps([identity_id]), 'limit': limit}
-            repeats = tuple(row[0] for row in connection.execute(_REPEATS, one))
-            limit -= len(repeats)
-        if before_ns or repeats:
-            chosen.append(Cut(identity_id, before_ns, repeats))
+            chosen.append(Cut(identity_id, before_ns))
     return chosen
 
 
@@ -242,23 +174,10 @@ _BEFORE = f"""
     )
 """
 _ENDED = f'{_CUTS} {_SIZES} {_BEFORE} GROUP BY cut.identity_id ORDER BY cut.identity_id'
-_GOING = f"""
-    {_CUTS}, going AS (
-        SELECT cut.identity_id, a.assertion_id {_BEFORE}
-        UNION ALL SELECT cut.identity_id, a.assertion_id FROM cut {OF_A_CUT}
-    )
-"""
-_OF_GOING = """
-    FROM going JOIN cut ON cut.identity_id = going.identity_id
-    JOIN assertion AS a ON a.assertion_id = going.assertion_id
-"""
-_COOLABLE = f'{_GOING} {_SIZES} {_OF_GOING} GROUP BY cut.identity_id ORDER BY cut.identity_id'
 _LEAVING = f"""
-    {_GOING} SELECT going.identity_id, a.id {_OF_GOING} GROUP BY going.identity_id, a.id
-    ORDER BY going.identity_id, min(a.valid_from_ns), min(a.assertion_id)
+    {_CUTS} SELECT cut.identity_id, a.id {_BEFORE} GROUP BY cut.identity_id, a.id
+    ORDER BY cut.identity_id, min(a.valid_from_ns), min(a.assertion_id)
 """
-# In the order of an index: what a slice does not take is not looked at.
-_REPEATS = f'{_CUTS} SELECT a.assertion_id FROM cut {OF_A_CUT} LIMIT :limit'
 _STAMPS = """
     SELECT valid_from_ns FROM assertion WHERE identity_id = ? AND valid_from_ns < ?
     ORDER BY valid_from_ns LIMIT ?

@@ -1,167 +1,82 @@
-"""What a purge takes out of episodes: what their ends said of it, and notes that tell of it.
+"""Erase from episodes what touches purged items: key events, summaries, notes, outcomes and names.
 
-A key event about something leaves with it. A summary loses the ids of what is gone; if a note or the
-outcome of its episode tells of that, it is written again without. An episode whose summary is purged
-itself loses notes and outcome, and its name and scope too when nothing that was said in it is left.
+A key event about an item is deleted with it. A note or an outcome that names it is deleted, and so is the
+summary of an episode that names it or repeats such a text. An episode whose summary is asked for itself
+loses notes and outcome, and its name and scope too when nothing that was said in it is left.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind
+from hylo_memory_ros.model import Episode, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key, summary_text
+from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key
 from hylo_memory_ros.storage.episodes.repository import all_episodes
-from hylo_memory_ros.storage.erasure.registry import Purged, tells_nothing, words_of
-from hylo_memory_ros.storage.schema import (
-    FULL_TEXT,
-    SUMMARY_TEXT,
-    assertion,
-    episode,
-    held,
-    identity,
-    metadata,
-    receipt,
-    tag,
-    txn,
-    version,
-)
-from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, paired, select_items
-from hylo_memory_ros.storage.statements.writer import write_items
+from hylo_memory_ros.storage.schema import assertion, episode, identity, metadata, receipt, tag, txn
+from hylo_memory_ros.storage.schema.erasure import Purged
+from hylo_memory_ros.storage.statements.mapper import paired
 
-__all__ = ['PurgedEpisodes']
+__all__ = ['EpisodeErasure']
 
 PURGED = 'purged'
-"""Outcome of an episode whose outcome told of what was purged."""
+"""Outcome of an episode whose outcome named what was purged."""
 
-_EPISODIC = MemoryKind.EPISODIC.value
 _EMPTY = {'note': '', 'end_note': '', 'outcome': PURGED}
 
 
-class PurgedEpisodes:
-    """What the end of episodes said of things that are to be purged.
+class EpisodeErasure:
+    """What the ends of episodes keep of items that are to be purged.
 
     Parameters
     ----------
-    transaction : Changeset
-        That of the purge, before anything is deleted; what of it is cold comes back.
+    changeset : Changeset
+        That of the purge, before anything is deleted; what of it is archived comes back.
     purged : Purged
         What is to be deleted.
     """
 
-    def __init__(self, transaction: Changeset, purged: Purged) -> None:
-        connection = self._connection = transaction.connection
-        if purged.identity_ids and transaction.cold:
-            transaction.cold.linked([paired('about', item_id) for item_id in purged.ids])
-            transaction.cold.bring(connection.scalars(_TELLING, _KEYS))
+    def __init__(self, changeset: Changeset, purged: Purged) -> None:
+        connection = self._connection = changeset.connection
+        if purged.identity_ids and changeset.cold:
+            changeset.cold.linked([paired('about', item_id) for item_id in purged.ids])
+            changeset.cold.bring(connection.scalars(_SUMMARY_IDENTITIES, _KEYS))
         direct = set(purged.identity_ids)
-        self.event_ids: list[int] = sorted(_events_about(connection, purged.ids) - direct)
-        """Identities of the key events that are about it."""
+        events = _events_about(connection, purged.ids) - direct
         gone = set(purged.ids)
-        for part in chunks(self.event_ids):
+        for part in chunks(events):
             gone |= set(connection.scalars(_ids_of, {'ids': part}))
         summaries = connection.execute(_SUMMARIES, _KEYS).all()
-        ours = {*purged.assertion_ids, *(row.assertion_id for row in summaries), *self._events_said()}
-        told = _Told(connection, purged, ours)
+        asked_for = {row.key for row in summaries if row.identity_id in direct}
         self._emptied: list[Episode] = []
-        self._telling: list[tuple[Episode, Mapping[str, str]]] = []
-        mine = {row.key: row.identity_id for row in summaries if row.identity_id in direct}
+        self._changed: list[tuple[str, dict[str, str]]] = []
         for one in all_episodes(connection):
-            fields = {name: text for name, text in _EMPTY.items() if told.of(getattr(one, name))}
-            if summary_key(one.id) in mine:
+            fields = {name: text for name, text in _EMPTY.items() if purged.touches_text(getattr(one, name))}
+            if summary_key(one.id) in asked_for:
                 self._emptied.append(one)
                 fields = _EMPTY
             if fields:
-                self._telling.append((one, fields))
-        again = {summary_key(one.id) for one, _ in self._telling} - set(mine)
-        self.summary_ids: list[int] = sorted({row.identity_id for row in summaries if row.key in again})
-        """Identities of the summaries that must be written again."""
-        self._summaries = self._open_items(gone)
-        kept = direct.union(self.summary_ids)
-        self._named = [row for row in summaries if row.identity_id not in kept and _names(row.detail, gone)]
-        self._gone = gone
+                self._changed.append((one.id, fields))
+        changed = {summary_key(name) for name, _ in self._changed}
+        touching = {
+            row.identity_id for row in summaries if row.key in changed or _names(row.detail, gone)
+        } - direct
+        self.identity_ids: list[int] = sorted(events | touching)
+        """Identities of the key events and summaries that are deleted too."""
 
-    def event_rows(self) -> list[int]:
-        """Return the version rows of the key events, believed or not."""
-        found: list[int] = []
-        for part in chunks(self.event_ids):
-            found += self._connection.scalars(_rows_of, {'ids': part})
-        return found
-
-    def _events_said(self) -> Iterator[int]:
-        for part in chunks(self.event_ids):
-            yield from self._connection.scalars(_said_of, {'ids': part})
-
-    def _open_items(self, gone: set[str]) -> list[MemoryItem]:
-        """Return the summaries that are to be written again, as they will be."""
-        texts = {summary_key(one.id): (one, fields) for one, fields in self._telling}
-        items = []
-        for part in chunks(self.summary_ids):
-            for row in self._connection.execute(_OPEN, {'ids': part}):
-                item = item_of(row[: len(ITEM_COLUMNS)])
-                one, fields = texts[item.key or '']
-                outcome = fields.get('outcome', one.outcome)
-                payload = {**item.payload, 'outcome': outcome}
-                notes = [fields.get(name, getattr(one, name)) for name in ('note', 'end_note')]
-                changed = {
-                    'payload': payload,
-                    'content': summary_text(payload, notes),
-                    'evidence': tuple(name for name in item.evidence if name not in gone),
-                    'id': None,
-                }
-                items.append(item.model_copy(update=changed))
-        return items
-
-    def clean(self, transaction: Changeset, identity_scope: Sequence[str]) -> None:
-        """Take out what told of it, once it is deleted."""
-        connection = transaction.connection
-        for one, fields in self._telling:
-            connection.execute(episode.update().where(episode.c.id == one.id).values(fields))
-        for row in self._named:
-            detail = json.loads(row.detail)
-            detail['evidence'] = [name for name in detail['evidence'] if name not in self._gone]
-            text = json.dumps(detail, ensure_ascii=False, separators=(',', ':'))
-            where = assertion.c.assertion_id == row.assertion_id
-            connection.execute(assertion.update().where(where).values(detail=text))
-            less = len(row.detail.encode()) - len(text.encode())
-            connection.execute(
-                held.update().where(held.c.kind == _EPISODIC).values(bytes=held.c.bytes - less)
-            )
-        if self._summaries:
-            write_items(transaction, self._summaries, identity_scope)
+    def apply(self) -> None:
+        """Delete notes, outcomes and names, once the items are deleted."""
+        for name, fields in self._changed:
+            self._connection.execute(episode.update().where(episode.c.id == name).values(fields))
         for one in self._emptied:
-            if not one.is_open and connection.execute(_ANYTHING_SAID, {'episode': one.id}).first() is None:
-                _rename(connection, one)
-
-
-class _Told:
-    """Whether a text tells of what is purged: by a name of it, or a word that nothing else will say."""
-
-    def __init__(self, connection: sa.Connection, purged: Purged, ours: set[int]) -> None:
-        self._connection, self._purged, self._ours = connection, purged, ours
-        self._known: dict[str, bool] = {}
-
-    def of(self, text: str) -> bool:
-        return bool(text) and (
-            text in self._purged.names or any(map(self._only_ours, words_of(text) & self._purged.words))
-        )
-
-    def _only_ours(self, word: str) -> bool:
-        if word not in self._known:
-            self._known[word] = all(number in self._ours for number in self._saying(word))
-        return self._known[word]
-
-    def _saying(self, word: str) -> Iterator[int]:
-        for index in (FULL_TEXT, SUMMARY_TEXT):
-            rows = self._connection.exec_driver_sql(_SAYING.format(index=index), (f'"{word}"',))
-            yield from rows.scalars()
-            rows.close()
+            anything = self._connection.execute(_ANYTHING_SAID, {'episode': one.id}).first()
+            if not one.is_open and anything is None:
+                _rename(self._connection, one)
 
 
 def _events_about(connection: sa.Connection, ids: Iterable[str]) -> set[int]:
@@ -193,20 +108,11 @@ def _rename(connection: sa.Connection, one: Episode) -> None:
     connection.execute(receipt.update().where(receipt.c.episode == name).values(body=body, size=size))
 
 
-tells_nothing(episode, 'its notes, outcome and name are taken by `PurgedEpisodes`, which knows its summary')
-
 # The next character: behind every key of a summary.
 _BEHIND = SUMMARY_PREFIX[:-1] + chr(ord(SUMMARY_PREFIX[-1]) + 1)
 _KEYS = {'first': SUMMARY_PREFIX, 'end': _BEHIND}
-_SAYING = 'SELECT rowid FROM {index} WHERE {index} MATCH ?'
 _identities: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
 _ids_of: sa.Select[Any] = sa.select(assertion.c.id).where(assertion.c.identity_id.in_(_identities))
-_said_of: sa.Select[Any] = sa.select(assertion.c.assertion_id).where(assertion.c.identity_id.in_(_identities))
-_rows_of: sa.Select[Any] = (
-    sa.select(version.c.version_row)
-    .join(assertion, assertion.c.assertion_id == version.c.assertion_id)
-    .where(assertion.c.identity_id.in_(_identities))
-)
 _ABOUT: sa.Select[Any] = (
     sa.select(assertion.c.identity_id)
     .join(tag, tag.c.assertion_id == assertion.c.assertion_id)
@@ -219,16 +125,13 @@ _ABOUT: sa.Select[Any] = (
 _is_summary = (
     (identity.c.key >= sa.bindparam('first'))
     & (identity.c.key < sa.bindparam('end'))
-    & (identity.c.kind == _EPISODIC)
+    & (identity.c.kind == MemoryKind.EPISODIC.value)
 )
-_TELLING: sa.Select[Any] = sa.select(identity.c.identity_id).where(_is_summary)
+_SUMMARY_IDENTITIES: sa.Select[Any] = sa.select(identity.c.identity_id).where(_is_summary)
 _SUMMARIES = (
-    sa.select(identity.c.identity_id, identity.c.key, assertion.c.assertion_id, assertion.c.detail)
+    sa.select(identity.c.identity_id, identity.c.key, assertion.c.detail)
     .join(assertion, assertion.c.identity_id == identity.c.identity_id)
     .where(_is_summary, assertion.c.source == SUMMARY_SOURCE)
-)
-_OPEN = select_items.where(
-    version.c.identity_id.in_(_identities), version.c.to_seq.is_(None), version.c.valid_to_ns.is_(None)
 )
 _ANYTHING_SAID = (
     sa.select(assertion.c.assertion_id)

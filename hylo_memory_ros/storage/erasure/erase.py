@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,32 +12,18 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.registry import (
-    Purged,
-    on_purge,
-    scrub_tables,
-    tells_nothing,
-    told_by,
-    words_of,
-)
+from hylo_memory_ros.storage.erasure.purged_items import PurgedItems
 from hylo_memory_ros.storage.schema import (
     assertion,
-    audit,
-    change,
     corrected,
-    correction,
     embedding,
-    forgetting,
     identity,
-    known_map,
-    request,
     spatial,
-    state,
-    tag,
     text_index_of,
     txn,
     version,
 )
+from hylo_memory_ros.storage.schema.erasure import erase_from_tables
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
 
 __all__ = ['first_said', 'purge_identities', 'purged_of']
@@ -48,7 +35,7 @@ def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
     return min((first for first in firsts if first is not None), default=0)
 
 
-def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> Purged:
+def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> PurgedItems:
     """Return what a purge of identities would delete."""
     said = [row for part in chunks(identity_ids) for row in connection.execute(_said, {'ids': part})]
     return _purged(connection, identity_ids, said)
@@ -89,7 +76,7 @@ def purge_identities(
             if row.to_seq is None:
                 transaction.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
     _delete_words(transaction.connection, said)
-    scrub_tables(transaction.connection, purged)
+    erase_from_tables(transaction.connection, purged)
     if loose := transaction.connection.exec_driver_sql('PRAGMA foreign_key_check').first():
         raise DamagedFileError(f'purge: a row of {loose[0]} refers to one of {loose[2]} that would be gone')
     return len(said)
@@ -97,7 +84,7 @@ def purge_identities(
 
 def _purged(
     connection: sa.Connection, identity_ids: Sequence[int], said: Sequence[Any], unstored: Sequence[str] = ()
-) -> Purged:
+) -> PurgedItems:
     assertion_ids = [row.assertion_id for row in said]
     spatial_ids: list[int] = []
     vectors: list[bytes] = []
@@ -107,8 +94,9 @@ def _purged(
     places = (row for part in chunks(spatial_ids) for row in connection.execute(_positions, {'ids': part}))
     ids = frozenset((*(row.id for row in said), *unstored))
     keys = frozenset(row.key for row in said if row.key is not None)
-    return Purged(
-        connection,
+    details = [json.loads(row.detail or '{}') for row in said]
+    entities = {name for detail in details for name in detail.get('entities', ())}
+    return PurgedItems(
         identity_ids,
         assertion_ids,
         spatial_ids,
@@ -116,33 +104,19 @@ def _purged(
             (row.map_id, row.key) for row in said if row.key is not None and row.kind == 'spatial'
         ),
         ids=ids,
-        names=ids | keys,
-        words=frozenset(words_of(*(text for row in said for text in _texts(row)))),
+        names=ids | keys | entities,
+        values=frozenset(chain.from_iterable(map(_values, said, details))),
         vectors=frozenset(vectors),
         places=frozenset(tuple(row) for row in places),
     )
 
 
-def _texts(row: Any) -> Iterator[str]:
-    yield from (row.id, row.key or '', row.label, row.content, row.source)
-    detail = json.loads(row.detail or '{}')
-    # Neither how things are related nor the map they are in is said of them alone.
-    detail['links'] = [target for _, target in detail.get('links', ())]
-    detail.get('scope', {}).pop('map_id', None)
-    for name, value in detail.items():
-        yield from _strings(list(value.values()) if name == 'scope' else value)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from value
-        for one in value.values():
-            yield from _strings(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _strings(one)
+def _values(row: Any, detail: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a statement can be found by, other than its names and the map that it is in."""
+    yield row.label
+    yield from detail.get('object_ids', ())
+    yield from (target for _, target in detail.get('links', ()))
+    yield from (value for name, value in detail.get('scope', {}).items() if name != 'map_id')
 
 
 def _delete_words(connection: sa.Connection, said: Sequence[Any]) -> None:
@@ -157,76 +131,6 @@ def _delete_words(connection: sa.Connection, said: Sequence[Any]) -> None:
         connection.exec_driver_sql(f"INSERT INTO {index} ({index}) VALUES ('optimize')")  # noqa: S608
 
 
-@on_purge(version, tag, embedding, corrected, assertion)
-def _delete_said(connection: sa.Connection, purged: Purged) -> None:
-    for table in (version, tag, embedding, corrected, assertion):
-        for part in chunks(purged.assertion_ids):
-            connection.execute(table.delete().where(table.c.assertion_id.in_(part)))
-
-
-@on_purge(spatial)
-def _delete_places(connection: sa.Connection, purged: Purged) -> None:
-    for part in chunks(purged.spatial_ids):
-        connection.execute(spatial.delete().where(spatial.c.spatial_id.in_(part)))
-
-
-@on_purge(forgetting, identity)
-def _delete_identities(connection: sa.Connection, purged: Purged) -> None:
-    for table in (forgetting, identity):
-        for part in chunks(purged.identity_ids):
-            connection.execute(table.delete().where(table.c.identity_id.in_(part)))
-
-
-@on_purge(correction)
-def _drop_undo(connection: sa.Connection, purged: Purged) -> None:
-    # The landmark states before a correction name keys: what is to leave no trace is in them too.
-    maps = sorted({map_id for map_id, _ in purged.landmarks})
-    for part in chunks(maps):
-        connection.execute(correction.update().where(correction.c.map_id.in_(part)).values(undo=None))
-
-
-@on_purge(change)
-def _scrub_feed(connection: sa.Connection, purged: Purged) -> None:
-    for row in list(connection.execute(sa.select(change))):
-        ids = json.loads(row.ids)
-        if purged.ids.isdisjoint(ids):
-            continue
-        kept = [
-            parts
-            for parts in zip(ids, json.loads(row.keys), json.loads(row.outcomes), strict=True)
-            if parts[0] not in purged.ids
-        ]
-        columns = list(zip(*kept, strict=True)) or [(), (), ('PURGED',)]
-        values = dict(zip(('ids', 'keys', 'outcomes'), map(json.dumps, columns), strict=True))
-        connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
-
-
-@on_purge(audit)
-def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
-    for row in list(connection.execute(sa.select(audit))):
-        named = not purged.ids.isdisjoint(json.loads(row.ids or '[]'))
-        values: dict[str, Any] = {}
-        if named:
-            values['ids'] = None
-        if row.query is not None and (named or purged.told_in(told_by(json.loads(row.query)))):
-            values['query'] = None
-        if row.reason and (named or purged.told_in(row.reason)):
-            values['reason'] = ''
-        if values:
-            connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
-
-
-@on_purge(request)
-def _forget_requests(connection: sa.Connection, purged: Purged) -> None:
-    for row in list(connection.execute(sa.select(request))):
-        if purged.named_in(json.loads(row.answer)):
-            connection.execute(request.delete().where(request.c.request_id == row.request_id))
-
-
-tells_nothing(txn, 'what kind of operation was made, when, and for whom')
-tells_nothing(known_map, 'maps are the names of places')
-tells_nothing(state, 'hashes, counters, and the configuration of the whole')
-
 _DELETE_WORDS = (
     "INSERT INTO {index} ({index}, rowid, content, key, label, entities) VALUES ('delete', ?, ?, ?, ?, ?)"
 )
@@ -239,7 +143,6 @@ _said = (
         assertion.c.map_id,
         assertion.c.content,
         assertion.c.label,
-        assertion.c.source,
         assertion.c.detail,
         identity.c.kind,
         identity.c.key,

@@ -13,12 +13,5 @@ cooled = Table(
     metadata,
     Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
     Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the cold file'),
-    Column(
-        'repeats_ns',
-        BigInteger,
-        nullable=False,
-        server_default='0',
-        comment='the newest repetition there of what still holds; 0: none',
-    ),
     comment='identities whose past is in the cold file, and how far',
 )

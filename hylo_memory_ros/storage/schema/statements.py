@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -17,6 +18,9 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.corrections import corrected
+from hylo_memory_ros.storage.schema.embeddings import embedding
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = [
     'FULL_TEXT',
@@ -83,13 +87,16 @@ assertion = Table(
     Column('event_clock', Text),
     Column('detail', Text, comment='JSON of the fields that are seldom set; null: none'),
     Column('has_embedding', Boolean, nullable=False, server_default='0'),
+    Column('repeats', Integer, nullable=False, server_default='0', comment='repetitions without a row'),
+    Column('last_seq', Integer, comment='transaction of the last of them'),
+    Column('last_ns', BigInteger, comment='world time of the last of them'),
     Column('spatial_id', ForeignKey('spatial.spatial_id'), comment='the pose as first asserted'),
     Index('assertion_identity', 'identity_id', 'valid_from_ns'),
     Index('assertion_id_text', 'id'),
     Index('assertion_sequence', 'sequence'),
     Index('assertion_label', 'label', sqlite_where=text("label != ''")),
     Index('assertion_event', 'event_start_ns', sqlite_where=text('event_start_ns IS NOT NULL')),
-    comment='every accepted write, duplicates too: the evidence',
+    comment='accepted writes, the evidence; plain repetitions are counted',
 )
 
 version = Table(
@@ -155,3 +162,14 @@ FULL_TEXT_TABLES = tuple(
 def text_index_of(op: str) -> str:
     """Return the full-text index of what transactions of an operation assert."""
     return SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT
+
+
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    for table in (version, tag, embedding, corrected, assertion):
+        connection.execute(table.delete().where(among(table.c.assertion_id, purged.assertion_ids)))
+    connection.execute(spatial.delete().where(among(spatial.c.spatial_id, purged.spatial_ids)))
+    for table in (forgetting, identity):
+        connection.execute(table.delete().where(among(table.c.identity_id, purged.identity_ids)))
+
+
+set_erasure(_erase, version, tag, embedding, corrected, assertion, spatial, forgetting, identity)

@@ -20,12 +20,13 @@ from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.storage.changeset import Changeset, VersionRow
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, forgetting, identity, spatial, version
+from hylo_memory_ros.storage.statements.repetitions import store_last
 
 __all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'said_then', 'says_now']
 
 
 class Evidence(NamedTuple):
-    """What a version takes over from the assertion that speaks for it, as it is corrected now."""
+    """Id, element and place that a version takes over from its assertion, as it is corrected now."""
 
     id: str
     element: bytes
@@ -74,6 +75,7 @@ class Timelines:
         self._held: dict[int, Held] = {}
         self._former: dict[int, Evidence] = {}
         self.evidence: dict[int, Evidence] = {}
+        self._repeated: dict[int, tuple[int, int]] = {}
 
     def new(self, identity_id: int, kind: str, key: str | None) -> None:
         """Begin the timeline of an identity that was not there before."""
@@ -84,7 +86,7 @@ class Timelines:
         return self._held[identity_id]
 
     def correct(self, identity_id: int, said: Mapping[int, tuple[bytes, Evidence] | None]) -> None:
-        """Let assertions of one timeline say something else from now on.
+        """Replace the contents of assertions of one timeline from now on.
 
         Parameters
         ----------
@@ -125,26 +127,45 @@ class Timelines:
             for identity_id, kind, key in connection.execute(_identities, {'ids': part}):
                 self._held[identity_id] = Held(identity_id, kind, key)
             earliest = json.dumps([(identity_id, earliest_ns[identity_id]) for identity_id in part])
-            starts = [tuple(row) for row in connection.execute(_starts, {'pairs': earliest})]
-            self._load_window(json.dumps(starts), earliest)
+            starts, spoken = [], set()
+            for identity_id, start_ns, nearest_ns in connection.execute(_starts, {'pairs': earliest}):
+                starts.append((identity_id, start_ns))
+                spoken |= {(identity_id, start_ns), (identity_id, nearest_ns)}
+            self._load_window(json.dumps(starts), json.dumps(sorted(spoken)), earliest)
+            self._store_repetitions(earliest_ns)
             for identity_id in part:
                 self._held[identity_id].points.sort(key=lambda point: point[:3])
 
-    def _load_window(self, starts: str, earliest: str) -> None:
-        """Load versions from their starts on, and what they follow from.
+    def _store_repetitions(self, earliest_ns: Mapping[int, int]) -> None:
+        """Give the last repetition of a statement a row where the change can reach it."""
+        reached = [
+            assertion_id
+            for assertion_id, (identity_id, last_ns) in self._repeated.items()
+            if last_ns >= earliest_ns[identity_id]
+        ]
+        self._repeated.clear()
+        for one in store_last(self._txn, reached) if reached else ():
+            point = Point(one.valid_from_ns, one.sequence, 0, one.content, one.assertion_id)
+            self._held[one.identity_id].points.append(point)
+            self.evidence[one.assertion_id] = Evidence(one.id, one.element, None)
 
-        What was said between the start of a version and the earliest change says the same again, or is
-        outdone: a fact that is confirmed every second would be read whole each time.
+    def _load_window(self, starts: str, spoken: str, earliest: str) -> None:
+        """Load versions from their starts on, and the assertions that they follow from.
+
+        Of what was said between the start of a version and the earliest change only the newest is read:
+        the rest says the same again, or is outdone.
         """
         connection = self._txn.connection
         for identity_id, *rest in connection.execute(_believed, {'pairs': starts}):
             self._held[identity_id].believed.append(_Believed(*rest))
         said = chain(
-            connection.execute(_said_at, {'pairs': starts}),
+            connection.execute(_said_at, {'pairs': spoken}),
             connection.execute(_said_from, {'pairs': earliest}),
         )
-        for identity_id, item_id, element, spatial_id, *rest in said:
+        for identity_id, item_id, element, spatial_id, last_ns, *rest in said:
             point = Point(*rest)
+            if last_ns is not None and last_ns > point.valid_from_ns:
+                self._repeated[point.assertion_id] = identity_id, last_ns
             self._held[identity_id].points.append(point)
             self.evidence[point.assertion_id] = Evidence(item_id, element, spatial_id)
         for identity_id, at_ns, sequence, consolidation in connection.execute(
@@ -256,6 +277,17 @@ _starts = sa.select(
         .scalar_subquery(),
         -1,
     ),
+    sa.func.coalesce(
+        sa.select(sa.func.max(assertion.c.valid_from_ns))
+        .where(
+            assertion.c.identity_id == _pair_id,
+            assertion.c.valid_from_ns < _pair_ns,
+            assertion.c.withdrawn_seq.is_(None),
+        )
+        .correlate(_pairs)
+        .scalar_subquery(),
+        -1,
+    ),
 )
 _believed = sa.select(
     version.c.identity_id,
@@ -283,6 +315,7 @@ def _said(at: sa.ColumnElement[bool]) -> sa.Select[Any]:
             assertion.c.id,
             effective('element'),
             effective('spatial_id'),
+            assertion.c.last_ns,
             assertion.c.valid_from_ns,
             assertion.c.sequence,
             assertion.c.position,

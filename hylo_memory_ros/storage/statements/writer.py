@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,11 +37,16 @@ from hylo_memory_ros.storage.statements.mapper import (
     spatial_row,
     tags_of,
 )
+from hylo_memory_ros.storage.statements.repetitions import (
+    INSERT_TEXT,
+    Carrier,
+    carriers,
+    is_plain,
+    save_counts,
+)
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Held, Timelines
 
 __all__ = ['answer_of_request', 'check_items', 'check_stamps', 'keep_answer', 'resolved', 'write_items']
-
-_INSERT_TEXT = 'INSERT INTO {} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
 
 
 def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
@@ -155,7 +161,8 @@ def write_items(
     accepted = _intern(txn, timelines, stated)
     repeated = _repeated(txn, timelines, accepted)
     rows = _Rows()
-    gate = None if thresholds is None else Gate(txn, thresholds)
+    has_skills = any(item.kind is MemoryKind.SKILL for item in items)
+    gate = Gate(txn, thresholds) if has_skills and thresholds is not None else None
     events = []
     for position, entry in enumerate(accepted):
         rows.add(txn, entry, position, timelines)
@@ -165,10 +172,14 @@ def write_items(
         if entry.item.kind is MemoryKind.SKILL:
             assert gate is not None
             gate.admit(position, entry.item, entry.assertion_id, before, held.spans())
+    if txn.op == 'write':
+        again = [entry for entry, event in zip(accepted, events, strict=True) if event.event == 'SKIP_DUP']
+        _count_repetitions(txn, timelines, rows, [one for one in again if is_plain(one.item)])
     rows.insert(txn.connection, txn.op)
     if gate is not None:
         gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
-    repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
+    if repeated:
+        repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
     timelines.save()
     for event in events:
         txn.note(event.id, event.key, event.event)
@@ -239,7 +250,7 @@ def _intern(
 
 
 def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
-    """Return the points that were corrected and are said again, by the new assertion.
+    """Return the corrected points that are repeated, by the new assertion.
 
     Who says again what was said before the map moved means the same thing, and not its old place.
     """
@@ -251,8 +262,42 @@ def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted
             if known is not None and (entry.item.key is None or known.id == entry.statement.id):
                 likes[entry.assertion_id] = point
                 break
+    if not likes:
+        return {}
     moved = corrected_among(txn.connection, {point.assertion_id for point in likes.values()})
     return {number: point for number, point in likes.items() if point.assertion_id in moved}
+
+
+def _count_repetitions(
+    txn: Changeset, timelines: Timelines, rows: _Rows, repeated: Sequence[_Accepted]
+) -> None:
+    """Count repetitions on the statements that they repeat, instead of storing them.
+
+    Only what follows directly on its statement, and is followed by nothing at the same time, changes
+    nothing by its absence.
+    """
+    if not repeated:
+        return
+    new = rows.by_assertion()
+    lines = {entry.identity_id: timelines[entry.identity_id].points for entry in repeated}
+    points = {point.assertion_id: point for line in lines.values() for point in line if point.assertion_id}
+    stored = carriers(txn.connection, points.keys() - new.keys())
+    found = stored | {number: Carrier(new[number], txn.episode) for number in points.keys() & new.keys()}
+    counted = set()
+    for entry in sorted(repeated, key=lambda one: points[one.assertion_id][:3]):
+        line, point = lines[entry.identity_id], points[entry.assertion_id]
+        place = bisect_left(line, point)
+        if place == 0 or line[place - 1].content != point.content:
+            continue
+        if place + 1 < len(line) and line[place + 1].valid_from_ns == point.valid_from_ns:
+            continue
+        carrier = found.get(line[place - 1].assertion_id)
+        if carrier is not None and carrier.carries(new[point.assertion_id], entry.item.id, txn.episode):
+            carrier.count(point.valid_from_ns, txn.sequence)
+            counted.add(point.assertion_id)
+            del line[place]
+    rows.drop(counted)
+    save_counts(txn.connection, stored.values())
 
 
 def _apply(
@@ -319,6 +364,9 @@ class _Rows:
             'position': position,
             'spatial_id': None,
             'withdrawn_seq': None,
+            'repeats': 0,
+            'last_seq': None,
+            'last_ns': None,
         }
         if item.pose is not None:
             row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
@@ -344,6 +392,17 @@ class _Rows:
         txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
         return spatial_id
 
+    def by_assertion(self) -> dict[int, dict[str, Any]]:
+        """Return the rows of assertions by their number."""
+        return {row['assertion_id']: row for row in self._assertion}
+
+    def drop(self, assertion_ids: Set[int]) -> None:
+        """Leave out assertions without a pose and vectors."""
+        if assertion_ids:
+            self._assertion = [row for row in self._assertion if row['assertion_id'] not in assertion_ids]
+            self._tag = [row for row in self._tag if row['assertion_id'] not in assertion_ids]
+            self._text = [row for row in self._text if row[0] not in assertion_ids]
+
     def insert(self, connection: sa.Connection, op: str) -> None:
         tables = (
             (spatial, self._spatial),
@@ -354,7 +413,7 @@ class _Rows:
         for table, rows in tables:
             insert_rows(connection, table, rows)
         if self._text:
-            connection.exec_driver_sql(_INSERT_TEXT.format(text_index_of(op)), self._text)
+            connection.exec_driver_sql(INSERT_TEXT.format(text_index_of(op)), self._text)
 
 
 def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult | None:

@@ -34,7 +34,7 @@ def fill(memory: MemoryService) -> None:
 
 def cool(memory: MemoryService, **options: Any) -> Any:
     store = memory._core.store
-    return store.cool([one.identity_id for one in store.coolable()], **options)
+    return store.archive.cool([one.identity_id for one in store.archive.coolable()], **options)
 
 
 def cold_of(path: Path) -> Path:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from storage.cold.pieces import NOW_S, PAST, cold_of, cool, fill, opened, rows_in, said
+from storage.cold.pieces import NOW_S, PAST, cool, fill, opened, said
 from support.clock import ManualClock
 
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
@@ -28,10 +28,10 @@ class TestWhatMayGo:
 
     def test_of_what_holds_the_newest_two_versions_stay(self, memory: MemoryService) -> None:
         fill(memory)
-        mug = memory._core.store.coolable(kinds=['semantic'])
+        mug = memory._core.store.archive.coolable(kinds=['semantic'])
         assert [(one.assertions, one.before_ns) for one in mug] == [(6, 7 * 10**9)]
         assert cool(memory).identity_ids == (1, 2, 3, 4, 5, 6)
-        assert memory._core.store.coolable() == []
+        assert memory._core.store.archive.coolable() == []
         with closing(sqlite3.connect(str(memory.path))) as raw:
             (stayed,) = raw.execute('SELECT min(valid_from_ns) FROM assertion').fetchone()
         assert stayed == 7 * 10**9
@@ -39,17 +39,17 @@ class TestWhatMayGo:
     def test_what_ended_is_told_by_kind_scope_time_and_number(self, memory: MemoryService) -> None:
         fill(memory)
         store = memory._core.store
-        assert [one.kind for one in store.coolable(limit=3)] == ['semantic', 'episodic', 'episodic']
-        assert len(store.coolable(kinds=['episodic'])) == 5
-        assert all(one.before_ns == NEVER_NS for one in store.coolable(kinds=['episodic']))
-        assert [one.identity_id for one in store.coolable(after=4)] == [5, 6]
-        assert [one.assertions for one in store.coolable(ended_before_ns=4 * 10**9)] == [2]
-        assert store.coolable(ended_before_ns=10**9) == []
-        assert store.coolable(scope={'task_id': 't1'}) == []
+        assert [one.kind for one in store.archive.coolable(limit=3)] == ['semantic', 'episodic', 'episodic']
+        assert len(store.archive.coolable(kinds=['episodic'])) == 5
+        assert all(one.before_ns == NEVER_NS for one in store.archive.coolable(kinds=['episodic']))
+        assert [one.identity_id for one in store.archive.coolable(after=4)] == [5, 6]
+        assert [one.assertions for one in store.archive.coolable(ended_before_ns=4 * 10**9)] == [2]
+        assert store.archive.coolable(ended_before_ns=10**9) == []
+        assert store.archive.coolable(scope={'task_id': 't1'}) == []
         memory.write([said('old', 1, 'cup', scope={'task_id': 't1', 'map_id': 'hall'})])
         memory.forget(MemoryQuery(key='cup'))
-        assert [one.identity_id for one in store.coolable(scope={'task_id': 't1'})] == [7]
-        assert store.coolable(scope={'task_id': 't1', 'map_id': 'lab'}) == []
+        assert [one.identity_id for one in store.archive.coolable(scope={'task_id': 't1'})] == [7]
+        assert store.archive.coolable(scope={'task_id': 't1', 'map_id': 'lab'}) == []
 
     def test_of_a_scope_is_only_what_is_of_no_other(self, tmp_path: Path) -> None:
         with opened(tmp_path / 'memory.db') as memory:
@@ -58,9 +58,9 @@ class TestWhatMayGo:
                     [said(f'{number}', 100 + number, key, scope={'task_id': task})
                      for number, task in enumerate(tasks)]
                 )  # fmt: skip
-            found = memory._core.store.coolable(scope={'task_id': 'x'})
+            found = memory._core.store.archive.coolable(scope={'task_id': 'x'})
             assert [one.assertions for one in found] == [2]
-            assert memory._core.store.coolable(scope={'task_id': 'y'}) == []
+            assert memory._core.store.archive.coolable(scope={'task_id': 'y'}) == []
 
     def test_a_slice_takes_no_more_than_its_limit(self, memory: MemoryService) -> None:
         fill(memory)
@@ -70,64 +70,18 @@ class TestWhatMayGo:
         assert sizes == [2, 2, 2, 2, 2, 1]
         assert memory.query(PAST)[0].item.content == 'colour 2'
 
-    def test_of_what_is_repeated_the_first_and_the_newest_stay(self, memory: MemoryService) -> None:
-        door = [said('open', number, 'door') for number in range(1, 51)]
-        memory.write(door)
-        answers = memory.history(key='door'), memory.snapshot(), memory.query(PAST).hits
-        assert [(one.assertions, one.before_ns) for one in memory._core.store.coolable()] == [(48, 10**9)]
-        assert [cool(memory, limit=20).assertions for _ in range(4)] == [20, 20, 8, 0]
-        assert rows_in(cold_of(memory.path)) == 48
-        assert (memory.history(key='door'), memory.snapshot(), memory.query(PAST).hits) == answers
-        assert [event.event for event in memory.write(door).events] == ['SKIP_DUP'] * 50
-
-    def test_what_comes_late_among_repetitions_splits_them(self, memory: MemoryService) -> None:
-        memory.write([said('open', number, 'door') for number in range(1, 51)])
-        cool(memory)
-        memory.write([said('shut', 60, 'door')])
-        assert rows_in(cold_of(memory.path)) == 48
-        memory.write([said('shut', 20.5, 'door')])
-        assert rows_in(cold_of(memory.path)) == 0
-        held = [one for one in memory.history(key='door').versions if one.to_seq is None]
-        assert sorted((one.valid_from_ns / 10**9, one.item.content) for one in held) == [
-            (1.0, 'open'), (20.5, 'shut'), (21.0, 'open'), (60.0, 'shut')
-        ]  # fmt: skip
-
-    def test_each_episode_keeps_what_was_said_in_it(self, memory: MemoryService) -> None:
-        for name, first in {'one': 1, 'two': 11}.items():
-            memory.begin_episode(name)
-            for number in range(10):
-                memory.write([said('open', first + number, 'door')])
-            memory.end_episode(name, 'success')
-        told = [memory.query(MemoryQuery(episode=name, key='door')) for name in ('one', 'two')]
-        assert cool(memory).assertions == 20 - 3
-        assert [memory.query(MemoryQuery(episode=name, key='door')) for name in ('one', 'two')] == told
-        assert [result.total for result in told] == [1, 1]
-
-    def test_what_spoke_once_or_outdoes_another_stays(self, memory: MemoryService) -> None:
-        memory.write([said('open', number, 'door') for number in range(1, 7)])
-        memory.write([said('shut', 3, 'door')])
-        memory.write([said('open', 3, 'door')])
-        memory.write([said('shut', 4.5, 'door')])
-        memory.retract(MemoryQuery(key='door', as_of=4.7))
-        (version,) = (one for one in memory.history(key='door').versions if one.to_seq is None)
-        assert version.valid_from_ns == 10**9
-        questions = [MemoryQuery(key='door', known_seq=seq, include_invalidated=True) for seq in range(6)]
-        past = [memory.query(question).hits for question in questions]
-        assert cool(memory).assertions == 1, 'that from 2: those from 4 and 5 spoke for it once'
-        assert [memory.query(question).hits for question in questions] == past
-
     def test_what_is_scheduled_stays(self, memory: MemoryService) -> None:
         memory.write([said('now', 1), said('later', 2000.0)])
-        assert memory._core.store.coolable() == []
-        assert memory._core.store.cool([1, 2, 99]).assertions == 0
+        assert memory._core.store.archive.coolable() == []
+        assert memory._core.store.archive.cool([1, 2, 99]).assertions == 0
 
     def test_a_slice_of_nothing_is_refused(self, memory: MemoryService) -> None:
         with pytest.raises(InvalidRequestError, match='limit: 0'):
-            memory._core.store.cool([1], limit=0)
+            memory._core.store.archive.cool([1], limit=0)
 
     def test_in_memory_there_is_none(self) -> None:
         with MemoryService.open(clock=ManualClock(NOW_S)) as memory:
             fill(memory)
-            assert len(memory._core.store.coolable()) == 6
+            assert len(memory._core.store.archive.coolable()) == 6
             with pytest.raises(UnsupportedError, match='memory in memory'):
                 cool(memory)

@@ -180,23 +180,23 @@ class ColdMachine(RuleBasedStateMachine):
     def cool(self, limit: int, back: float) -> None:
         store = self.cooled._core.store
         before_ns = self.cooled.now_ns() - round(back * NS)
-        found = store.coolable(ended_before_ns=before_ns)
+        found = store.archive.coolable(ended_before_ns=before_ns)
         ids = [one.identity_id for one in found if self.chance.random() < 0.8]
-        told = store.cool(ids, ended_before_ns=before_ns, limit=limit)
+        told = store.archive.cool(ids, ended_before_ns=before_ns, limit=limit)
         assert bool(told.assertions) == bool(ids)
         self.moved += told.assertions
 
     @rule()
     def cool_everything(self) -> None:
         store = self.cooled._core.store
-        while found := store.coolable():
-            told = store.cool([one.identity_id for one in found])
+        while found := store.archive.coolable():
+            told = store.archive.cool([one.identity_id for one in found])
             assert told.assertions
             self.moved += told.assertions
 
     @rule(limit=st.sampled_from([1, 100]))
     def warm(self, limit: int) -> None:
-        last = self.cooled._core.store.warm(range(1, 100), limit=limit)
+        last = self.cooled._core.store.archive.warm(range(1, 100), limit=limit)
         assert last.assertions <= max(limit, self.moved)
 
     @invariant()

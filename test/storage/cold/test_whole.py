@@ -76,7 +76,7 @@ class TestWhole:
             assert memory.verify().ok
 
     def test_a_cold_file_elsewhere_is_kept_there_and_named_by_a_purge(self, tmp_path: Path) -> None:
-        config = MemoryConfig(cold_path=str(tmp_path / 'card' / 'past.db'))
+        config = MemoryConfig(archive_path=str(tmp_path / 'card' / 'past.db'))
         with opened(tmp_path / 'memory.db', config=config) as memory:
             fill(memory)
             cool(memory)
@@ -104,7 +104,7 @@ class TestWhole:
                 memory.write([said(f'colour {number}', number)])
                 cool(memory)
                 if number % 4 == 0:
-                    memory._core.store.warm([1])
+                    memory._core.store.archive.warm([1])
                 assert reader.query(MemoryQuery(key='mug', as_of=number - 3)).total == 1
                 assert len(reader.history(key='mug', limit=1000).versions) == 2 * number - 8
             assert reader.verify().ok
@@ -114,7 +114,7 @@ class TestWhole:
             for turn in range(25):
                 while cool(memory, limit=3).assertions:
                     pass
-                memory._core.store.warm(range(1, 7), limit=4)
+                memory._core.store.archive.warm(range(1, 7), limit=4)
                 # What was said before, once more: its past comes back, and nothing changes.
                 memory.write([said('colour 2', 2), said(f'new {turn}', 900 + turn, 'cup')])
 
@@ -133,7 +133,7 @@ class TestWhole:
             assert memory.verify().ok
 
     def test_a_path_of_its_own(self, tmp_path: Path) -> None:
-        config = MemoryConfig(cold_path=str(tmp_path / 'card' / 'old.db'))
+        config = MemoryConfig(archive_path=str(tmp_path / 'card' / 'old.db'))
         with opened(tmp_path / 'memory.db', config=config) as memory:
             fill(memory)
             cool(memory)

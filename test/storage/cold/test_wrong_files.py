@@ -135,7 +135,7 @@ class TestWrongFiles:
     def test_a_place_where_no_file_can_be_is_refused_at_once(self, tmp_path: Path, where: str) -> None:
         (tmp_path / 'file').touch()
         with pytest.raises(StoreError, match='there is a directory, or its own is a file'):
-            opened(tmp_path / 'memory.db', config=MemoryConfig(cold_path=str(tmp_path / where)))
+            opened(tmp_path / 'memory.db', config=MemoryConfig(archive_path=str(tmp_path / where)))
 
     @pytest.mark.parametrize('cooled_before', [True, False])
     def test_a_database_that_lacks_what_was_moved_is_refused(
@@ -171,7 +171,7 @@ class TestLostFile:
     @pytest.fixture
     def memory(self, path: Path) -> Iterator[MemoryService]:
         cold_of(path).unlink()
-        with opened(path, config=MemoryConfig(accept_lost_cold_file=True)) as memory:
+        with opened(path, config=MemoryConfig(accept_lost_archive=True)) as memory:
             yield memory
 
     def test_now_is_answered_and_the_past_is_refused(self, memory: MemoryService) -> None:
@@ -187,7 +187,7 @@ class TestLostFile:
             lambda: memory.purge(MemoryQuery(key='mug')),
             lambda: memory.snapshot(f'{memory.path}.copy'),
             lambda: cool(memory),
-            lambda: memory._core.store.warm([1]),
+            lambda: memory._core.store.archive.warm([1]),
         )
         before = memory.manifest()
         for act in refused:

@@ -27,7 +27,7 @@ class KindLimits(Contract):
     """Limits of one kind of memory in the main file, the archive not counted."""
 
     max_items: Limit = 0
-    """Most statements that stay at hand; beyond it what has ended is moved to cold storage and events are
+    """Most statements that stay at hand; beyond it what has ended is moved to the archive and events are
     consolidated; what else holds, and skills, stay, with a warning. 0: any number."""
     max_bytes: Limit = 0
     """Most bytes that they take, about; 0: any number."""
@@ -155,11 +155,11 @@ class MemoryConfig(Contract):
     """Counter of a prompt's tokens, name@version: ours, or one of an installed entry point."""
     wal_limit_bytes: Annotated[Count, NOT_A_PARAMETER] = 16_777_216
     """Size to which the write-ahead log is cut back."""
-    cold_path: Text = ''
-    """File of cold storage, which holds what has ended; empty: the database's own name with .cold added."""
-    accept_lost_cold_file: bool = False
-    """Open although the cold file is missing or refused: what asks for the past that it holds is refused, all
-    else goes on."""
+    archive_path: Text = ''
+    """File of the archive, which holds what has ended; empty: the database's own name with .archive added."""
+    accept_lost_archive: bool = False
+    """Open although the archive file is missing or refused: queries about the past that it holds are refused,
+    all else goes on."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0), NOT_A_PARAMETER] = 5.0
     """How long a writer waits for the lock of another connection, seconds."""
 

@@ -39,8 +39,8 @@ def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {'file': str(file), 'bytes': file.stat().st_size, **memory.manifest()}
 
     held = {kind: one._asdict() for kind, one in memory.side_read(held_by_kind).items()}
-    cold = memory.cold_storage()
-    facts['cold_storage'] = None if cold is None else cold._asdict()
+    archive = memory.archive_info()
+    facts['archive'] = None if archive is None else archive._asdict()
     return {**facts, 'held': held, **memory.side_read(_tables)}
 
 
@@ -67,7 +67,7 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
             f'{one["items"]} {kind} in {one["bytes"]:,} bytes' for kind, one in facts['held'].items()
         )
         or 'nothing',
-        'cold storage': _cold_in_words(facts['cold_storage']),
+        'archive': _format_archive(facts['archive']),
         'landmarks': f'{held["held"]}, {held["confirmed"]} of them confirmed',
         'maps': ', '.join(name or '(none)' for name in facts['maps']) or '(none)',
         'schema': f'{facts["schema"]}, canonical form {facts["canonical_form"]}',
@@ -80,12 +80,12 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
     return words
 
 
-def _cold_in_words(cold: dict[str, Any] | None) -> str:
-    if cold is None:
+def _format_archive(archive: dict[str, Any] | None) -> str:
+    if archive is None:
         return 'nothing'
-    if cold['lost']:
-        return str(cold['lost'])
-    return f'{cold["statements"]} statements, {cold["file"]}, {cold["bytes"]:,} bytes'
+    if archive['lost']:
+        return str(archive['lost'])
+    return f'{archive["statements"]} statements, {archive["file"]}, {archive["bytes"]:,} bytes'
 
 
 def verify(file: MemoryFile, as_json: AsJson = False) -> None:

@@ -68,7 +68,7 @@ class KindRetention:
     consolidation: ConsolidationReport | None = None
     """How it was consolidated; None: it was not over a limit."""
     aged: int = 0
-    """Statements that went into cold storage for their age alone."""
+    """Statements that went into the archive for their age alone."""
     problem: str = ''
     """Which limit cannot be held, and why; empty: all are."""
 

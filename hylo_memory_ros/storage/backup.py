@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.errors import DamagedFileError, StoreError
-from hylo_memory_ros.storage.archive.archive import ColdStorage
-from hylo_memory_ros.storage.archive.reader import everything
+from hylo_memory_ros.storage.archive.archive import Archive
+from hylo_memory_ros.storage.archive.tiered_reader import everything
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.engine.database import Database, translated
@@ -53,13 +53,13 @@ class RestoringStore(EpisodeStore):
             raise StoreError(f'restore from {source}: it is the memory itself', path=str(source))
         epoch, copies = new_epoch(), self.side_read(noted_copies)
         candidate = Database(source, self._config, read_only=True)
-        cold = ColdStorage(candidate, self._config.model_copy(update={'cold_path': ''}), self._announce)
+        archive = Archive(candidate, self._config.model_copy(update={'archive_path': ''}), self._announce)
         try:
-            cold.open()
-            with cold.reading(everything) as halves:
-                connection = halves.hot
+            archive.open()
+            with archive.reading(everything) as reader:
+                connection = reader.live
                 self._check_scope(connection, source)
-                report = verify_database(connection, self._config.identity_scope, *halves.all[1:])
+                report = verify_database(connection, self._config.identity_scope, *reader.all[1:])
                 if not report.ok:
                     raise DamagedFileError(
                         f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
@@ -67,9 +67,9 @@ class RestoringStore(EpisodeStore):
                 if ready is not None:
                     ready(connection)
                 raw: Any = connection.connection.dbapi_connection
-                self._replace(raw, epoch, cold.complete)
+                self._replace(raw, epoch, archive.merge_into)
         finally:
-            cold.close()
+            archive.close()
             candidate.close()
 
         def act(txn: Changeset) -> None:
@@ -106,7 +106,7 @@ class RestoringStore(EpisodeStore):
         with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
             raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
         kept = self._free_name(self.now_ns())
-        with self._cold.replaced(incoming, kept), self._db.closed():
+        with self._archive.replaced(incoming, kept), self._db.closed():
             if self._file_lock is not None:
                 self._file_lock.note_checkpoint()
             swap_file(self.path, incoming, kept)

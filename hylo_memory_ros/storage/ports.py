@@ -20,9 +20,9 @@ from hylo_memory_ros.model import (
     Version,
     WriteResult,
 )
-from hylo_memory_ros.storage.archive.archive import ColdHeld
-from hylo_memory_ros.storage.archive.mover import Cooled
-from hylo_memory_ros.storage.archive.selection import Coolable
+from hylo_memory_ros.storage.archive.archive import ArchiveInfo
+from hylo_memory_ros.storage.archive.mover import ArchivedSlice
+from hylo_memory_ros.storage.archive.selection import Archivable
 from hylo_memory_ros.storage.changeset import CommitResult
 from hylo_memory_ros.storage.consolidation.records import Stood
 from hylo_memory_ros.storage.consolidation.revert import Back
@@ -142,7 +142,7 @@ class Store(Protocol):
         """Begin an episode: every transaction from here on carries it."""
 
     def recall_episode(self, episode_id: str) -> None:
-        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
+        """Bring back from the archive what was said in an episode, and what its feed and verdicts name."""
 
     def end_episode(
         self,
@@ -226,7 +226,7 @@ class Store(Protocol):
     def manifest(self) -> dict[str, Any]:
         """Return the snapshot hash and what it stands for."""
 
-    def coolable(
+    def archivable(
         self,
         kinds: Collection[str] | None = None,
         scope: Mapping[str, str] | None = None,
@@ -234,28 +234,28 @@ class Store(Protocol):
         limit: int = 1000,
         *,
         after: int = 0,
-    ) -> list[Coolable]:
-        """Return identities of which something has ended and may become cold, in order of their number."""
+    ) -> list[Archivable]:
+        """Return identities with ended statements that may be archived, in order of their number."""
 
-    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ids of what has ended of identities and may become cold, by identity."""
+    def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of ended statements that may be archived, by identity."""
 
-    def cool(
+    def archive(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
-    ) -> Cooled:
-        """Move one slice of what has ended of identities to cold storage; it changes no answer."""
+    ) -> ArchivedSlice:
+        """Move one slice of ended statements to the archive; it changes no answer."""
 
-    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
-        """Bring one slice of what is cold of identities back."""
+    def restore_archived(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
+        """Bring one slice of archived identities back."""
 
-    def cold_held(self) -> ColdHeld | None:
-        """Return what the cold file holds; None: there never was anything in it."""
+    def archive_info(self) -> ArchiveInfo | None:
+        """Return the size of the archive; None: there never was one."""
 
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
 
-    def cold_ids(self, ids: Collection[str]) -> set[str]:
-        """Return which ids are those of statements in cold storage."""
+    def archived_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids belong to archived statements."""
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""

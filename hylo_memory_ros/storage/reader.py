@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
 from hylo_memory_ros.model import Changes, VerifyReport, Version
-from hylo_memory_ros.storage.archive.archive import ColdStorage
-from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
+from hylo_memory_ros.storage.archive.archive import Archive
+from hylo_memory_ros.storage.archive.tiered_reader import asked_of, everything, given, nothing, past_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.files import copy_database
 from hylo_memory_ros.storage.engine.state import get_state
@@ -45,7 +45,7 @@ class SqliteReader:
 
     epoch: str
     _db: Database
-    _cold: ColdStorage
+    _archive: Archive
     _config: MemoryConfig
 
     @contextmanager
@@ -61,20 +61,20 @@ class SqliteReader:
 
     def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            found = halves.page(asked, limit, offset)
-            seq = asked.seq if asked.seq is not None else history.last_transaction(halves.hot)[0]
+        with self._archive.reading(asked_of(asked)) as reader:
+            found = reader.page(asked, limit, offset)
+            seq = asked.seq if asked.seq is not None else history.last_transaction(reader.live)[0]
         return found, seq
 
     def count(self, asked: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals stands for "more"."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.count(asked)
+        with self._archive.reading(asked_of(asked)) as reader:
+            return reader.count(asked)
 
     def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.matching(asked, among)
+        with self._archive.reading(asked_of(asked)) as reader:
+            return reader.matching(asked, among)
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
         """Return item rows by version row."""
@@ -82,8 +82,8 @@ class SqliteReader:
             found = asking.fetch(connection, version_rows)
         if len(found) == len(version_rows):
             return found
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.fetch(version_rows)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.fetch(version_rows)
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
@@ -94,28 +94,28 @@ class SqliteReader:
             found = asking.embeddings_of(connection, wanted)
         if len(found) == len(wanted):
             return found
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.vectors(wanted)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.vectors(wanted)
 
     def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
-        with self._cold.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as halves:
-            return halves.excluded_by_time(asked, among)
+        with self._archive.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as reader:
+            return reader.excluded_by_time(asked, among)
 
     def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.candidates(asked, among)
+        with self._archive.reading(asked_of(asked)) as reader:
+            return reader.candidates(asked, among)
 
     def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.estimates(asked, most)
+        with self._archive.reading(asked_of(asked)) as reader:
+            return reader.estimates(asked, most)
 
     def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the counts beside it exclude, by reason."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.excluded_by_statistics(asked, among)
+        with self._archive.reading(asked_of(asked)) as reader:
+            return reader.excluded_by_statistics(asked, among)
 
     def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
@@ -129,8 +129,8 @@ class SqliteReader:
 
     def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return (name, map) of what the links of a question reach with at least one to spare."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.names_reached(asked)
+        with self._archive.reading(asked_of(asked)) as reader:
+            return reader.names_reached(asked)
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""
@@ -144,17 +144,17 @@ class SqliteReader:
             total = sa.select(sa.func.sum(audit.c.count)).where(audit.c.sequence.in_(purges))
             return connection.execute(total).scalar() or 0
 
-    def cold_ids(self, ids: Collection[str]) -> set[str]:
-        """Return which ids are those of statements in cold storage."""
+    def archived_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in the archive."""
         if not ids:
             return set()
-        with self._cold.reading(everything, nothing) as halves:
-            return set() if halves.cold is None else existing_ids(halves.cold, ids)
+        with self._archive.reading(everything, nothing) as reader:
+            return set() if reader.archive is None else existing_ids(reader.archive, ids)
 
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
-        with self._cold.reading(given, nothing) as halves:
-            return set().union(*(existing_ids(half, ids) for half in halves.all))
+        with self._archive.reading(given, nothing) as reader:
+            return set().union(*(existing_ids(one, ids) for one in reader.all))
 
     def history(
         self,
@@ -167,8 +167,8 @@ class SqliteReader:
         offset: int,
     ) -> list[Version]:
         """Return versions of an id or an identity in the order of belief."""
-        with self._cold.reading(past_of(key)) as halves:
-            return halves.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
+        with self._archive.reading(past_of(key)) as reader:
+            return reader.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
 
     def changes(self, after: int, limit: int) -> Changes:
         """Return the feed after a sequence."""
@@ -202,20 +202,20 @@ class SqliteReader:
         """Copy the whole memory to a new file."""
         # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
         with self._db.exclusively() as raw:
-            copy_database(raw, target, self._cold.complete)
+            copy_database(raw, target, self._archive.merge_into)
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
-        with self._cold.reading(everything, nothing) as halves:
-            report = verify_database(halves.hot, self._config.identity_scope, *halves.all[1:])
-        if self._cold.lost is not None:
-            return replace(report, problems=(*report.problems, str(self._cold.lost)))
+        with self._archive.reading(everything, nothing) as reader:
+            report = verify_database(reader.live, self._config.identity_scope, *reader.all[1:])
+        if self._archive.lost is not None:
+            return replace(report, problems=(*report.problems, str(self._archive.lost)))
         return report
 
     def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""
-        with self._cold.reading(everything, nothing) as halves:
-            for connection in halves.all:
+        with self._archive.reading(everything, nothing) as reader:
+            for connection in reader.all:
                 raw: Any = connection.connection.dbapi_connection
                 # The rows go straight into arrays: a Row object for each of a million would double the time.
                 cursor = raw.execute(_SPATIAL)
@@ -228,23 +228,23 @@ class SqliteReader:
             found = vectors_of_assertions(connection, space, assertions)
         if len(found) == len(assertions):
             return found
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.vectors_of(space, assertions)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.vectors_of(space, assertions)
 
     def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
         """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.vector_records(space)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.vector_records(space)
 
     def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""
-        with self._cold.reading(everything, nothing) as halves:
-            yield from halves.vector_batches(size)
+        with self._archive.reading(everything, nothing) as reader:
+            yield from reader.vector_batches(size)
 
     def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
         """Yield every version that has a vector, believed or not, in order of its row."""
-        with self._cold.reading(everything, nothing) as halves:
-            yield from halves.vector_version_batches(size)
+        with self._archive.reading(everything, nothing) as reader:
+            yield from reader.vector_version_batches(size)
 
     def maps(self) -> list[str]:
         """Return the maps that were current or written to."""

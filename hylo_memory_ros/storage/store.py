@@ -20,9 +20,9 @@ from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidat
 from hylo_memory_ros.domain.skills import Thresholds
 from hylo_memory_ros.errors import ClockError, DamagedFileError, StoreError
 from hylo_memory_ros.model import Helpfulness, MemoryItem, Removal, WriteResult
-from hylo_memory_ros.storage.archive.archive import ColdHeld, ColdStorage
-from hylo_memory_ros.storage.archive.mover import Cooled
-from hylo_memory_ros.storage.archive.selection import Coolable
+from hylo_memory_ros.storage.archive.archive import Archive, ArchiveInfo
+from hylo_memory_ros.storage.archive.mover import ArchivedSlice
+from hylo_memory_ros.storage.archive.selection import Archivable
 from hylo_memory_ros.storage.backup import RestoringStore, new_epoch
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
@@ -65,13 +65,13 @@ from hylo_memory_ros.storage.statements.writer import (
 )
 from hylo_memory_ros.storage.transacting import TransactingStore
 
-__all__ = ['ConsolidatingStore', 'CoolingStore', 'JudgedStore', 'SqliteStore']
+__all__ = ['ArchivingStore', 'ConsolidatingStore', 'JudgedStore', 'SqliteStore']
 
 
-class CoolingStore(TransactingStore):
-    """The cold half of a store; a move changes no answer and no hash, and takes no sequence."""
+class ArchivingStore(TransactingStore):
+    """Archive operations of a store; a move changes no answer and no hash, and takes no sequence."""
 
-    def coolable(
+    def archivable(
         self,
         kinds: Collection[str] | None = None,
         scope: Mapping[str, str] | None = None,
@@ -79,8 +79,8 @@ class CoolingStore(TransactingStore):
         limit: int = 1000,
         *,
         after: int = 0,
-    ) -> list[Coolable]:
-        """Return identities of which something has ended and may become cold, in order of their number.
+    ) -> list[Archivable]:
+        """Return identities with ended statements that may be archived, in order of their number.
 
         Parameters
         ----------
@@ -93,29 +93,31 @@ class CoolingStore(TransactingStore):
         after : int
             Only identities with a greater number: the last one of the call before.
         """
-        return self._cold.choose(self._ended(ended_before_ns), limit, kinds=kinds, scope=scope, after=after)
+        return self._archive.archivable(
+            self._ended(ended_before_ns), limit, kinds=kinds, scope=scope, after=after
+        )
 
-    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ids of what has ended of identities and may become cold, by identity."""
-        return self._cold.leaving(identity_ids, self._ended(None))
+    def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of ended statements that may be archived, by identity."""
+        return self._archive.archivable_ids(identity_ids, self._ended(None))
 
-    def cool(
+    def archive(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
-    ) -> Cooled:
-        """Move what has ended of identities to cold storage, as much of it as one slice takes.
+    ) -> ArchivedSlice:
+        """Move ended statements of identities to the archive, as many as one slice takes.
 
         Parameters
         ----------
         identity_ids : sequence of int
             In this order; those of which nothing may be moved, or not any more, are passed over.
         ended_before_ns : int, optional
-            As in `coolable`.
+            As in `archivable`.
         limit : int
             Most statements; 128 hold the write lock for less than 5 ms on a small computer.
 
         Returns
         -------
-        Cooled
+        ArchivedSlice
             What was moved; nothing when there is nothing left, or somebody wrote to it meanwhile.
 
         Raises
@@ -123,23 +125,23 @@ class CoolingStore(TransactingStore):
         UnsupportedError
             The memory has no file.
         StoreError
-            The cold file is refused, or cannot be written; nothing has changed.
+            The archive file is refused, or cannot be written; nothing has changed.
         """
-        return self._cold.cool(identity_ids, self._ended(ended_before_ns), limit)
+        return self._archive.move(identity_ids, self._ended(ended_before_ns), limit)
 
-    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
-        """Bring what is cold of identities back into the main file, as much of it as one slice takes.
+    def restore_archived(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
+        """Bring archived identities back into the main file, as many as one slice takes.
 
         Parameters
         ----------
         limit : int
             Most statements, but at least one identity comes back, and always as a whole.
         """
-        return self._cold.warm(identity_ids, limit)
+        return self._archive.restore(identity_ids, limit)
 
-    def cold_held(self) -> ColdHeld | None:
-        """Return what the cold file holds; None: there never was anything in it."""
-        return self._cold.held()
+    def archive_info(self) -> ArchiveInfo | None:
+        """Return the size of the archive; None: there never was one."""
+        return self._archive.info()
 
     def _ended(self, ended_before_ns: int | None) -> int:
         now_ns = self.now_ns()
@@ -256,7 +258,9 @@ class JudgedStore(TransactingStore):
 logger = logging.getLogger(__name__)
 
 
-class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, CoolingStore, ConsolidatingStore):
+class SqliteStore(
+    RestoringStore, ErasingStore, EpisodeStore, JudgedStore, ArchivingStore, ConsolidatingStore
+):
     """A store in one SQLite file, or in memory; see `port.Store`.
 
     Parameters
@@ -297,7 +301,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
         self._file_lock = self._prepare(exclusive and not read_only)
         self._is_only_writer = self.path is None or self._file_lock is not None
         self._db = Database(self.path, config, read_only=read_only)
-        self._cold = ColdStorage(self._db, config, self._announce)
+        self._archive = Archive(self._db, config, self._announce)
         try:
             self._start()
         except BaseException:
@@ -350,7 +354,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
             self.sequence, self._highest_ns = history.last_transaction(connection)
             remains = any_remains(connection)
         self._check_clock()
-        self._cold.open()
+        self._archive.open()
         if remains and not self._read_only:
             self._erase_remains()
 
@@ -475,7 +479,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
         def act(txn: Changeset) -> Removal:
             # The clock may have gone on since the question was made.
             now = replace(asked, at_ns=txn.recorded_at_ns) if asked.world == 'unended' else asked
-            matched = matched_versions(txn.connection, txn.cold.matching(now, among))
+            matched = matched_versions(txn.connection, txn.archive.match(now, among))
             remove(txn, matched)
             ids = [one.id for one in matched]
             # Skills of every status are meant, whatever was asked.
@@ -493,7 +497,7 @@ class SqliteStore(RestoringStore, ErasingStore, EpisodeStore, JudgedStore, Cooli
     def close(self) -> None:
         """Close the store; safe to repeat."""
         try:
-            self._cold.close()
+            self._archive.close()
             self._db.close_readers()
             if self._db.checkpoint() and self._file_lock is not None:
                 self._file_lock.note_checkpoint()

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError
-from hylo_memory_ros.storage.archive.archive import ColdStorage
+from hylo_memory_ros.storage.archive.archive import Archive
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
@@ -44,7 +44,7 @@ class TransactingStore(SqliteReader):
     _highest_ns: int
     _read_only: bool
     _db: Database
-    _cold: ColdStorage
+    _archive: Archive
     _file_lock: FileLock | None
     _is_only_writer: bool
     _side_writes = 0
@@ -104,8 +104,8 @@ class TransactingStore(SqliteReader):
         """
         self._announce()
         with self._db.writing(durable=durable, references=references) as connection:
-            returning = self._cold.returning(connection)
-            changeset = Changeset(connection, self.now_ns(), op, actor, returning)
+            restorer = self._archive.restorer(connection)
+            changeset = Changeset(connection, self.now_ns(), op, actor, restorer)
             uow = UnitOfWork(changeset, self._config)
             yield uow
             result = changeset.finish()
@@ -121,7 +121,7 @@ class TransactingStore(SqliteReader):
             self._file_lock.promise(changeset.sequence)
         self.sequence = changeset.sequence
         self._highest_ns = max(self._highest_ns, changeset.recorded_at_ns)
-        self._cold.settle(returning)
+        self._archive.settle(restorer)
         self._cut_log()
 
     @contextmanager

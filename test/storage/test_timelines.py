@@ -46,7 +46,7 @@ def test_a_fact_that_was_confirmed_often_is_loaded_by_its_first_word_and_what_co
 
         def load(connection: object) -> None:
             timelines = Timelines(
-                Changeset(connection, 1, 'test', '', memory._core.store._cold.returning(connection))
+                Changeset(connection, 1, 'test', '', memory._core.store._archive.restorer(connection))
             )  # type: ignore[arg-type]
             for at_s in (200, 90, 1):
                 timelines.load({1: at_s * 10**9})

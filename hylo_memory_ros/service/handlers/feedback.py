@@ -139,7 +139,7 @@ class FeedbackHandler:
     def _subjects(self, ids: Sequence[str]) -> dict[str, str]:
         """Return what the counts of each id belong to.
 
-        What has moved to cold storage is not in the tables at hand, but in the history.
+        What has moved to the archive is not in the tables at hand, but in the history.
         """
         subjects = self._core.store.side_read(lambda connection: subjects_of(connection, ids))
         for name in [name for name in ids if name not in subjects]:

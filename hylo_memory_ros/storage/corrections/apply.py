@@ -87,7 +87,7 @@ def correct_assertions(txn: Changeset, edit: Edit, identity_scope: Sequence[str]
     so that every interval stays what it was.
     """
     correction_id = begin_correction(txn, edit.map_id, edit.frame_id, edit.kind, edit.detail)
-    txn.cold.in_map(edit.map_id)
+    txn.archive.restore_map(edit.map_id)
     entries = {entry.assertion_id: entry for entry in _entries(txn.connection, edit)}
     timelines = Timelines(txn)
     timelines.load({entry.identity_id: 0 for entry in entries.values()})

@@ -43,7 +43,7 @@ def revert(txn: Changeset, reversal: Reversal) -> Moved:
     former = reversal.former
     detail = {'correction_id': former.correction_id}
     correction_id = begin_correction(txn, former.map_id, former.frame_id, 'reversal', detail, former.sequence)
-    txn.cold.corrected(former.sequence)
+    txn.archive.restore_corrected(former.sequence)
     found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
     rows = [row for row in found if row.to_seq is None and row.key not in reversal.kept_keys]
     before = {

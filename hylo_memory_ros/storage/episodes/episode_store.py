@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Episode, MemoryItem, WriteResult
-from hylo_memory_ros.storage.archive.reader import everything, nothing
+from hylo_memory_ros.storage.archive.tiered_reader import everything, nothing
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.episodes.facts import named_in
 from hylo_memory_ros.storage.episodes.repository import any_episode, begin_episode, end_episode, said_in
@@ -24,7 +24,7 @@ __all__ = ['EpisodeStore']
 
 _VERSION_ROW, _ASSERTION_ID = 0, 20
 _ALL = 2**63 - 1
-_COLD_OF_EPISODE = sa.text("""
+_ARCHIVED_OF_EPISODE = sa.text("""
     SELECT DISTINCT identity_id FROM assertion
     WHERE id IN (SELECT value FROM json_each(:names))
     OR sequence IN (SELECT sequence FROM txn WHERE episode != '' AND episode = :episode)
@@ -84,22 +84,24 @@ class EpisodeStore(TransactingStore):
                 self._none_at = times_begun
             return {}
         if len(found) < len(wanted):
-            with self._cold.reading(everything, nothing) as halves:
-                for half in halves.all:
-                    found |= said_in(half, wanted)
+            with self._archive.reading(everything, nothing) as reader:
+                for one in reader.all:
+                    found |= said_in(one, wanted)
         said = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
         return {version_row: name for version_row, name in said if name}
 
     def recall_episode(self, episode_id: str) -> None:
-        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
-        with self._cold.reading(everything, nothing) as halves:
-            if halves.cold is None:
+        """Bring back from the archive what was said in an episode, and what its feed and verdicts name."""
+        with self._archive.reading(everything, nothing) as reader:
+            if reader.archive is None:
                 return
-            names = json.dumps(sorted(named_in(halves.hot, episode_id)))
-            found = halves.cold.execute(_COLD_OF_EPISODE, {'episode': episode_id, 'names': names}).scalars()
+            names = json.dumps(sorted(named_in(reader.live, episode_id)))
+            found = reader.archive.execute(
+                _ARCHIVED_OF_EPISODE, {'episode': episode_id, 'names': names}
+            ).scalars()
             identity_ids = list(found)
         if identity_ids:
-            self._cold.warm(identity_ids, _ALL)
+            self._archive.restore(identity_ids, _ALL)
 
     def _look_for_episodes(self) -> None:
         """Another episode begins, or another file is in the place of the one before."""

@@ -63,7 +63,7 @@ class ErasingStore(TransactingStore):
         copies: list[str] = []
 
         def act(txn: Changeset) -> Removal:
-            scope = _scope(txn, matched_versions(txn.connection, txn.cold.matching(asked, among)))
+            scope = _scope(txn, matched_versions(txn.connection, txn.archive.match(asked, among)))
             copies.extend(copies_since(txn.connection, scope.first))
             if not dry_run:
                 purge_identities(txn, scope.identity_ids, unstored)
@@ -76,8 +76,8 @@ class ErasingStore(TransactingStore):
         removal, committed = self._transact('purge', actor, act, dry_run=dry_run, references=False)
         if not removal:
             return Removal(0, sequence=self.sequence), None
-        if self.path is not None and self._cold.file is not None:
-            copies += [*copies_beside(self.path), *copies_beside(self._cold.file.path)]
+        if self.path is not None and self._archive.file is not None:
+            copies += [*copies_beside(self.path), *copies_beside(self._archive.file.path)]
         if committed is not None:
             copies += self._erase_remains()
         return Removal(removal, removal.ids, removal.sequence, sorted(set(copies))), committed
@@ -89,7 +89,7 @@ class ErasingStore(TransactingStore):
         """
         if self.path is None:
             return []
-        unreached = self._cold.purged()
+        unreached = self._archive.erase_remains()
         try:
             remove_unfinished(self.path)
             self._db.rewrite()
@@ -125,16 +125,16 @@ def _scope(txn: Changeset, matched: list[Matched]) -> _Scope:
     identity_ids = sorted({one.identity_id for one in matched})
     while True:
         # Their past goes too, wherever the query found them.
-        txn.cold.bring(identity_ids)
+        txn.archive.restore(identity_ids)
         episodes = EpisodeErasure(txn, purged_of(connection, identity_ids))
         # The words of a summary are those of what it replaces, also of events about that.
         summaries = summaries_over(connection, [*identity_ids, *episodes.identity_ids])
         if not summaries:
             break
-        txn.cold.bring(summaries)
+        txn.archive.restore(summaries)
         identity_ids += summaries
         matched += matched_versions(connection, versions_of_identities(connection, summaries))
-    txn.cold.bring(episodes.identity_ids)
+    txn.archive.restore(episodes.identity_ids)
     matched += matched_versions(connection, versions_of_identities(connection, episodes.identity_ids))
     first = first_said(connection, identity_ids)
     return _Scope([*identity_ids, *episodes.identity_ids], episodes, matched, first)

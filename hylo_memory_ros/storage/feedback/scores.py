@@ -206,7 +206,7 @@ _put = _insert.on_conflict_do_update(
 def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) -> None:
     """Count what was answered, and keep for its score what an open episode has looked up.
 
-    What has moved to cold storage is passed over.
+    What has moved to the archive is passed over.
     """
     subjects = subjects_of(connection, {name for one in retrievals for name in one.ids})
     if not subjects:

@@ -63,8 +63,8 @@ class QuerySpec:
     fitting: str | None = None
     """JSON array of the assertions of skills that have the status asked for and fit the caller's state; None:
     no state is given."""
-    cold: bool = False
-    """Asked of a cold file, with the main file beside it."""
+    archived: bool = False
+    """Asked of a archive file, with the main file beside it."""
     reached: tuple[str, ...] | None = None
     """JSON arrays of the version rows in each of its chains of links, of any file; None: not followed yet."""
 
@@ -115,7 +115,7 @@ def chain_of(asked: QuerySpec) -> sa.CTE | None:
     query = asked.query
     if query.relation is None or query.depth == 1:
         return None
-    return reached_by_relation(*query.relation, query.depth, partial(_stands, asked), homes(asked.cold))
+    return reached_by_relation(*query.relation, query.depth, partial(_stands, asked), homes(asked.archived))
 
 
 def chains_of(asked: QuerySpec) -> list[sa.CTE]:
@@ -125,7 +125,7 @@ def chains_of(asked: QuerySpec) -> list[sa.CTE]:
         return []
     if (chain := chain_of(asked)) is not None:
         return [chain]
-    stands, among = partial(_stands, asked), homes(asked.cold)
+    stands, among = partial(_stands, asked), homes(asked.archived)
     return [reached_by_entity(name, query.depth, stands, among) for name in query.entities]
 
 
@@ -217,7 +217,7 @@ def _filters(asked: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
     for name, value in (query.scope or {}).items():
         yield assertion.c.map_id == value if name == 'map_id' else _tagged('scope', paired(name, value))
     if query.episode is not None or query.outcome is not None:
-        yield in_episode(query, asked.seq, ever=asked.ever_believed, among=homes(asked.cold))
+        yield in_episode(query, asked.seq, ever=asked.ever_believed, among=homes(asked.archived))
     if query.min_confidence is not None:
         yield assertion.c.confidence >= query.min_confidence
     if query.time_range_ns is not None:

@@ -20,7 +20,7 @@ from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = [
     'HERE',
-    'HOT',
+    'LIVE',
     'MAIN',
     'Axes',
     'Home',
@@ -31,8 +31,8 @@ __all__ = [
     'reached_by_relation',
 ]
 
-HOT = 'hot'
-"""What the main file is called by a connection to a cold file."""
+LIVE = 'live'
+"""What the main file is called by a connection to a archive file."""
 
 
 class Home(NamedTuple):
@@ -47,13 +47,13 @@ class Home(NamedTuple):
 HERE = Home(schema.version, schema.assertion, schema.tag, schema.corrected)
 """The file that a connection is to."""
 _metadata = MetaData()
-MAIN = Home(*(table.to_metadata(_metadata, schema=HOT) for table in HERE))
-"""The main file, for a connection to a cold file."""
+MAIN = Home(*(table.to_metadata(_metadata, schema=LIVE) for table in HERE))
+"""The main file, for a connection to a archive file."""
 
 
-def homes(cold: bool) -> tuple[Home, ...]:
+def homes(archived: bool) -> tuple[Home, ...]:
     """Return every file that a connection reads."""
-    return (HERE, MAIN) if cold else (HERE,)
+    return (HERE, MAIN) if archived else (HERE,)
 
 
 Versions = NamedFromClause

@@ -326,7 +326,7 @@ def names_reached(connection: sa.Connection, asked: QuerySpec) -> set[tuple[str,
     chain = chain_of(asked)
     if chain is None:
         return set()
-    found = connection.execute(names_of(chain, asked.query.depth, homes(asked.cold)))
+    found = connection.execute(names_of(chain, asked.query.depth, homes(asked.archived)))
     return {(row[0], row[1]) for row in found}
 
 

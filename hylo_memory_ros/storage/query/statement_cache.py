@@ -91,7 +91,7 @@ def _shape(asked: QuerySpec) -> tuple[Any, ...] | None:
         asked.world,
         asked.seq is None,
         asked.ever_believed,
-        asked.cold,
+        asked.archived,
         asked.clock,
         asked.space,
         None if query.text is None else search_words(query.text) is None,

@@ -161,7 +161,7 @@ class TestEnd:
 
 
 @pytest.mark.parametrize('removed', ['forget', 'retract'])
-def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: str) -> None:
+def test_what_was_archived_meanwhile_is_remembered_too(tmp_path: Path, removed: str) -> None:
     told = []
     for cools in (False, True):
         path = tmp_path / f'{cools}.db'
@@ -180,7 +180,7 @@ def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: s
             getattr(memory, removed)(MemoryQuery(keys=('k0', 'old')))
             if cools:
                 store = memory._core.store
-                assert store.cool([one.identity_id for one in store.coolable()]).assertions == 2
+                assert store.archive([one.identity_id for one in store.archivable()]).assertions == 2
             memory.end_episode(outcome='success')
             found = memory.query(MemoryQuery(episode='e', kinds=['episodic'], k=50))
             told.append(([hit.item.content for hit in found], memory.snapshot()))

@@ -101,7 +101,7 @@ class TestPurge:
         assert (run.id, run.note) == ('run', '')
         assert facts_of(memory, episode='run', outcome='purged') == {'dock'}
 
-    def test_what_is_cold_tells_as_before_and_leaves_too(
+    def test_archived_statements_count_as_before_and_leave_too(
         self, memory: MemoryService, path: Path, clock: ManualClock
     ) -> None:
         (secret,) = memory.write([fact('zebra', 'a zebra lives here', valid_from=1)]).ids
@@ -115,7 +115,7 @@ class TestPurge:
         before = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         store = memory._core.store
         clock.set(3000.0)
-        assert store.cool([one.identity_id for one in store.coolable()]).assertions > 3  # type: ignore[attr-defined]
+        assert store.archive([one.identity_id for one in store.archivable()]).assertions > 3  # type: ignore[attr-defined]
         after = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         assert (after, len(before[0])) == (before, 4)
         hits = memory.query(MemoryQuery(key='dock', include_invalidated=True))

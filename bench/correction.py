@@ -13,7 +13,6 @@ from demo.score import Score, pairwise_score
 from hylo_memory_ros.model import CorrectionResult
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline, LandmarkSettings, Message
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.ledger import observations
 
 NOW_NS = 1_100_000_000 * 10**9
 MAP = 'victoria_park'
@@ -57,7 +56,8 @@ class Driven:
 
     def score(self) -> Score:
         """Return how well detections are told apart."""
-        found = self.memory.side_read(lambda connection: list(observations(connection)))
+        with self.memory.read() as view:
+            found = list(view.ledger.observations())
         return pairwise_score([one.landmark for one in found], self.drive.trees.tolist())
 
     @property

@@ -26,7 +26,6 @@ from hylo_memory_ros.msg import MemoryStatus
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.srv import Flush, Query
-from hylo_memory_ros.storage.landmarks.ledger import observations
 
 ASKED = 10_000
 # Some 28 of ten thousand landmarks in a square kilometre lie this near, so that ten are always found.
@@ -122,8 +121,8 @@ def detections() -> Iterator[dict[str, Any]]:
             node.client.spin_for(1.0)
             idle_s = _slowest_but_few(node)
             lost = status[-1].dropped[0] + status[-1].late[0]
-        with MemoryService.open(f'sqlite:///{database}', read_only=True) as memory:
-            consumed = memory.side_read(lambda connection: sum(1 for _ in observations(connection))) / 100
+        with MemoryService.open(f'sqlite:///{database}', read_only=True) as memory, memory.read() as view:
+            consumed = sum(1 for _ in view.ledger.observations()) / 100
     yield at_most(
         'node_detections_100_at_30_hz_share_of_a_core', share, 0.6, sender_share=round(robot_share, 3)
     )

@@ -13,8 +13,7 @@ from hylo_memory_ros.cli.map_picture import Place
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.plot import places_in
 from hylo_memory_ros.model import MAX_K, MemoryQuery
-from hylo_memory_ros.storage.landmarks.landmarks import landmark
-from hylo_memory_ros.storage.landmarks.ledger import observations
+from hylo_memory_ros.storage.schema import landmark
 
 __all__ = ['Outcome', 'outcome_of']
 
@@ -42,7 +41,9 @@ def outcome_of(drive: Drive, database: Path) -> Outcome:
         The ledger lacks detections that were replayed.
     """
     with opened(database) as memory:
-        given = memory.side_read(_given)
+        with memory.read() as view:
+            records = view.ledger.observations()
+            given = {(record.stamp_ns, record.detection): record.landmark for record in records}
         tentative = memory.side_read(_tentative)
         confirmed = list(places_in(memory, MemoryQuery(labels=('tree',), any_map=True, k=MAX_K), 'map'))
     names = drive.detection_names()
@@ -50,11 +51,6 @@ def outcome_of(drive: Drive, database: Path) -> Outcome:
         raise RuntimeError(f'{missing} of {len(names)} detections are not in the ledger')
     score = pairwise_score([given[name] for name in names], drive.trees.tolist())
     return Outcome(score, len(confirmed) + len(tentative), len(confirmed), [*confirmed, *tentative])
-
-
-def _given(connection: sa.Connection) -> dict[tuple[int, int], str | None]:
-    """Return the landmark that each detection, by stamp and index, was given to."""
-    return {(record.stamp_ns, record.detection): record.landmark for record in observations(connection)}
 
 
 def _tentative(connection: sa.Connection) -> list[Place]:

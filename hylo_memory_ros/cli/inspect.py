@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import sqlalchemy as sa
 import typer
 
 from hylo_memory_ros.cli.json_lines import json_line
@@ -17,10 +16,7 @@ from hylo_memory_ros.cli.options import AsJson, MemoryFile
 from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.consolidation.sizes import held_by_kind
-from hylo_memory_ros.storage.landmarks.ledger import InputRow, ObservationRecord, load_inputs
-from hylo_memory_ros.storage.landmarks.ledger import observations as ledger_observations
-from hylo_memory_ros.storage.schema import known_map, landmark
+from hylo_memory_ros.storage.landmarks.records import InputRow, ObservationRecord
 
 __all__ = ['info', 'observations', 'snapshot', 'verify']
 
@@ -38,20 +34,17 @@ def info(file: MemoryFile, as_json: AsJson = False) -> None:
 def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {'file': str(file), 'bytes': file.stat().st_size, **memory.manifest()}
 
-    held = {kind: one._asdict() for kind, one in memory.side_read(held_by_kind).items()}
     archive = memory.archive_info()
-    facts['archive'] = None if archive is None else archive._asdict()
-    return {**facts, 'held': held, **memory.side_read(_tables)}
-
-
-def _tables(connection: sa.Connection) -> dict[str, Any]:
-    counted = sa.select(sa.func.count(), sa.func.count(landmark.c.written_ns)).select_from(landmark)
-    held, confirmed = connection.execute(counted.where(landmark.c.forgotten_ns.is_(None))).one()
-    return {
-        'maps': list(connection.scalars(sa.select(known_map.c.map_id))),
-        'inputs': {name: row._asdict() for name, row in load_inputs(connection).items()},
-        'landmarks': {'held': held, 'confirmed': confirmed},
-    }
+    with memory.read() as view:
+        held, confirmed = view.landmarks.count()
+        return {
+            **facts,
+            'archive': None if archive is None else archive._asdict(),
+            'held': {kind: one._asdict() for kind, one in view.sizes.held_by_kind().items()},
+            'maps': view.maps.load_all(),
+            'inputs': {name: row._asdict() for name, row in view.ledger.load_inputs().items()},
+            'landmarks': {'held': held, 'confirmed': confirmed},
+        }
 
 
 def _in_words(facts: dict[str, Any]) -> dict[str, str]:
@@ -130,15 +123,11 @@ def observations(
     """Print the ledger: each detection of each message, and the landmark it was given to."""
     if as_csv and as_json:
         raise typer.BadParameter('--csv and --json: give one of them')
-
-    def print_all(connection: sa.Connection) -> None:
+    with opened(file) as memory, memory.read() as view:
         write = _writer(as_csv=as_csv, as_json=as_json)
-        for record in ledger_observations(connection):
+        for record in view.ledger.observations():
             if input in (None, record.input) and landmark in (None, record.landmark):
                 write(record)
-
-    with opened(file) as memory:
-        memory.side_read(print_all)
 
 
 _COLUMNS = ('input', 'stamp_ns', 'index', 'landmark')

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError, StoreError
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.skills import NO_DIRECTORY
-from hylo_memory_ros.storage.engine.database import Database
-from hylo_memory_ros.storage.engine.state import get_state
+from hylo_memory_ros.storage.engine.files import url_of
+from hylo_memory_ros.storage.engine.state import identity_scope_of
 
 __all__ = ['opened']
 
@@ -37,7 +34,7 @@ def opened(path: Path, *, writing: bool = False) -> Iterator[MemoryService]:
     try:
         memory = _open(path, MemoryConfig(accept_older_clock=True), writing)
     except ConfigurationError:
-        config = MemoryConfig(accept_older_clock=True, identity_scope=_identity_scope(path))
+        config = MemoryConfig(accept_older_clock=True, identity_scope=identity_scope_of(path))
         memory = _open(path, config, writing)
     with memory:
         yield memory
@@ -49,15 +46,4 @@ def _open(path: Path, config: MemoryConfig, writing: bool) -> MemoryService:
     if writing:
         # What the robot set is not known here, and nothing that is written here is a skill.
         config = config.model_copy(update={'skill_directory': NO_DIRECTORY})
-    url = sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
-    return MemoryService.open(url, config=config, clock=lambda: 0, read_only=not writing)
-
-
-def _identity_scope(path: Path) -> tuple[str, ...]:
-    database = Database(path, MemoryConfig(), read_only=True)
-    try:
-        with database.reading() as connection:
-            scope: list[str] = json.loads(get_state(connection, 'identity_scope', b'["map_id"]'))
-            return tuple(scope)
-    finally:
-        database.close()
+    return MemoryService.open(url_of(path), config=config, clock=lambda: 0, read_only=not writing)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import sqlalchemy as sa
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -20,6 +19,7 @@ from hylo_memory_ros.parameters import ParameterFile
 from hylo_memory_ros.perception import InputStatus
 from hylo_memory_ros.replay import Bag, Names, Replayed
 from hylo_memory_ros.replay import replay as replayed
+from hylo_memory_ros.storage.engine.files import url_of
 
 __all__ = ['replay']
 
@@ -74,7 +74,7 @@ def _url(database: Path | None) -> str | None:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise ReadOnlyError(f'--database: {file}: its folder cannot be made: {exc}', path=str(file)) from exc
-    return sa.URL.create('sqlite', database=str(file)).render_as_string()
+    return url_of(file)
 
 
 @contextmanager

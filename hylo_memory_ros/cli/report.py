@@ -12,7 +12,7 @@ from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import AsJson, Limit, MemoryFile
 from hylo_memory_ros.cli.tables import console, helpfulness_table
 from hylo_memory_ros.model import Helpfulness
-from hylo_memory_ros.storage.feedback.scores import Order, Told, helpfulness_report
+from hylo_memory_ros.storage.feedback.scores import Order, Told
 
 __all__ = ['report']
 
@@ -46,10 +46,8 @@ def helpfulness(
     """Print how far items have helped: verdicts, episodes, score with its 90 % interval, retrievals."""
     if limit < 1:
         raise typer.BadParameter(f'--limit: {limit} is below 1')
-    with opened(file) as memory:
-        rows, total = memory.side_read(
-            lambda connection: helpfulness_report(connection, limit, order, ascending=ascending)
-        )
+    with opened(file) as memory, memory.read() as view:
+        rows, total = view.feedback.report(limit, order, ascending=ascending)
     if as_json:
         for told in rows:
             print(json_line(_line(told)))

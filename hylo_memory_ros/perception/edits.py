@@ -14,12 +14,12 @@ from scipy.cluster.vq import kmeans2
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.perception.ingestion.observation import Message, digest32
-from hylo_memory_ros.perception.map.landmark import NEVER, normalize_label
+from hylo_memory_ros.perception.map.landmark import NEVER, Ending, normalize_label
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt, deletion_receipt, edit_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import AssociationResult, Ending
+from hylo_memory_ros.perception.tracking.data_association import AssociationResult
 from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestimate
 from hylo_memory_ros.perception.tracking.merging import merge_landmarks
 from hylo_memory_ros.perception.tracking.sym3 import inverse, times
@@ -239,7 +239,9 @@ def _delete(request: Edit, rows: list[int], landmarks: LandmarkMap, _: LandmarkS
         written_ns = int(landmarks.state['written_ns'][row])
         if written_ns != NEVER:
             edited.endings.append(
-                Ending(landmarks.keys[row], max(request.at_ns, written_ns), 'deleted by hand')
+                Ending(
+                    landmarks.keys[row], max(request.at_ns, written_ns), landmarks.map_id, 'deleted by hand'
+                )
             )
         landmarks.forget(row, request.at_ns)
     return edited
@@ -291,7 +293,12 @@ def delete(message: Message, landmarks: LandmarkMap) -> AssociationResult:
         written_ns = int(state['written_ns'][row])
         if written_ns != NEVER:
             endings.append(
-                Ending(landmarks.keys[row], max(message.stamp_ns, written_ns), f'deleted by {message.input}')
+                Ending(
+                    landmarks.keys[row],
+                    max(message.stamp_ns, written_ns),
+                    landmarks.map_id,
+                    f'deleted by {message.input}',
+                )
             )
         landmarks.forget(row, message.stamp_ns)
     return AssociationResult(np.zeros(0, dtype=np.int64), (), endings, receipts)

@@ -148,7 +148,7 @@ class LandmarkPipeline:
             landmarks, existence = self._ingestion.landmarks, self._ingestion.existence.filter
             hits = find_items(self._memory, report, self._settings.global_frame, landmarks.map_id)
             answer, endings, receipt = apply_report(report, hits, landmarks, existence, self._settings)
-            self._persistence.add(self._ingestion.endings(endings), [receipt])
+            self._persistence.add(endings, [receipt])
         self.commit(force=True)
         return answer
 
@@ -187,7 +187,7 @@ class LandmarkPipeline:
             self._persistence.apply_removals()
             edited = edit(request, self._ingestion.landmarks, self._settings)
             edited.items = self._ingestion.keep_manual_content(edited.items, relabelled=bool(request.label))
-            self._persistence.add([*edited.items, *self._ingestion.endings(edited.endings)], edited.receipts)
+            self._persistence.add([*edited.items, *edited.endings], edited.receipts)
             return edited
 
     def resolve_keys(self, names: Sequence[str]) -> list[str]:

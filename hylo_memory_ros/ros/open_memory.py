@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.errors import NotActiveError, ReadOnlyError
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.engine.files import url_of
 
 __all__ = ['behind', 'database_url', 'opened']
 
@@ -99,4 +98,4 @@ def database_url(path: str) -> str | None:
         raise ReadOnlyError(
             f'database_path: {file}: its folder cannot be made: {exc}', path=str(file)
         ) from exc
-    return sa.URL.create('sqlite', database=str(file)).render_as_string()
+    return url_of(file)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from hylo_memory_ros.embedding import Embedder, embedder_named
@@ -15,7 +14,6 @@ from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
 from hylo_memory_ros.model.embedding import sound_vector
 from hylo_memory_ros.storage import Store
-from hylo_memory_ros.storage.statements.embeddings import declared_spaces, dimensions, keep_spaces
 
 __all__ = ['EmbeddingSpaces']
 
@@ -48,15 +46,17 @@ class EmbeddingSpaces:
         self._texts: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
         self._lock = Lock()
         resolved = {name: self._resolved(name, space, read_only) for name, space in declared.items()}
-        kept, found = store.side_read(
-            lambda connection: (declared_spaces(connection), dimensions(connection))
-        )
+        with store.read() as view:
+            kept, found = view.embeddings.declared_spaces(), view.embeddings.dimensions()
         for name, space in resolved.items():
             _refuse_changed(name, space, kept.get(name), found.get(name))
         resolved = {name: _completed(space, kept.get(name, {})) for name, space in resolved.items()}
-        fresh = {name: space.lasting for name, space in resolved.items() if kept.get(name) != space.lasting}
+        fresh = {
+            name: dict(space.lasting) for name, space in resolved.items() if kept.get(name) != space.lasting
+        }
         if fresh and not read_only:
-            store.side_write(lambda connection: _keep(connection, fresh), durable=True)
+            with store.begin_unnumbered(durable=True) as uow:
+                uow.embeddings.keep_spaces({**uow.embeddings.declared_spaces(), **fresh})
         self.spaces: Mapping[str, EmbeddingSpace] = (
             resolved if resolved else {name: EmbeddingSpace(**lasting) for name, lasting in kept.items()}
         )
@@ -165,10 +165,3 @@ def _completed(space: EmbeddingSpace, kept: Mapping[str, object]) -> EmbeddingSp
     """Return a space with what the file keeps of it and the declaration leaves out."""
     left_out = {field for field, value in space.lasting.items() if value == ''}
     return space.model_copy(update={field: kept[field] for field in left_out & kept.keys()})
-
-
-def _keep(connection: sa.Connection, fresh: Mapping[str, Mapping[str, object]]) -> None:
-    kept = declared_spaces(connection)
-    for name, lasting in fresh.items():
-        kept[name] = dict(lasting)
-    keep_spaces(connection, kept)

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Episode
-from hylo_memory_ros.storage.feedback.scores import score_ended
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 __all__ = ['HelpfulnessScorer']
 
@@ -34,7 +32,7 @@ class HelpfulnessScorer:
             **{word.casefold(): 'failed' for word in config.helpfulness_failure_outcomes},
         }
 
-    def __call__(self, connection: sa.Connection, ended: Episode) -> None:
+    def __call__(self, uow: UnitOfWork, ended: Episode) -> None:
         """Count the end of an episode for all that was looked up in it."""
-        says = self._meaning.get(ended.outcome.casefold())
-        score_ended(connection, ended.id, says, ended.ended_ns or 0)
+        verdict = self._meaning.get(ended.outcome.casefold())
+        uow.feedback.score_episode(ended.id, verdict, ended.ended_ns or 0)

@@ -8,7 +8,8 @@ see an index older than a write that returned.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ from hylo_memory_ros.service.handlers.retention import RetentionHandler
 from hylo_memory_ros.service.handlers.write import WriteHandler
 from hylo_memory_ros.service.skills import FOUND, SkillReport
 from hylo_memory_ros.storage import SqliteStore
+from hylo_memory_ros.storage.unit_of_work import ReadView, UnnumberedUnitOfWork
 
 __all__ = ['MemoryService']
 
@@ -260,6 +262,19 @@ class MemoryService:
     def now_ns(self) -> int:
         """Return the highest service time seen, nanoseconds."""
         return self._core.store.now_ns()
+
+    @contextmanager
+    def read(self) -> Iterator[ReadView]:
+        """Open a view of one consistent state, for records and statistics beside items."""
+        self._core.refuse_closed()
+        with self._core.store.read() as view:
+            yield view
+
+    @contextmanager
+    def begin_unnumbered(self, *, durable: bool = False) -> Iterator[UnnumberedUnitOfWork]:
+        """Change statistics or records beside items in a transaction that takes no sequence."""
+        with self._core.changing(), self._core.store.begin_unnumbered(durable=durable) as uow:
+            yield uow
 
     def side_write(self, within: Callable[[Any], None], *, durable: bool = False) -> None:
         """Change side tables in a transaction that takes no sequence."""

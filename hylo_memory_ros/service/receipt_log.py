@@ -15,25 +15,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedError
 from hylo_memory_ros.evidence.receipts import RecordedQuery, query_facts, receipt_body
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.storage import Store
-from hylo_memory_ros.storage.feedback.scores import Retrieval, note_retrievals
-from hylo_memory_ros.storage.landmarks.association_receipts import load_association_receipt
+from hylo_memory_ros.storage.feedback.scores import Retrieval
 from hylo_memory_ros.storage.receipts import (
+    ReceiptRepository,
     ReceiptRow,
-    existing_ids,
-    expire_receipts,
-    load_receipt,
-    save_receipts,
     scrub_body,
-    size_of_receipts,
 )
+from hylo_memory_ros.storage.unit_of_work import ReadView
 
 __all__ = ['ReceiptLog', 'new_receipt_id']
 
@@ -139,12 +133,11 @@ class ReceiptLog:
             asked = self._pending.get(receipt_id)
         if asked is not None:
             return receipt_body(asked)
-        decided: dict[str, Any] | None = self._store.side_read(
-            lambda connection: load_association_receipt(connection, receipt_id)
-        )
-        if decided is not None:
-            return decided
-        row = self._store.side_read(lambda connection: load_receipt(connection, receipt_id))
+        with self._store.read() as view:
+            association = view.association_receipts.load(receipt_id)
+            if association is not None:
+                return association
+            row = view.receipts.load(receipt_id)
         if row is None:
             raise NotFoundError(f'receipt: there is none of the id {receipt_id!r}, or no longer', field='id')
         body: dict[str, Any] = json.loads(row.body)
@@ -156,56 +149,50 @@ class ReceiptLog:
             with self._changed:
                 self._drop(_MOST_PENDING)
             return
-        stored: list[str] = []
-
-        def store(connection: sa.Connection) -> None:
-            # Taken under the lock of writes: a purge that comes next finds everything in the table.
-            with self._changed:
-                batch = list(self._pending.values())
-            stored.extend(asked.receipt_id for asked in batch)
-            rows = [self._row(connection, asked) for asked in batch]
-            save_receipts(connection, rows)
-            note_retrievals(connection, list(map(_retrieval, batch)))
-            self._bound(connection, len(rows), sum(len(row.body) for row in rows))
-
         if not self._pending:
             return
         try:
-            with self._changing():
-                self._store.side_write(store)
+            with self._changing(), self._store.begin_unnumbered() as uow:
+                # Taken under the lock of writes: a purge that comes next finds everything in the table.
+                with self._changed:
+                    batch = list(self._pending.values())
+                rows = [self._row(uow, recorded) for recorded in batch]
+                uow.receipts.save(rows)
+                uow.feedback.count_retrievals(list(map(_retrieval, batch)))
+                self._bound(uow.receipts, len(rows), sum(len(row.body) for row in rows))
         except HyloMemoryError as exc:
             logger.warning('receipts are not stored yet: %s', exc)
             with self._changed:
                 self._drop(4 * _MOST_PENDING)
             return
         with self._changed:
-            for receipt_id in stored:
-                self._pending.pop(receipt_id, None)
+            for recorded in batch:
+                self._pending.pop(recorded.receipt_id, None)
 
     def _drop(self, most: int) -> None:
         while len(self._pending) > most:
             self._pending.popitem(last=False)
 
-    def _bound(self, connection: sa.Connection, rows: int, size: int) -> None:
+    def _bound(self, receipts: ReceiptRepository, rows: int, size: int) -> None:
         """Let the oldest go now and then: looking at all receipts costs more than storing some."""
         most, most_bytes = self._config.receipt_retention, self._config.receipt_limit_bytes
         if self._kept is None:
-            self._kept = size_of_receipts(connection)
+            self._kept = receipts.size()
         else:
             self._kept = (self._kept[0] + rows, self._kept[1] + size)
         if self._kept[0] > most + most // 20 or self._kept[1] > most_bytes:
-            expire_receipts(connection, most, most_bytes - most_bytes // 20)
-            self._kept = size_of_receipts(connection)
+            receipts.expire(most, most_bytes - most_bytes // 20)
+            self._kept = receipts.size()
 
     def recount(self) -> None:
         """Recount the receipts after another file took the place of the one before."""
         self._kept = None
 
-    def _row(self, connection: sa.Connection, asked: RecordedQuery) -> ReceiptRow:
+    def _row(self, view: ReadView, asked: RecordedQuery) -> ReceiptRow:
         body = receipt_body(asked)
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
-            gone = ids - existing_ids(connection, ids)
+            gone = ids - view.statements.existing_ids(ids)
             scrub_body(body, gone - self._store.archived_ids(gone))
         return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode)
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import content_bytes, identity_digest
 from hylo_memory_ros.domain.skills import SkillIndex, parse_predicate, problems_of_skill_item
@@ -22,15 +20,8 @@ from hylo_memory_ros.errors import HyloMemoryError, StoreError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
 from hylo_memory_ros.storage import CommitResult, Store
-from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.skills.directory import SkillDirectory, file_name, item_of_file, printable
-from hylo_memory_ros.storage.skills.repository import (
-    judged_skill,
-    payloads_of_skills,
-    skill_items,
-    stated_of_skills,
-    stated_skills,
-)
+from hylo_memory_ros.storage.unit_of_work import ReadView
 
 __all__ = ['FOUND', 'NO_DIRECTORY', 'SkillLibrary', 'SkillReport', 'skill_directory_of']
 
@@ -122,7 +113,8 @@ class SkillLibrary:
 
     def reload(self) -> None:
         """Compile what the store holds now."""
-        self.index.load(self._store.side_read(lambda connection: list(payloads_of_skills(connection))))
+        with self._store.read() as view:
+            self.index.load(list(view.skills.payloads()))
 
     def follow(self, committed: CommitResult) -> None:
         """Take over what one transaction changed."""
@@ -146,7 +138,8 @@ class SkillLibrary:
         if 'verdicts' in item.payload or item.key is None:
             return item
         identity = identity_digest(item, self._identity_scope)
-        found = self._store.side_read(lambda connection: judged_skill(connection, identity))
+        with self._store.read() as view:
+            found = view.skills.judged(identity)
         if found is None or found[0].status == item.payload.get('status'):
             return item
         known, counted = found
@@ -184,7 +177,8 @@ class SkillLibrary:
         ReadOnlyError
             A file cannot be deleted.
         """
-        stated = self._store.side_read(lambda connection: stated_of_skills(connection, version_rows))
+        with self._store.read() as view:
+            stated = view.skills.stated_of(version_rows)
         left = [] if self._directory is None else self._directory.remove(stated)
         names = [file_name(key, digest) for key, digest in stated]
         elsewhere = (Path(folder) / name for folder in self._earlier() for name in names)
@@ -192,23 +186,23 @@ class SkillLibrary:
 
     def _earlier(self) -> list[str]:
         """Return the directories that the files of this memory may have been in before."""
-        used: list[str] = json.loads(self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]')))
+        with self._store.read() as view:
+            used: list[str] = json.loads(view.state.get(_DIRECTORIES, b'[]'))
         usual = skill_directory_of(self._store.path, MemoryConfig())
         return [folder for folder in (*used, *([str(usual)] if usual else ())) if folder != str(self.path)]
 
     def _note_directory(self) -> None:
         """Keep on record a directory that is not the usual one, for a purge to name what is left there."""
-        before = self._store.side_read(lambda one: get_state(one, _DIRECTORIES, b'[]'))
-        used: list[str] = json.loads(before)
-        if str(self.path) not in used:
-            told = json.dumps([*used, str(self.path)]).encode()
-            self._store.side_write(lambda one: put_state(one, _DIRECTORIES, told), durable=True)
+        with self._store.begin_unnumbered(durable=True) as uow:
+            used: list[str] = json.loads(uow.state.get(_DIRECTORIES, b'[]'))
+            if str(self.path) not in used:
+                uow.state.put(_DIRECTORIES, json.dumps([*used, str(self.path)]).encode())
 
     def mend(self) -> None:
         """Write again what the database knows and the directory lacks; what does not fit is not touched."""
         self._mended(SkillReport(), self._known())
 
-    def match_copy(self, connection: sa.Connection) -> None:
+    def match_copy(self, view: ReadView) -> None:
         """Set aside what a copy does not know, before it is put in the place of the memory.
 
         Done before, so that a process that is killed between finds either the files of the memory before,
@@ -216,7 +210,7 @@ class SkillLibrary:
         """
         if self._directory is None or not self._directory.path.exists():
             return
-        known = {file_name(key, digest) for key, digest in stated_skills(connection)}
+        known = {file_name(key, digest) for key, digest in view.skills.stated()}
         reason = 'the restored memory does not know it'
         strange = [name for name in self._directory.entries() if name not in known]
         for name in strange:
@@ -252,9 +246,8 @@ class SkillLibrary:
         self.report = self._admitted(report, found, write)
 
     def _known(self) -> dict[str, bytes]:
-        return self._store.side_read(
-            lambda connection: {file_name(key, digest): digest for key, digest in stated_skills(connection)}
-        )
+        with self._store.read() as view:
+            return {file_name(key, digest): digest for key, digest in view.skills.stated()}
 
     def _sorted_out(self, known: Mapping[str, bytes]) -> tuple[SkillReport, dict[str, MemoryItem]]:
         """Set aside what is malformed; return what is sound and not known."""
@@ -286,7 +279,9 @@ class SkillLibrary:
             return report
         written, problems = [], []
         wanted = {digest: name for name, digest in missing.items()}
-        for digest, item in self._store.side_read(lambda connection: list(skill_items(connection, wanted))):
+        with self._store.read() as view:
+            items = list(view.skills.items(wanted))
+        for digest, item in items:
             name, data = wanted[digest], content_bytes(item)
             if sha256(data).digest() != digest:
                 problems.append(f'{name} is missing, and the database does not hold what its digest is of')

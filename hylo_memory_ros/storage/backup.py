@@ -14,8 +14,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.errors import DamagedFileError, StoreError
 from hylo_memory_ros.storage.archive.archive import Archive
 from hylo_memory_ros.storage.archive.tiered_reader import everything
@@ -26,6 +24,7 @@ from hylo_memory_ros.storage.engine.files import check_file, copy_database, migr
 from hylo_memory_ros.storage.engine.state import put_state
 from hylo_memory_ros.storage.episodes.episode_store import EpisodeStore
 from hylo_memory_ros.storage.integrity import verify_database
+from hylo_memory_ros.storage.unit_of_work import ReadView
 
 __all__ = ['RestoringStore', 'new_epoch']
 
@@ -46,7 +45,7 @@ class RestoringStore(EpisodeStore):
         names = (self.path.with_name(f'{self.path.name}{KEPT}{stamp}') for stamp in count(stamp_ns))
         return next(name for name in names if not name.exists())
 
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
+    def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
         """Put a verified copy in the place of the whole memory, and begin a new epoch."""
         check_file(source, writable=False)
         if self.path is not None and self.path.samefile(source):
@@ -65,7 +64,7 @@ class RestoringStore(EpisodeStore):
                         f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
                     )
                 if ready is not None:
-                    ready(connection)
+                    ready(ReadView(connection))
                 raw: Any = connection.connection.dbapi_connection
                 self._replace(raw, epoch, archive.merge_into)
         finally:

@@ -28,9 +28,6 @@ from hylo_memory_ros.storage.consolidation.records import Stood
 from hylo_memory_ros.storage.consolidation.revert import Back
 from hylo_memory_ros.storage.consolidation.sizes import Held
 from hylo_memory_ros.storage.consolidation.summaries import Group, Slice
-from hylo_memory_ros.storage.corrections.apply import Edit
-from hylo_memory_ros.storage.corrections.records import Moved
-from hylo_memory_ros.storage.corrections.revert import Reversal
 from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
@@ -41,8 +38,8 @@ __all__ = ['SpatialTuple', 'Store', 'Within']
 
 T = TypeVar('T')
 
-Within = Callable[[sa.Connection, int], None]
-"""Stores side tables inside a transaction: given its connection and sequence."""
+Within = Callable[[UnitOfWork], None]
+"""Saves further state in the same transaction."""
 
 SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
 """version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
@@ -115,11 +112,6 @@ class Store(Protocol):
         durable: bool = True,
     ) -> tuple[Removal, CommitResult | None]:
         """End what holds at the stated world times."""
-
-    def correct(
-        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, CommitResult | None]:
-        """Move what was asserted in a map, or take that back, in one recorded event."""
 
     def purge(
         self,
@@ -260,7 +252,7 @@ class Store(Protocol):
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
 
-    def restore(self, source: Path, ready: Callable[[sa.Connection], None] | None = None) -> CommitResult:
+    def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
         """Put a verified copy in the place of the whole memory, and begin a new epoch.
 
         Parameters

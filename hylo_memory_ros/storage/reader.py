@@ -23,7 +23,7 @@ from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.files import copy_database
 from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.integrity import verify_database
-from hylo_memory_ros.storage.landmarks.ledger import losses
+from hylo_memory_ros.storage.landmarks.ledger import LedgerRepository
 from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select as asking
@@ -184,7 +184,7 @@ class SqliteReader:
         """Return the snapshot hash and what it stands for."""
         with self._db.reading() as connection:
             sequence, recorded_at_ns = history.last_transaction(connection)
-            lost = losses(connection)
+            lost = LedgerRepository(connection).losses()
             return {
                 'digest': digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE)),
                 'timeline_digest': digest_of_state(get_state(connection, 'timeline_hash', EMPTY_STATE)),

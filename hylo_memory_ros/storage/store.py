@@ -30,9 +30,6 @@ from hylo_memory_ros.storage.consolidation.records import Stood, begin_record
 from hylo_memory_ros.storage.consolidation.revert import Back, revert_groups
 from hylo_memory_ros.storage.consolidation.sizes import Held
 from hylo_memory_ros.storage.consolidation.summaries import Group, Slice, condense_groups
-from hylo_memory_ros.storage.corrections.apply import Edit, correct_assertions
-from hylo_memory_ros.storage.corrections.records import Moved
-from hylo_memory_ros.storage.corrections.revert import Reversal, revert
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
@@ -446,25 +443,6 @@ class SqliteStore(
 
         removal, committed = self._transact('end', actor, act, durable=durable, dry_run=dry_run)
         return removal or Removal(0, sequence=self.sequence), committed
-
-    def correct(
-        self, prepare: Callable[[sa.Connection], Edit | Reversal], *, actor: str, dry_run: bool
-    ) -> tuple[Moved, CommitResult | None]:
-        """Move what was asserted in a map, or take that back, in one recorded event."""
-
-        def act(txn: Changeset) -> Moved:
-            plan = prepare(txn.connection)
-            if isinstance(plan, Reversal):
-                moved = revert(txn, plan)
-            else:
-                moved = correct_assertions(txn, plan, self._config.identity_scope)
-                ready = [resolved(item, txn.recorded_at_ns) for item in plan.items]
-                write_items(txn, ready, self._config.identity_scope)
-            if plan.within is not None:
-                plan.within(txn.connection, txn.sequence)
-            return moved
-
-        return self._transact('correct', actor, act, dry_run=dry_run)
 
     def _remove(
         self,

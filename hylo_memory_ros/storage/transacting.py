@@ -74,7 +74,7 @@ class TransactingStore(SqliteReader):
         with self.begin(op, actor=actor, durable=durable, dry_run=dry_run, references=references) as uow:
             result = act(uow.changeset)
             if within is not None:
-                within(uow.changeset.connection, uow.sequence)
+                within(uow)
             if result == 0:  # a removal that found nothing leaves nothing
                 uow.discard()
         return result, uow.result

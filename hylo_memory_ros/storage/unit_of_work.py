@@ -14,8 +14,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, ConsolidationWriter
 from hylo_memory_ros.storage.consolidation.sizes import SizeRepository
-from hylo_memory_ros.storage.corrections.records import CorrectionRepository
-from hylo_memory_ros.storage.corrections.writer import CorrectionWriter
+from hylo_memory_ros.storage.corrections.repository import CorrectionRepository, CorrectionWriter
 from hylo_memory_ros.storage.engine.state import MapRepository, StateTable
 from hylo_memory_ros.storage.episodes.repository import EpisodeRepository, EpisodeWriter
 from hylo_memory_ros.storage.feedback.repository import FeedbackRepository

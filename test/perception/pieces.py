@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from hylo_memory_ros.errors import TransformTooNewError
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
@@ -22,7 +22,7 @@ from hylo_memory_ros.perception import (
     digest32,
 )
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.ledger import ObservationRecord, observations
+from hylo_memory_ros.storage.landmarks.records import ObservationRecord
 from hylo_memory_ros.storage.schema import association_receipt, landmark
 from hylo_memory_ros.transforms import Transform
 
@@ -136,20 +136,14 @@ def feed(pipeline: LandmarkPipeline, messages: Iterable[Message], commit_every: 
 
 def recorded(memory: MemoryService) -> list[ObservationRecord]:
     """Return the ledger."""
-    found: list[ObservationRecord] = []
-    memory.side_write(lambda connection: found.extend(observations(connection)))
-    return found
+    with memory.read() as view:
+        return list(view.ledger.observations())
 
 
 def landmark_rows(memory: MemoryService) -> list[tuple[Any, ...]]:
     """Return the stored state of all landmarks, by key."""
-    found: list[tuple[Any, ...]] = []
-
-    def read(connection: Connection) -> None:
-        found.extend(tuple(row) for row in connection.execute(select(landmark).order_by(landmark.c.key)))
-
-    memory.side_write(read)
-    return found
+    query = select(landmark).order_by(landmark.c.key)
+    return memory.side_read(lambda connection: [tuple(row) for row in connection.execute(query)])
 
 
 def state_of(memory: MemoryService) -> tuple[Any, ...]:

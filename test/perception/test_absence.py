@@ -347,19 +347,19 @@ def test_a_commit_that_fails_between_ends_and_statistics_is_made_again(
         pipeline = a_pipeline(memory, depth_settings(), Strolling())
         feed(pipeline, messages)
         pipeline.flush()
-        real, failures = memory.side_write, iter([True])
+        real, failures = memory.begin_unnumbered, iter([True])
 
-        def failing(within: Any, **options: Any) -> None:
-            # DecodedMessage goes on; the statistics, after the end was stored, fail once.
+        def failing(**options: Any) -> Any:
+            # Reading goes on; the statistics, after the end was stored, fail once.
             if (
                 memory.changes().changes
                 and memory.changes().changes[-1].op == 'end'
                 and next(failures, False)
             ):
                 raise StoreBusyError('the disk is slow')
-            real(within, **options)
+            return real(**options)
 
-        monkeypatch.setattr(memory, 'side_write', failing)
+        monkeypatch.setattr(memory, 'begin_unnumbered', failing)
         with pytest.raises(StoreBusyError):
             pipeline.commit(force=True)
         pipeline.close()

@@ -99,7 +99,7 @@ def test_the_order_is_stamp_input_digest() -> None:
     taken = []
     while first := backlog.first():
         taken.append(first.message.order)
-        backlog.take(first)
+        backlog.remove(first)
     assert taken == sorted(message.order for message in given)
     assert given[0] not in backlog
     assert len(backlog) == 0
@@ -132,7 +132,7 @@ def test_what_is_older_than_all_transforms_is_told_at_once() -> None:
     backlog = Backlog(lookup)
     backlog.push(a_message(1.0, []))
     (lost,) = backlog.resolve()
-    backlog.take(lost)
+    backlog.remove(lost)
     assert backlog.first() is None
     assert isinstance(lost.refusal, TransformTooOldError)
 

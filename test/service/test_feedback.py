@@ -25,10 +25,8 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
-from hylo_memory_ros.storage.landmarks.association_receipts import (
-    AssociationReceipt,
-    save_association_receipts,
-)
+from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
+from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
 from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
@@ -283,7 +281,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_changes_nothing(memory: Memo
     nothing = asked(memory, MemoryQuery(key='nowhere'))
     stairs = memory.query(MemoryQuery(key='stairs'))[0].item.id
     decided = AssociationReceipt('association/1', '', 1, (), '{"id": "association/1", "kind": "association"}')
-    memory.side_write(lambda connection: save_association_receipts(connection, [decided], 10))
+    memory.side_write(lambda connection: AssociationReceiptRepository(connection).save([decided], 10))
     memory.feedback('useful', receipt_id=answer.receipt_id)
     tables = (feedback, helpfulness, episode_retrieval)
     before = rows_of(memory, *tables)

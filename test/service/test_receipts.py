@@ -27,10 +27,8 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.association_receipts import (
-    AssociationReceipt,
-    save_association_receipts,
-)
+from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
+from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 NEAR = MemoryQuery(near=(HERE, 50.0))
@@ -422,7 +420,7 @@ def test_a_purge_takes_what_was_made_of_the_answer_too(memory: MemoryService) ->
 def test_receipts_of_associations_come_through_the_same_door(memory: MemoryService) -> None:
     body = {'id': 'association/1', 'kind': 'merge', 'keys': ['mug/1']}
     decided = AssociationReceipt('association/1', 'home', 5, ['mug/1'], json.dumps(body))
-    memory.side_write(lambda connection: save_association_receipts(connection, [decided], 9))
+    memory.side_write(lambda connection: AssociationReceiptRepository(connection).save([decided], 9))
     assert memory.receipt('association/1') == body
     with pytest.raises(InvalidRequestError, match='only retrievals are replayed'):
         memory.replay_receipt('association/1')

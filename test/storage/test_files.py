@@ -22,6 +22,7 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 
 def as_folder(path: Path) -> None:
@@ -179,8 +180,9 @@ def test_a_commit_is_as_durable_as_it_was_asked_to_be(path: Path) -> None:
     with MemoryService.open(url(path)) as memory:
         seen = []
 
-        def look(connection: object, sequence: int) -> None:
-            seen.append(connection.exec_driver_sql('PRAGMA synchronous').scalar())  # type: ignore[attr-defined]
+        def look(uow: UnitOfWork) -> None:
+            connection = uow.changeset.connection
+            seen.append(connection.exec_driver_sql('PRAGMA synchronous').scalar())
 
         for durable in (True, False, True):
             memory.write([fact(0)], durable=durable, within=look)

@@ -12,23 +12,18 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine
 
 from hylo_memory_ros.model import Stats
-from hylo_memory_ros.storage.landmarks import ledger
 from hylo_memory_ros.storage.landmarks.landmarks import (
-    delete_landmarks,
-    load_landmarks,
-    next_number,
-    numbers_of,
-    save_landmarks,
-    save_next_number,
+    LandmarkRepository,
     scrub,
 )
 from hylo_memory_ros.storage.landmarks.ledger import (
-    Block,
+    LedgerRepository,
     pack_assignments,
     pack_consumed,
     unpack_assignments,
     unpack_consumed,
 )
+from hylo_memory_ros.storage.landmarks.records import Block, InputRow
 from hylo_memory_ros.storage.schema import metadata
 
 stamps_ns = st.integers(0, 2**61)
@@ -63,7 +58,7 @@ def a_row(number: int, key: str, map_id: str = 'hall', **fields: Any) -> dict[st
 
 
 def loaded(connection: Connection) -> list[dict[str, Any]]:
-    columns = load_landmarks(connection, 'hall')
+    columns = LandmarkRepository(connection).load('hall')
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -92,40 +87,43 @@ def test_a_message_takes_few_bytes() -> None:
 
 
 def test_blocks_are_found_by_stamp(connection: Connection) -> None:
-    first = ledger.input_number(connection, 'front')
-    second = ledger.input_number(connection, 'rear')
-    assert (first, ledger.input_number(connection, 'front')) == (1, 1)
+    first = LedgerRepository(connection).input_number('front')
+    second = LedgerRepository(connection).input_number('rear')
+    assert (first, LedgerRepository(connection).input_number('front')) == (1, 1)
     for input_id in (first, second):
-        ledger.add_block(connection, a_block(input_id, [100, 200, 300]))
-        ledger.add_block(connection, a_block(input_id, [300, 400]))
-        ledger.add_block(connection, a_block(input_id, [500]))
+        LedgerRepository(connection).add(a_block(input_id, [100, 200, 300]))
+        LedgerRepository(connection).add(a_block(input_id, [300, 400]))
+        LedgerRepository(connection).add(a_block(input_id, [500]))
 
     def spans(stamp_ns: int) -> list[tuple[int, int]]:
-        return [(found.first_ns, found.last_ns) for found in ledger.blocks_at(connection, first, stamp_ns)]
+        return [
+            (found.first_ns, found.last_ns)
+            for found in LedgerRepository(connection).blocks_at(first, stamp_ns)
+        ]
 
     assert spans(99) == spans(450) == spans(501) == []
     assert spans(100) == [(100, 300)]
     assert spans(300) == [(100, 300), (300, 400)]
     assert spans(500) == [(500, 500)]
-    (found,) = ledger.blocks_at(connection, first, 150)
+    (found,) = LedgerRepository(connection).blocks_at(first, 150)
     assert found.messages == {(100, 100), (200, 200), (300, 300)}
 
 
 def test_inputs_keep_their_counts_and_newest_stamp(connection: Connection) -> None:
-    ledger.save_counts(connection, 'front', 3, 1)
-    assert ledger.load_inputs(connection) == {'front': ledger.InputRow(1, None, 3, 1)}
-    ledger.add_block(connection, a_block(1, [7, 9]))
-    ledger.save_counts(connection, 'front', 4, 1)
-    assert ledger.load_inputs(connection) == {'front': ledger.InputRow(1, 9, 4, 1)}
+    LedgerRepository(connection).save_counts('front', 3, 1)
+    assert LedgerRepository(connection).load_inputs() == {'front': InputRow(1, None, 3, 1)}
+    LedgerRepository(connection).add(a_block(1, [7, 9]))
+    LedgerRepository(connection).save_counts('front', 4, 1)
+    assert LedgerRepository(connection).load_inputs() == {'front': InputRow(1, 9, 4, 1)}
 
 
 def test_observations_come_in_their_order_with_the_keys_of_now(connection: Connection) -> None:
-    front, rear = (ledger.input_number(connection, name) for name in ('front', 'rear'))
-    save_landmarks(connection, [a_row(1, 'cup/a'), a_row(2, 'cup/b')])
-    ledger.add_block(connection, a_block(rear, [100, 300], [[1], [2, 0]]))
-    ledger.add_block(connection, a_block(front, [100, 200], [[2, 7], []]))
-    ledger.add_block(connection, a_block(front, [400], [[1]]))
-    assert [tuple(record) for record in ledger.observations(connection)] == [
+    front, rear = (LedgerRepository(connection).input_number(name) for name in ('front', 'rear'))
+    LandmarkRepository(connection).save([a_row(1, 'cup/a'), a_row(2, 'cup/b')])
+    LedgerRepository(connection).add(a_block(rear, [100, 300], [[1], [2, 0]]))
+    LedgerRepository(connection).add(a_block(front, [100, 200], [[2, 7], []]))
+    LedgerRepository(connection).add(a_block(front, [400], [[1]]))
+    assert [tuple(record) for record in LedgerRepository(connection).observations()] == [
         ('front', 100, 0, 'cup/b'),
         ('front', 100, 1, None),
         ('rear', 100, 0, 'cup/a'),
@@ -133,50 +131,52 @@ def test_observations_come_in_their_order_with_the_keys_of_now(connection: Conne
         ('rear', 300, 1, None),
         ('front', 400, 0, 'cup/a'),
     ]
-    delete_landmarks(connection, [2])
-    assert [record.landmark for record in ledger.observations(connection)].count(None) == 4
+    LandmarkRepository(connection).delete([2])
+    assert [record.landmark for record in LedgerRepository(connection).observations()].count(None) == 4
 
 
 def test_the_oldest_assignments_leave_and_the_messages_stay_known(connection: Connection) -> None:
-    ledger.input_number(connection, 'front')
-    sizes = [ledger.add_block(connection, a_block(1, [stamp], [[1]])) for stamp in range(100, 1100, 100)]
-    assert ledger.assignment_span(connection) == (sum(sizes), 100)
-    assert ledger.prune_assignments(connection, 300, 0) == sum(sizes[:2])
-    assert ledger.prune_assignments(connection, 0, sizes[2] + 1) == sum(sizes[2:4])
-    assert ledger.prune_assignments(connection, 0, 0) == 0
-    assert ledger.assignment_span(connection) == (sum(sizes[4:]), 500)
-    assert [record.stamp_ns for record in ledger.observations(connection)] == list(range(500, 1100, 100))
-    assert ledger.blocks_at(connection, 1, 100)
-    assert ledger.prune_assignments(connection, 10**6, 0) == sum(sizes[4:])
-    assert ledger.assignment_span(connection) == (0, None)
+    LedgerRepository(connection).input_number('front')
+    sizes = [LedgerRepository(connection).add(a_block(1, [stamp], [[1]])) for stamp in range(100, 1100, 100)]
+    assert LedgerRepository(connection).assignment_span() == (sum(sizes), 100)
+    assert LedgerRepository(connection).prune(300, 0) == sum(sizes[:2])
+    assert LedgerRepository(connection).prune(0, sizes[2] + 1) == sum(sizes[2:4])
+    assert LedgerRepository(connection).prune(0, 0) == 0
+    assert LedgerRepository(connection).assignment_span() == (sum(sizes[4:]), 500)
+    assert [record.stamp_ns for record in LedgerRepository(connection).observations()] == list(
+        range(500, 1100, 100)
+    )
+    assert LedgerRepository(connection).blocks_at(1, 100)
+    assert LedgerRepository(connection).prune(10**6, 0) == sum(sizes[4:])
+    assert LedgerRepository(connection).assignment_span() == (0, None)
 
 
 def test_landmark_rows_come_back_bit_for_bit(connection: Connection) -> None:
     rows = [a_row(1, 'cup/a', written_ns=5, written=b'xyz', forgotten_ns=2**61), a_row(2, 'cup/b', 'lab')]
-    save_landmarks(connection, rows)
+    LandmarkRepository(connection).save(rows)
     assert loaded(connection) == rows[:1]
-    save_landmarks(connection, [a_row(1, 'cup/a', x=0.2)])
+    LandmarkRepository(connection).save([a_row(1, 'cup/a', x=0.2)])
     assert loaded(connection) == [a_row(1, 'cup/a', x=0.2)]
-    assert set(load_landmarks(connection, 'attic').values()) == {()}
-    assert numbers_of(connection, 'lab') == {2}
+    assert set(LandmarkRepository(connection).load('attic').values()) == {()}
+    assert LandmarkRepository(connection).numbers('lab') == {2}
 
 
 def test_numbers_are_not_given_twice(connection: Connection) -> None:
-    assert next_number(connection) == 1
-    save_landmarks(connection, [a_row(7, 'cup/a')])
-    save_next_number(connection, 8)
-    delete_landmarks(connection, [7])
-    assert next_number(connection) == 8
+    assert LandmarkRepository(connection).next_number() == 1
+    LandmarkRepository(connection).save([a_row(7, 'cup/a')])
+    LandmarkRepository(connection).save_next_number(8)
+    LandmarkRepository(connection).delete([7])
+    assert LandmarkRepository(connection).next_number() == 8
 
 
 def test_statistics_by_map_and_key(connection: Connection) -> None:
-    save_landmarks(connection, [a_row(1, 'cup/a'), a_row(2, 'cup/a', 'lab', observations=9)])
-    found = ledger.stats_for(connection, [('hall', 'cup/a'), ('lab', 'cup/a'), ('lab', 'cup/b')])
+    LandmarkRepository(connection).save([a_row(1, 'cup/a'), a_row(2, 'cup/a', 'lab', observations=9)])
+    found = LandmarkRepository(connection).stats([('hall', 'cup/a'), ('lab', 'cup/a'), ('lab', 'cup/b')])
     assert found == {('hall', 'cup/a'): Stats(5, 10, 12), ('lab', 'cup/a'): Stats(9, 10, 12)}
 
 
 def test_a_scrub_takes_every_trace(connection: Connection) -> None:
-    save_landmarks(connection, [a_row(number, f'cup/{number}') for number in range(1, 12_001)])
+    LandmarkRepository(connection).save([a_row(number, f'cup/{number}') for number in range(1, 12_001)])
     gone = [('hall', f'cup/{number}') for number in range(1, 12_001) if number != 77]
     assert scrub(connection, [*gone, ('lab', 'cup/77')]) == 11_999
-    assert numbers_of(connection, 'hall') == {77}
+    assert LandmarkRepository(connection).numbers('hall') == {77}

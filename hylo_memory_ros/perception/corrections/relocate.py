@@ -37,7 +37,7 @@ from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestim
 from hylo_memory_ros.perception.tracking.gating import find_candidates
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL, inverse, times
 from hylo_memory_ros.perception.tracking.update import apply_covariance_floor
-from hylo_memory_ros.storage.corrections.apply import Placed
+from hylo_memory_ros.storage.corrections.plan import PlacedStatement
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import Quaternion, Vector
 
@@ -66,12 +66,12 @@ class Relocation:
     items: Sequence[MemoryItem] = ()
     """Statements of landmarks that are written for the first time."""
 
-    def move(self, placed: Sequence[Placed]) -> list[Pose]:
+    def move(self, placed: Sequence[PlacedStatement]) -> list[Pose]:
         """Return the new pose of each statement: that of a landmark follows its sightings."""
         poses = move_poses(placed, self.correction)
         return [self._of_landmark(one, pose) for one, pose in zip(placed, poses, strict=True)]
 
-    def _of_landmark(self, placed: Placed, pose: Pose) -> Pose:
+    def _of_landmark(self, placed: PlacedStatement, pose: Pose) -> Pose:
         if not self.follows or placed.kind != MemoryKind.SPATIAL.value or placed.key is None:
             return pose
         row = self.landmarks.row_of(placed.key)
@@ -332,7 +332,7 @@ def _first_items(done: Relocation) -> list[MemoryItem]:
     return items
 
 
-def move_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
+def move_poses(placed: Sequence[PlacedStatement], correction: Correction) -> list[Pose]:
     """Return the new pose of each statement, moved by the correction at its stamp.
 
     The stamp is that of the pose, else the time from which the statement is valid.
@@ -354,7 +354,7 @@ def move_poses(placed: Sequence[Placed], correction: Correction) -> list[Pose]:
     ]
 
 
-def _moved(one: Placed, position: Vector, rotation: Quaternion) -> Pose:
+def _moved(one: PlacedStatement, position: Vector, rotation: Quaternion) -> Pose:
     pose = one.pose
     if not max(map(abs, position)) <= MAX_COORDINATE_M:
         raise InvalidRequestError(
@@ -370,7 +370,7 @@ def _moved(one: Placed, position: Vector, rotation: Quaternion) -> Pose:
     return Pose(**values)
 
 
-def _stamp(one: Placed) -> int:
+def _stamp(one: PlacedStatement) -> int:
     return one.valid_from_ns if one.pose.stamp_ns is None else one.pose.stamp_ns
 
 

@@ -16,12 +16,11 @@ from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilte
 from hylo_memory_ros.perception.existence.existence_monitor import end_landmark
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.map.keyframes import TURN_DEG
-from hylo_memory_ros.perception.map.landmark import NEVER
+from hylo_memory_ros.perception.map.landmark import NEVER, Ending
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt, ReportDecision, report_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import Ending
 from hylo_memory_ros.transforms import Transform
 
 __all__ = [

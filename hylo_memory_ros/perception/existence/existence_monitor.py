@@ -30,11 +30,11 @@ from hylo_memory_ros.perception.existence.visibility import (
     VisibilityHistory,
 )
 from hylo_memory_ros.perception.ingestion.observation import Message, Scan
-from hylo_memory_ros.perception.map.landmark import NEVER
+from hylo_memory_ros.perception.map.landmark import NEVER, Ending
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, absence_receipt, displacement_receipt
 from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
-from hylo_memory_ros.perception.tracking.data_association import AssociationResult, Ending
+from hylo_memory_ros.perception.tracking.data_association import AssociationResult
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 from hylo_memory_ros.transforms import Transform
 
@@ -143,7 +143,7 @@ class ExistenceMonitor:
                 endings.remove(ending)
             # It never was a thing of its own.
             written_ns = int(landmarks.state['written_ns'][one.after])
-            endings.append(Ending(after, written_ns, f'{before} moved here', before))
+            endings.append(Ending(after, written_ns, landmarks.map_id, f'{before} moved here', before))
             receipts.append(displacement_receipt(scan, one.before, one.after, landmarks, self._settings))
             apply_displacement(one, scan.stamp_ns, landmarks, ended=not unsaid)
             items += self._update.written(scan, np.array([one.before]), landmarks)
@@ -156,7 +156,7 @@ def end_landmark(row: int, at_ns: int, reason: str, landmarks: LandmarkMap) -> E
         landmarks.remove(row)
         return None
     landmarks.forget(row, at_ns)
-    return Ending(key, max(at_ns, written_ns), reason)
+    return Ending(key, max(at_ns, written_ns), landmarks.map_id, reason)
 
 
 Rows = NDArray[np.int64]

@@ -41,8 +41,6 @@ from hylo_memory_ros.perception.tracking.data_association import (
     AssociationResult,
     GatedAssociation,
 )
-from hylo_memory_ros.perception.tracking.data_association import Ending as LandmarkEnding
-from hylo_memory_ros.storage.statements.removal import Ending
 from hylo_memory_ros.transforms import Transform, TransformSource
 
 __all__ = ['IngestionPipeline', 'Offer']
@@ -315,7 +313,7 @@ class IngestionPipeline:
         self.persistence.apply_removals()
         result = self._process(pending, global_from_sensor)
         entry = ConsumedMessage(message.stamp_ns, message.digest, result.landmarks)
-        self.persistence.record(message.input, entry, [*result.items, *self.endings(result.endings)])
+        self.persistence.record(message.input, entry, [*result.items, *result.endings])
         self._counts[message.input].consumed += 1
 
     def _process(self, pending: PendingMessage, global_from_sensor: Transform) -> AssociationResult:
@@ -339,7 +337,7 @@ class IngestionPipeline:
         if not (update.endings or update.items):
             return result
         # An end is stored before a new statement that holds from the same time.
-        self.persistence.add([*result.items, *self.endings([*result.endings, *update.endings])])
+        self.persistence.add([*result.items, *result.endings, *update.endings])
         return replace(result, items=self.keep_manual_content(update.items), endings=())
 
     def keep_manual_content(
@@ -349,11 +347,6 @@ class IngestionPipeline:
         return [
             keep_manual_content(item, self._memory, self.landmarks, relabelled=relabelled) for item in items
         ]
-
-    def endings(self, endings: Sequence[LandmarkEnding]) -> list[Ending]:
-        """Return the endings of landmarks as endings of items in the current map."""
-        map_id = self.landmarks.map_id
-        return [Ending(one.key, one.at_ns, map_id, one.reason, one.merged_into) for one in endings]
 
     def _drop(self, pending: PendingMessage, reason: str) -> None:
         self._backlog.remove(pending)

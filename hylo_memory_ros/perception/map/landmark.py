@@ -16,6 +16,7 @@ __all__ = [
     'KEY_DIGITS',
     'NEIGHBOURS',
     'NEVER',
+    'Ending',
     'LandmarkEstimate',
     'State',
     'create_item',
@@ -289,3 +290,18 @@ def orientation_of(state: np.void) -> tuple[float, float, float, float] | None:
         return None
     x, y, z, w = (round(part, _POSITION_DIGITS) + 0.0 for part in state['rotation'].tolist())
     return x, y, z, w
+
+
+class Ending(NamedTuple):
+    """End of the item of a landmark."""
+
+    key: str
+    """Key of the landmark."""
+    at_ns: int
+    """Time of the end, nanoseconds."""
+    map_id: str = ''
+    """Map of the landmark; empty: none."""
+    reason: str = ''
+    """Reason, such as ``merged into cup/6e71a7b059ab``."""
+    merged_into: str = ''
+    """Key of the landmark that it was merged into; empty: none."""

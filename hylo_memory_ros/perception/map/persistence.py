@@ -1,8 +1,8 @@
-"""What perception holds between two commits, and the way to the memory and back.
+"""Persistence of landmarks, consumed messages and statements between two commits.
 
-Threads: `record`, `holds`, `landmarks` and `apply_removals` are called under the lock of the pipeline,
-which is given here; `commit` takes it only to take out and to acknowledge, not while the
-database writes.
+Threads: `record`, `is_consumed`, `landmarks_of` and `apply_removals` are called under the lock of
+the pipeline, which is given here; `commit` takes it only to collect and to acknowledge a batch, not
+while the database writes.
 """
 
 from __future__ import annotations
@@ -17,92 +17,129 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.map.keyframes import Keyframes
+from hylo_memory_ros.perception.map.landmark import Ending
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges, NumberSequence
 from hylo_memory_ros.perception.map.sightings import Sightings
-from hylo_memory_ros.perception.port import MemoryPort
+from hylo_memory_ros.perception.port import MemoryPort, StatePort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
 from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
-from hylo_memory_ros.storage.landmarks.association_receipts import (
+from hylo_memory_ros.storage.landmarks.records import (
     AssociationReceipt,
-    save_association_receipts,
-)
-from hylo_memory_ros.storage.landmarks.landmarks import (
-    Removed,
-    delete_landmarks,
-    latest_sequence,
-    load_landmarks,
-    next_number,
-    numbers_of,
-    removals_since,
-    removed_landmarks,
-    save_landmarks,
-    save_next_number,
-)
-from hylo_memory_ros.storage.landmarks.ledger import (
     Block,
     ConsumedBlock,
     InputRow,
-    add_block,
-    assignment_span,
-    blocks_at,
-    input_number,
-    load_inputs,
-    prune_assignments,
-    save_counts,
+    Removed,
 )
-from hylo_memory_ros.storage.landmarks.sightings import (
-    delete_sightings,
-    load_keyframes,
-    load_sightings,
-    save_keyframes,
-    save_sightings,
-)
-from hylo_memory_ros.storage.statements.removal import Ending
 
 __all__ = [
-    'Batch',
     'ConcurrentRemovalError',
     'ConsumedMessage',
     'ConsumedMessages',
     'LandmarkPersistence',
     'Phase',
     'Statement',
-    'identity_of',
     'load_map',
+    'save_map',
     'split_phases',
-    'store_batch',
-    'store_map',
 ]
+
+_log = logging.getLogger(__name__)
+
+# A replay reads its blocks one after the other; a few cover the reordering around the place.
+_BLOCKS_KEPT = 16
+# Pruning leaves this share of the limit free, so that it is not needed at every commit.
+_SLACK = 16
+# Other writers get their turn between two of these.
+_ITEMS_PER_WRITE = 1000
+# Number of stored receipts of decisions; the oldest leave first.
+_RECEIPTS_MAX = 10_000
 
 Statement = MemoryItem | Ending
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumedMessage:
+    """One consumed message."""
+
+    stamp_ns: int
+    """Its stamp."""
+    digest: int
+    """Its digest."""
+    landmarks: NDArray[np.int64]
+    """Number of the landmark of each detection, 0 for none."""
+
+
+@dataclass(slots=True)
+class ConsumedMessages:
+    """Consumed messages of one input: those since the last commit, and a window on all earlier ones.
+
+    Parameters
+    ----------
+    name : str
+        The input.
+    find : callable
+        Returns the stored blocks of an input whose stamps include a stamp.
+    """
+
+    name: str
+    find: Callable[[str, int], Sequence[ConsumedBlock]]
+    fresh: list[ConsumedMessage] = field(default_factory=list)
+    """Messages that are not stored yet, in the order of processing."""
+    _known: set[tuple[int, int]] = field(default_factory=set)
+    _blocks: deque[ConsumedBlock] = field(default_factory=lambda: deque(maxlen=_BLOCKS_KEPT))
+
+    def add(self, entry: ConsumedMessage) -> None:
+        """Add a message that was just processed."""
+        self.fresh.append(entry)
+        self._known.add((entry.stamp_ns, entry.digest))
+
+    def holds(self, stamp_ns: int, digest: int) -> bool:
+        """Return whether a message was consumed, however long ago."""
+        message = (stamp_ns, digest)
+        if message in self._known or any(message in block.messages for block in self._blocks):
+            return True
+        found = self.find(self.name, stamp_ns)
+        self._blocks.extendleft(found)
+        return any(message in block.messages for block in found)
+
+    def drop_stored(self, count: int) -> None:
+        """Drop the oldest entries, which a commit has stored."""
+        for entry in self.fresh[:count]:
+            self._known.discard((entry.stamp_ns, entry.digest))
+        del self.fresh[:count]
+
+    def clear(self) -> None:
+        """Forget all messages after the memory was replaced."""
+        self.fresh.clear()
+        self._known.clear()
+        self._blocks.clear()
+
+
 class Phase(NamedTuple):
-    """Statements that may be made in two strokes: all that is written, then all that ended."""
+    """Statements that may be stored in two steps: first all items, then all endings."""
 
     items: list[MemoryItem]
     endings: list[Ending]
 
 
-def identity_of(statement: Statement) -> tuple[str, str]:
-    """Return map and key of what a statement is about."""
+def _identity_of(statement: Statement) -> tuple[str, str]:
+    """Return the map and the key of a statement."""
     if isinstance(statement, Ending):
         return statement.map_id, statement.key
     return statement.scope.get('map_id', ''), statement.key or ''
 
 
 def split_phases(statements: Iterable[Statement]) -> Sequence[Phase]:
-    """Cut statements into phases.
+    """Split statements into phases.
 
-    Only what is said of one thing at one time depends on the order, so a phase goes on until
-    something is said of a thing that has ended in it.
+    Order matters only among statements about one identity, so a phase lasts until a statement
+    follows about an identity that has ended in it.
 
     Examples
     --------
@@ -113,13 +150,13 @@ def split_phases(statements: Iterable[Statement]) -> Sequence[Phase]:
     found = [Phase([], [])]
     ended: set[tuple[str, str]] = set()
     for statement in statements:
-        about = identity_of(statement)
-        if about in ended:
+        identity = _identity_of(statement)
+        if identity in ended:
             found.append(Phase([], []))
             ended.clear()
         if isinstance(statement, Ending):
             found[-1].endings.append(statement)
-            ended.add(about)
+            ended.add(identity)
         else:
             found[-1].items.append(statement)
     return found
@@ -130,87 +167,30 @@ class ConcurrentRemovalError(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class _Batch:
     """Everything that changed since the last commit."""
 
     statements: Sequence[Statement]
-    """What is to be written or ended, in order."""
-    books: Sequence[tuple[LandmarkMap, MapChanges]]
-    """Landmark state, of the books where it changed."""
+    maps: Sequence[tuple[LandmarkMap, MapChanges]]
     entries: Mapping[str, Sequence[ConsumedMessage]]
-    """ConsumedMessages messages, of the inputs that have any."""
     counts: Mapping[str, tuple[int, int]]
-    """Dropped and late messages of the inputs where they changed."""
+    receipts: Sequence[Receipt]
     next_number: int
-    """Number of the next new landmark."""
     watermark_ns: int
-    """Where it ends."""
     seen: int
-    """The newest transaction whose removals it takes account of."""
     own: set[int]
-    """Transactions that ended what perception itself found ended."""
-    receipts: Sequence[Receipt] = ()
-    """Decisions that changed what is stored."""
-    receipts_max: int = 0
-    """Most receipts that are kept."""
 
     def __bool__(self) -> bool:
-        return bool(self.statements or self.counts or self.entries or self.books or self.receipts)
-
-
-def store_batch(connection: Connection, batch: Batch) -> int:
-    """Store the side tables of a batch; return the bytes used for assignments.
-
-    Raises
-    ------
-    ConcurrentRemovalError
-        If something was taken away that it does not know of: nothing may be stored on top of that.
-    """
-    if removals_since(connection, batch.seen, batch.own).happened:
-        raise ConcurrentRemovalError
-    for name, (dropped, late) in batch.counts.items():
-        save_counts(connection, name, dropped, late)
-    used = 0
-    for name, entries in batch.entries.items():
-        input_id = input_number(connection, name)
-        stamps = [entry.stamp_ns for entry in entries]
-        digests = [entry.digest for entry in entries]
-        used += add_block(
-            connection, Block(input_id, stamps, digests, [entry.landmarks for entry in entries])
-        )
-    for landmarks, changes in batch.books:
-        delete_landmarks(connection, changes.deleted)
-        save_landmarks(connection, changes.saved)
-        save_keyframes(connection, landmarks.map_id, changes.keyframes)
-        delete_sightings(connection, changes.sightings.deleted)
-        save_sightings(connection, changes.sightings.saved)
-    receipts = [
-        AssociationReceipt(one.id, one.map_id, one.stamp_ns, one.named, one.as_json())
-        for one in batch.receipts
-    ]
-    save_association_receipts(connection, receipts, batch.receipts_max)
-    if any(changes.new for _, changes in batch.books):
-        save_next_number(connection, batch.next_number)
-    return used
-
-
-# Number of stored receipts of decisions; the oldest leave first.
-_RECEIPTS_MAX = 10_000
-_log = logging.getLogger(__name__)
-
-# Pruning leaves this share of the limit free, so that it is not needed at every commit.
-_SLACK = 16
-# Other writers get their turn between two of these.
-_ITEMS_PER_WRITE = 1000
+        return bool(self.statements or self.counts or self.entries or self.maps or self.receipts)
 
 
 class LandmarkPersistence:
-    """Landmarks, consumed messages and unwritten items of one memory.
+    """Landmarks, consumed messages and unwritten statements of one memory.
 
     Parameters
     ----------
     memory : MemoryPort
-        Where they are kept.
+        The memory that stores them.
     settings : LandmarkSettings
         Gates and limits.
     counts : mapping
@@ -231,10 +211,10 @@ class LandmarkPersistence:
         self._counts = counts
         self._lock = lock
         self._commit_lock = threading.Lock()
-        self._gate_m = max((source.gate_m for source in settings.inputs), default=1.0)
         self._consumed = {name: ConsumedMessages(name, self._find_blocks) for name in counts}
         self._maps: dict[str, LandmarkMap] = {}
         self._statements: list[Statement] = []
+        # Transactions in which perception itself ended items.
         self._own: set[int] = set()
         self._receipts: list[Receipt] = []
         self.recent = ReceiptRing(RECEIPTS_KEPT)
@@ -243,26 +223,26 @@ class LandmarkPersistence:
 
     @property
     def uncommitted(self) -> int:
-        """Return how many consumed messages no commit has stored."""
+        """Return the number of consumed messages that are not stored."""
         return sum(len(consumed.fresh) for consumed in self._consumed.values())
 
     def uncommitted_by_input(self) -> dict[str, int]:
-        """Return the same for each input that has any."""
+        """Return the number of consumed messages that are not stored, of each input that has any."""
         return {name: len(consumed.fresh) for name, consumed in self._consumed.items() if consumed.fresh}
 
     @property
     def is_current(self) -> bool:
-        """Return whether the memory still is the one that was restored from, and its maps where they were."""
+        """Return whether neither the memory was replaced nor a map corrected by somebody else."""
         return self._epoch == self._memory.epoch and not self._moved_by_others
 
     @contextmanager
     def exclusive(self) -> Iterator[bool]:
-        """Hold off commits and messages; yields whether everything is stored."""
+        """Hold off commits and messages; yield whether everything is stored."""
         with self._commit_lock, self._lock:
             yield not (self.uncommitted or self._statements)
 
     def restore(self) -> None:
-        """Take over what the memory holds, and forget all else."""
+        """Load the state of the memory and discard all other state."""
         self._statements.clear()
         self._forget_receipts()
         self._own.clear()
@@ -272,20 +252,17 @@ class LandmarkPersistence:
         self._epoch = self._memory.epoch
         self._moved_by_others = False
         self._committed_ns: int | None = None
-        self._inputs: dict[str, InputRow] = {}
-        self._memory.side_write(self._restore)
+        with self._memory.read() as view:
+            self._seen = view.landmarks.latest_sequence()
+            self._numbering = NumberSequence(view.landmarks.next_number())
+            self._inputs: dict[str, InputRow] = view.ledger.load_inputs()
+            self._assigned_bytes, self._assigned_since_ns = view.ledger.assignment_span()
         for name, row in self._inputs.items():
             if name in self._counts:
                 self._counts[name].dropped, self._counts[name].late = row.dropped, row.late
 
-    def _restore(self, connection: Connection) -> None:
-        self._seen = latest_sequence(connection)
-        self._numbering = NumberSequence(next_number(connection))
-        self._inputs = load_inputs(connection)
-        self._assigned_bytes, self._assigned_since_ns = assignment_span(connection)
-
     def newest_ns(self) -> dict[str, int]:
-        """Return the newest stamp that was consumed, of each input that was restored."""
+        """Return the newest consumed stamp of each restored input."""
         return {
             name: row.newest_ns
             for name, row in self._inputs.items()
@@ -295,46 +272,32 @@ class LandmarkPersistence:
     def landmarks_of(self, map_id: str) -> LandmarkMap:
         """Return the landmarks of a map."""
         if map_id not in self._maps:
-            self._memory.side_write(lambda connection: self._load(connection, map_id))
+            with self._memory.read() as view:
+                landmarks = load_map(view, map_id, self._settings, self._numbering)
+                removed = view.landmarks.removed(map_id)
+            self._maps[map_id] = landmarks
+            self._remove(landmarks, removed)
         return self._maps[map_id]
-
-    def _load(self, connection: Connection, map_id: str) -> None:
-        stored = load_landmarks(connection, map_id)
-        landmarks = LandmarkMap(
-            map_id,
-            self._gate_m,
-            self._numbering,
-            stored,
-            keyframes=Keyframes(self._settings, load_keyframes(connection, map_id)),
-            sightings=Sightings(load_sightings(connection, map_id)),
-        )
-        self._maps[map_id] = landmarks
-        self._take_away(landmarks, removed_landmarks(connection, map_id))
 
     def is_consumed(self, message: Message) -> bool:
         """Return whether a message was consumed, however long ago."""
         return self._consumed[message.input].holds(message.stamp_ns, message.digest)
 
     def _find_blocks(self, name: str, stamp_ns: int) -> Sequence[ConsumedBlock]:
-        row = self._inputs.get(name)
-        found: list[ConsumedBlock] = []
-
-        def read(connection: Connection) -> None:
-            known = row or load_inputs(connection).get(name)
-            if known is not None:
-                self._inputs[name] = known
-                found.extend(blocks_at(connection, known.input_id, stamp_ns))
-
-        self._memory.side_write(read)
-        return found
+        with self._memory.read() as view:
+            row = self._inputs.get(name) or view.ledger.load_inputs().get(name)
+            if row is None:
+                return ()
+            self._inputs[name] = row
+            return view.ledger.blocks_at(row.input_id, stamp_ns)
 
     def record(self, name: str, entry: ConsumedMessage, statements: Sequence[Statement]) -> None:
-        """Take a message that was processed, and the statements that follow from it."""
+        """Add a processed message and the statements that follow from it."""
         self._consumed[name].add(entry)
         self.add(statements)
 
     def add(self, statements: Sequence[Statement], receipts: Sequence[Receipt] = ()) -> None:
-        """Take statements that follow from no message, in their order, and why they are made."""
+        """Add statements in their order, and the receipts of the decisions behind them."""
         self._statements += statements
         self._receipts += [receipt for receipt in receipts if receipt.stored]
         self.recent.add(receipts)
@@ -351,38 +314,37 @@ class LandmarkPersistence:
                 if not self.is_current:
                     return 0
                 with self._lock:
-                    batch = self._take(watermark_ns, force)
+                    batch = self._collect(watermark_ns, force)
                 if not batch:
                     return 0
                 try:
                     self._store(batch)
                 except BaseException as exc:
-                    self._put_back(batch)
+                    with self._lock:
+                        for landmarks, changes in batch.maps:
+                            landmarks.put_back(changes)
                     if isinstance(exc, ConcurrentRemovalError):
                         continue
                     raise
                 self._acknowledge(batch)
                 return sum(isinstance(one, MemoryItem) for one in batch.statements)
 
-    def _take(self, watermark_ns: int, force: bool) -> Batch | None:
+    def _collect(self, watermark_ns: int, force: bool) -> _Batch | None:
         if not (force or self._is_due(watermark_ns)):
             return None
-        for landmarks in self._maps.values():
+        maps = self._maps.values()
+        for landmarks in maps:
             landmarks.trim_forgotten(watermark_ns - round(MOVED_WITHIN_S * 1e9))
-        counts = {name: (count.dropped, count.late) for name, count in self._counts.items() if count.changed}
-        return Batch(
+        return _Batch(
             statements=tuple(self._statements),
-            books=[
-                (landmarks, made) for landmarks in self._maps.values() if (made := landmarks.take_changes())
-            ],
+            maps=[(landmarks, changes) for landmarks in maps if (changes := landmarks.take_changes())],
             entries={name: tuple(one.fresh) for name, one in self._consumed.items() if one.fresh},
-            counts=counts,
+            counts={name: (one.dropped, one.late) for name, one in self._counts.items() if one.changed},
+            receipts=tuple(self._receipts),
             next_number=self._numbering.following,
             watermark_ns=watermark_ns,
             seen=self._seen,
             own=self._own,
-            receipts=tuple(self._receipts),
-            receipts_max=_RECEIPTS_MAX,
         )
 
     def _is_due(self, watermark_ns: int) -> bool:
@@ -392,45 +354,39 @@ class LandmarkPersistence:
             or any(one.changed for one in self._counts.values())
         ):
             return True
-        # Each commit rewrites whole pages, so statistics wait; what they wait for is stamps.
+        # Each commit rewrites whole pages, so mere statistics wait for an interval of stamps.
         interval_ns = round(self._settings.statistics_interval_s * 1e9)
         waited = watermark_ns - self._committed_ns >= interval_ns
         return waited or 2 * self.uncommitted > self._settings.uncommitted_max
 
-    def _store(self, batch: Batch) -> None:
-        def within(connection: Connection, _sequence: int = 0) -> None:
-            self._gained = store_batch(connection, batch)
-            self._freed, self._oldest_ns = self._prune(connection, batch, self._gained)
-
+    def _store(self, batch: _Batch) -> None:
         try:
-            # Statements may be ahead of the state they follow from: made again, they change nothing.
-            for items, endings in (made := split_phases(batch.statements))[:-1]:
-                self._write(items)
-                self._end(endings)
-            items, endings = made[-1]
-            if not items or endings:
-                self._write(items)
-                self._end(endings)
-                self._memory.side_write(within)
+            # Statements may be ahead of the state they follow from: stored again, they change nothing.
+            *earlier, (items, endings) = split_phases(batch.statements)
+            for phase in earlier:
+                self._write(phase.items)
+                self._end(phase.endings)
+            if items and not endings:
+                self._write(items, lambda uow: self._save(uow, batch))
                 return
-            self._write(items, within)
+            self._write(items)
+            self._end(endings)
+            with self._memory.begin_unnumbered() as uow:
+                self._save(uow, batch)
         except (InvalidRequestError, ClockError) as exc:
-            if not self._sort_out([one for one in batch.statements if isinstance(one, MemoryItem)], exc):
+            if not self._drop_refused([one for one in batch.statements if isinstance(one, MemoryItem)], exc):
                 raise
             raise ConcurrentRemovalError from exc
 
-    def _write(
-        self, items: Sequence[MemoryItem], within: Callable[[Connection, int], None] | None = None
-    ) -> None:
+    def _write(self, items: Sequence[MemoryItem], within: Callable[[StatePort], None] | None = None) -> None:
         starts = range(0, len(items), _ITEMS_PER_WRITE)
         for start in starts:
             last = within if start == starts[-1] else None
             self._memory.write(items[start : start + _ITEMS_PER_WRITE], durable=False, within=last)
 
     def _end(self, endings: Sequence[Ending]) -> None:
-        for why in sorted({ending[2:] for ending in endings}):
-            alike = [ending for ending in endings if ending[2:] == why]
-            map_id, reason, merged_into = why
+        for map_id, reason, merged_into in sorted({ending[2:] for ending in endings}):
+            alike = [ending for ending in endings if ending[2:] == (map_id, reason, merged_into)]
             ended = self._memory.end(
                 [ending.key for ending in alike],
                 [ending.at_ns for ending in alike],
@@ -442,49 +398,78 @@ class LandmarkPersistence:
             if ended:
                 self._own.add(ended.sequence)
 
-    def _prune(self, connection: Connection, batch: Batch, gained: int) -> tuple[int, int | None]:
-        settings = self._settings
-        total, oldest_ns = self._assigned_bytes + gained, self._assigned_since_ns
-        before_ns = batch.watermark_ns - round(settings.ledger_max_age_s * 1e9)
-        slack_ns = round(settings.ledger_max_age_s * 1e9) // _SLACK
-        if total <= settings.ledger_max_bytes and (oldest_ns is None or oldest_ns >= before_ns - slack_ns):
-            return 0, oldest_ns
-        limit = settings.ledger_max_bytes - settings.ledger_max_bytes // _SLACK
-        freed = prune_assignments(connection, before_ns, max(0, total - limit))
-        return freed, assignment_span(connection)[1]
+    def _save(self, uow: StatePort, batch: _Batch) -> None:
+        """Save the state of a batch.
 
-    def _sort_out(self, items: Sequence[MemoryItem], refusal: HyloMemoryError) -> bool:
-        """Drop the items that the memory will never take, so that the others can be stored."""
-        refused = [item for item in items if not self._would_take(item)]
+        Raises
+        ------
+        ConcurrentRemovalError
+            If something was removed that the batch does not take account of.
+        """
+        if uow.landmarks.removals_since(batch.seen, batch.own).happened:
+            raise ConcurrentRemovalError
+        for name, (dropped, late) in batch.counts.items():
+            uow.ledger.save_counts(name, dropped, late)
+        self._gained = 0
+        for name, entries in batch.entries.items():
+            block = Block(
+                uow.ledger.input_number(name),
+                [entry.stamp_ns for entry in entries],
+                [entry.digest for entry in entries],
+                [entry.landmarks for entry in entries],
+            )
+            self._gained += uow.ledger.add(block)
+        for landmarks, changes in batch.maps:
+            _save_changes(uow, landmarks.map_id, changes)
+        receipts = [
+            AssociationReceipt(one.id, one.map_id, one.stamp_ns, one.named, one.as_json())
+            for one in batch.receipts
+        ]
+        uow.association_receipts.save(receipts, _RECEIPTS_MAX)
+        if any(changes.new for _, changes in batch.maps):
+            uow.landmarks.save_next_number(batch.next_number)
+        self._prune(uow, batch.watermark_ns)
+
+    def _prune(self, uow: StatePort, watermark_ns: int) -> None:
+        settings, self._oldest_ns, self._freed = self._settings, self._assigned_since_ns, 0
+        total = self._assigned_bytes + self._gained
+        before_ns = watermark_ns - round(settings.ledger_max_age_s * 1e9)
+        slack_ns = round(settings.ledger_max_age_s * 1e9) // _SLACK
+        if total <= settings.ledger_max_bytes and (
+            self._oldest_ns is None or self._oldest_ns >= before_ns - slack_ns
+        ):
+            return
+        limit = settings.ledger_max_bytes - settings.ledger_max_bytes // _SLACK
+        self._freed = uow.ledger.prune(before_ns, max(0, total - limit))
+        self._oldest_ns = uow.ledger.assignment_span()[1]
+
+    def _drop_refused(self, items: Sequence[MemoryItem], refusal: HyloMemoryError) -> bool:
+        """Drop the items that the memory refuses for good, so that the others can be stored."""
+        refused = [item for item in items if not self._is_accepted(item)]
         if refused:
             _log.error('the memory refuses %d landmarks: %s', len(refused), refusal)
         with self._lock:
             for item in refused:
-                # What was edited by hand is of no input.
+                # An edit by hand belongs to no input.
                 if counts := self._counts.get(item.source.partition('/')[2]):
                     counts.reject('item_refused')
             self._statements = [one for one in self._statements if not any(one is item for item in refused)]
         return bool(refused)
 
-    def _would_take(self, item: MemoryItem) -> bool:
+    def _is_accepted(self, item: MemoryItem) -> bool:
         try:
             self._memory.write([item], dry_run=True)
         except (InvalidRequestError, ClockError):
             return False
         return True
 
-    def _put_back(self, batch: Batch) -> None:
-        with self._lock:
-            for landmarks, changes in batch.books:
-                landmarks.put_back(changes)
-
-    def _acknowledge(self, batch: Batch) -> None:
+    def _acknowledge(self, batch: _Batch) -> None:
         with self._lock:
             stored_ids = set(map(id, batch.statements))
             self._statements = [one for one in self._statements if id(one) not in stored_ids]
             del self._receipts[: len(batch.receipts)]
             for name, entries in batch.entries.items():
-                self._consumed[name].stored(len(entries))
+                self._consumed[name].drop_stored(len(entries))
             for name, stored in batch.counts.items():
                 count = self._counts[name]
                 count.changed = (count.dropped, count.late) != stored
@@ -493,47 +478,39 @@ class LandmarkPersistence:
             self._assigned_since_ns = self._oldest_ns if self._oldest_ns is not None else batch.watermark_ns
 
     def apply_removals(self) -> None:
-        """Take account of what was forgotten, retracted or purged since the last look."""
+        """Apply what was forgotten, retracted or purged since the last call."""
         if self._memory.sequence == self._seen:
             return
         removed: dict[str, tuple[list[Removed], set[int] | None]] = {}
         maps = tuple(self._maps)
-        seen: list[int] = []
-
-        def read(connection: Connection) -> None:
-            happened, keys, moved = removals_since(connection, self._seen, self._own)
+        with self._memory.read() as view:
+            happened, keys, moved = view.landmarks.removals_since(self._seen, self._own)
             self._moved_by_others |= moved
             for map_id in maps if happened else ():
-                left = numbers_of(connection, map_id) if keys is None else None
-                removed[map_id] = removed_landmarks(connection, map_id, keys), left
-            seen.append(latest_sequence(connection))
-
-        self._memory.side_write(read)
+                left = view.landmarks.numbers(map_id) if keys is None else None
+                removed[map_id] = view.landmarks.removed(map_id, keys), left
+            seen = view.landmarks.latest_sequence()
         with self._lock:
             for map_id, (gone, left) in removed.items():
-                self._take_away(self._maps[map_id], gone)
+                self._remove(self._maps[map_id], gone)
                 if left is not None:
-                    # What was purged must not be read from receipts either.
+                    # Receipts must not reveal what was purged either.
                     self._discard_statements(map_id, self._maps[map_id].keep_only(left))
                     self._forget_receipts()
-            self._seen = max(self._seen, *seen)
+            self._seen = max(self._seen, seen)
             self._own = {sequence for sequence in self._own if sequence > self._seen}
 
     def _discard_statements(self, map_id: str, purged: Collection[str]) -> None:
-        """Let no statement that waits bring back what was purged, or name it."""
-        left = [
-            one
-            for one in self._statements
-            if identity_of(one)[0] != map_id or identity_of(one)[1] not in purged
-        ]
+        """Discard statements that would restore or name what was purged."""
         self._statements = [
             one._replace(merged_into='')
             if isinstance(one, Ending) and one.map_id == map_id and one.merged_into in purged
             else one
-            for one in left
+            for one in self._statements
+            if _identity_of(one)[0] != map_id or _identity_of(one)[1] not in purged
         ]
 
-    def _take_away(self, landmarks: LandmarkMap, removed: Sequence[Removed]) -> None:
+    def _remove(self, landmarks: LandmarkMap, removed: Sequence[Removed]) -> None:
         for key, at_ns in removed:
             row = landmarks.row_of(key)
             if row is None:
@@ -543,93 +520,35 @@ class LandmarkPersistence:
             else:
                 landmarks.forget(row, at_ns)
         gone = {(landmarks.map_id, key) for key, _ in removed}
-        self._statements = [one for one in self._statements if identity_of(one) not in gone]
+        self._statements = [one for one in self._statements if _identity_of(one) not in gone]
 
 
-def load_map(connection: Connection, map_id: str, settings: LandmarkSettings) -> LandmarkMap:
+def load_map(
+    view: StatePort, map_id: str, settings: LandmarkSettings, numbering: NumberSequence | None = None
+) -> LandmarkMap:
     """Return the landmarks of a map as they are stored."""
     return LandmarkMap(
         map_id,
         max((source.gate_m for source in settings.inputs), default=1.0),
-        NumberSequence(next_number(connection)),
-        load_landmarks(connection, map_id),
-        keyframes=Keyframes(settings, load_keyframes(connection, map_id)),
-        sightings=Sightings(load_sightings(connection, map_id)),
+        numbering or NumberSequence(view.landmarks.next_number()),
+        view.landmarks.load(map_id),
+        keyframes=Keyframes(settings, view.sightings.load_keyframes(map_id)),
+        sightings=Sightings(view.sightings.load(map_id)),
     )
 
 
-def store_map(connection: Connection, landmarks: LandmarkMap) -> None:
-    """Store what changed of a landmarks."""
+def save_map(uow: StatePort, landmarks: LandmarkMap) -> None:
+    """Save the changes of a map."""
     changes = landmarks.take_changes()
-    delete_landmarks(connection, changes.deleted)
-    save_landmarks(connection, changes.saved)
-    save_keyframes(connection, landmarks.map_id, changes.keyframes)
-    delete_sightings(connection, changes.sightings.deleted)
-    save_sightings(connection, changes.sightings.saved)
-    numbers = [int(row['number']) + 1 for row in changes.saved]
+    _save_changes(uow, landmarks.map_id, changes)
     if changes.new:
-        save_next_number(connection, max(next_number(connection), *numbers))
+        numbers = [int(row['number']) + 1 for row in changes.saved]
+        uow.landmarks.save_next_number(max(uow.landmarks.next_number(), *numbers))
 
 
-# A replay reads its blocks one after the other; a few cover the reordering around the place.
-_BLOCKS_KEPT = 16
-
-Find = Callable[[str, int], Sequence[ConsumedBlock]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConsumedMessage:
-    """One consumed message."""
-
-    stamp_ns: int
-    """Its stamp."""
-    digest: int
-    """Its digest."""
-    landmarks: NDArray[np.int64]
-    """Number of the landmark of each detection, 0 for none."""
-
-
-@dataclass(slots=True)
-class ConsumedMessages:
-    """The consumed messages of one input.
-
-    Parameters
-    ----------
-    name : str
-        The input.
-    find : callable
-        Return the stored blocks of an input whose span holds a stamp.
-    """
-
-    name: str
-    find: Find
-    fresh: list[ConsumedMessage] = field(default_factory=list)
-    """What no commit has stored, in the order of processing."""
-    _known: set[tuple[int, int]] = field(default_factory=set)
-    _blocks: deque[ConsumedBlock] = field(default_factory=lambda: deque(maxlen=_BLOCKS_KEPT))
-
-    def add(self, entry: ConsumedMessage) -> None:
-        """Take a message that was just processed."""
-        self.fresh.append(entry)
-        self._known.add((entry.stamp_ns, entry.digest))
-
-    def holds(self, stamp_ns: int, digest: int) -> bool:
-        """Return whether a message was consumed, however long ago."""
-        message = (stamp_ns, digest)
-        if message in self._known or any(message in block.messages for block in self._blocks):
-            return True
-        found = self.find(self.name, stamp_ns)
-        self._blocks.extendleft(found)
-        return any(message in block.messages for block in found)
-
-    def stored(self, count: int) -> None:
-        """Let go of the oldest entries, which a commit has stored."""
-        for entry in self.fresh[:count]:
-            self._known.discard((entry.stamp_ns, entry.digest))
-        del self.fresh[:count]
-
-    def clear(self) -> None:
-        """Forget everything: the memory was replaced."""
-        self.fresh.clear()
-        self._known.clear()
-        self._blocks.clear()
+def _save_changes(uow: StatePort, map_id: str, changes: MapChanges) -> None:
+    uow.landmarks.delete(changes.deleted)
+    uow.landmarks.save(changes.saved)
+    uow.sightings.save_keyframes(map_id, changes.keyframes)
+    uow.sightings.delete(changes.sightings.deleted)
+    uow.sightings.save(changes.sightings.saved)

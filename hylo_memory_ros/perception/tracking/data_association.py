@@ -16,16 +16,16 @@ from scipy.optimize import linear_sum_assignment
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.observation import Scan
-from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, landmark_key
+from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, Ending, landmark_key
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, merge_receipt, scan_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.duplicates import merge_duplicates
 from hylo_memory_ros.perception.tracking.gating import Candidates, find_candidates
-from hylo_memory_ros.perception.tracking.merging import Ending, find_merges, merge_landmarks
+from hylo_memory_ros.perception.tracking.merging import find_merges, merge_landmarks
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 
-__all__ = ['NONE', 'Association', 'AssociationResult', 'Ending', 'GatedAssociation', 'assign_landmarks']
+__all__ = ['NONE', 'Association', 'AssociationResult', 'GatedAssociation', 'assign_landmarks']
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.observation import Scan
-from hylo_memory_ros.perception.map.landmark import NEVER
+from hylo_memory_ros.perception.map.landmark import NEVER, Ending
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import reestimate
@@ -21,7 +20,7 @@ from hylo_memory_ros.perception.tracking.gating import (
 )
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis
 
-__all__ = ['Ending', 'MergeProof', 'find_merges', 'merge_landmarks']
+__all__ = ['MergeProof', 'find_merges', 'merge_landmarks']
 
 Rows = NDArray[np.int64]
 
@@ -126,20 +125,6 @@ def _proved(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """End of the item of a landmark."""
-
-    key: str
-    """Key of the landmark."""
-    at_ns: int
-    """Time of the end, nanoseconds."""
-    reason: str
-    """Reason, such as ``merged into cup/6e71a7b059ab``."""
-    merged_into: str = ''
-    """Key of the landmark that it was merged into; empty: none."""
-
-
 def merge_landmarks(
     gone: int, kept: int, at_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> Ending | None:
@@ -164,4 +149,5 @@ def merge_landmarks(
     if state['written_ns'][gone] == NEVER:
         return None
     key = landmarks.keys[kept]
-    return Ending(landmarks.keys[gone], max(at_ns, int(state['written_ns'][gone])), f'merged into {key}', key)
+    at_ns = max(at_ns, int(state['written_ns'][gone]))
+    return Ending(landmarks.keys[gone], at_ns, landmarks.map_id, f'merged into {key}', key)

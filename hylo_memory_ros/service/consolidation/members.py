@@ -9,7 +9,6 @@ from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidat
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.consolidation.candidates import as_consolidable
-from hylo_memory_ros.storage.consolidation.records import summaries_among
 from hylo_memory_ros.storage.consolidation.summaries import Group
 from hylo_memory_ros.storage.statements.mapper import ItemRow, item_of
 
@@ -94,7 +93,8 @@ class Members:
         self._vectors = self._store.vectors(list(self._rows.values()))
         # Who wrote a payload may have put anything there: what is a summary, the record knows.
         identities = [member.identity_id for member in members]
-        self._summaries = self._store.side_read(lambda connection: summaries_among(connection, identities))
+        with self._store.read() as view:
+            self._summaries = view.consolidations.summaries_among(identities)
 
     def _items(self, chunk: Chunk) -> list[MemoryItem]:
         items = []

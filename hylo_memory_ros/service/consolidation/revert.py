@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import Any
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Reversion
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
@@ -16,11 +14,9 @@ from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.consolidation.records import (
     ConsolidationRecord,
     Stood,
-    groups_of,
-    mark_reverted,
     name_of,
-    standing_for,
 )
+from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository
 
 __all__ = ['ConsolidationReversal']
 
@@ -57,17 +53,18 @@ class ConsolidationReversal:
 
     def reversion(self) -> Reversion:
         """Take it back; see `Consolidating.revert_consolidation`."""
-        groups = self._store.side_read(self._looked)
+        with self._store.read() as view:
+            left = self._groups_left(view.consolidations)
         kept: dict[str, str] = {}
         restored: list[str] = []
         withdrawn: list[str] = []
         beneath: set[int] = set()
-        for _, those in groupby(reversed(groups), key=lambda group: group.sequence):
+        for _, groups in groupby(reversed(left), key=lambda group: group.sequence):
             with self._changing():
-                back, committed = self._store.revert_groups(
-                    list(those), beneath=beneath, within=self._mark, actor=self._actor
-                )
-                self._follow(committed)
+                with self._store.begin('revert', actor=self._actor) as uow:
+                    uow.consolidations.mark_reverted(self._record.number, uow.recorded_at_ns)
+                    back = uow.consolidations.revert(list(groups), beneath)
+                self._follow(uow.result)
             restored += back.restored
             withdrawn += back.withdrawn
             kept |= back.kept
@@ -84,28 +81,24 @@ class ConsolidationReversal:
             self._store.sequence,
         )
 
-    def _mark(self, connection: sa.Connection, stamp_ns: int) -> None:
-        mark_reverted(connection, self._record.number, stamp_ns)
-
-    def _looked(self, connection: sa.Connection) -> list[Stood]:
-        """Return what has not been taken back, by an interrupted reversal too.
+    def _groups_left(self, consolidations: ConsolidationRepository) -> list[Stood]:
+        """Return the groups that no reversal has reverted yet, an interrupted one included.
 
         Raises
         ------
         InvalidRequestError
-            It was taken back before, or is not the last word on what it made.
+            It was reverted before, or one of its summaries was consolidated again.
         """
-        groups = groups_of(connection, self._record.number)
-        left = [group for group in groups if not group.reverted]
+        left = [group for group in consolidations.groups(self._record.number) if not group.reverted]
         if self._record.reverted_ns is not None and not left:
             raise InvalidRequestError(
                 f'consolidation_id: {self._record.name!r} was reverted before', field='consolidation_id'
             )
-        self._refuse_again(connection, left)
+        self._refuse_again(consolidations, left)
         return left
 
-    def _refuse_again(self, connection: sa.Connection, groups: Sequence[Stood]) -> None:
-        standing = standing_for(connection, [group.summary for group in groups])
+    def _refuse_again(self, consolidations: ConsolidationRepository, groups: Sequence[Stood]) -> None:
+        standing = consolidations.standing_for([group.summary for group in groups])
         others = {number for those in standing.values() for number, _ in those} - {self._record.number}
         if again := sorted(others):
             names = ', '.join(map(name_of, again))

@@ -346,11 +346,16 @@ class ConsolidationRun:
             self._done.aged += [name for group in ready for name in group.ids] if self._can_archive else []
             return bool(ready)
         with self._changing():
-            number, part, committed = self._store.condense(
-                groups, self._done.number, asked=self._wish.asked, actor=self._wish.actor
-            )
-            self._follow(committed)
-        self._done.number = number
+            with self._store.begin('consolidate', actor=self._wish.actor, durable=False) as uow:
+                number = self._done.number
+                if number is None:
+                    number = uow.consolidations.begin(self._wish.asked)
+                part = uow.consolidations.summarize(number, groups)
+                if not part.done:
+                    uow.discard()
+            self._follow(uow.result)
+        if part.done:
+            self._done.number = number
         self._skip(part.skipped)
         self._keep(part.done)
         self._to_age += part.identity_ids

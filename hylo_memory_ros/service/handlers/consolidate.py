@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.domain.consolidation import Composer, summariser_named
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
@@ -28,11 +26,6 @@ from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_text, validate_texts
 from hylo_memory_ros.storage.consolidation.records import (
     ConsolidationRecord,
-    end_interrupted,
-    end_record,
-    record_named,
-    records,
-    reverted_so_far,
 )
 
 __all__ = ['ConsolidationHandler']
@@ -157,7 +150,8 @@ class ConsolidationHandler:
         """
         validate_texts(validate_name, actor=actor, consolidation_id=consolidation_id)
         with self._alone():
-            record = self._core.store.side_read(lambda connection: record_named(connection, consolidation_id))
+            with self._core.store.read() as view:
+                record = view.consolidations.load(consolidation_id)
             return ConsolidationReversal(
                 self._core.store,
                 record,
@@ -170,7 +164,8 @@ class ConsolidationHandler:
     def consolidations(self) -> tuple[ConsolidationRecord, ...]:
         """Return what is kept of each consolidation, in order."""
         self._core.refuse_closed()
-        return tuple(self._core.store.side_read(records))
+        with self._core.store.read() as view:
+            return tuple(view.consolidations.load_all())
 
     def _wish(
         self,
@@ -214,10 +209,12 @@ class ConsolidationHandler:
         )
 
     def _composer(self) -> Composer:
+        with self._core.store.read() as view:
+            reverted = view.consolidations.count_reverted()
         return Composer(
             self._summariser,
             self._core.config.clock,
-            self._core.store.side_read(reverted_so_far),
+            reverted,
             self._with_vectors,
             self._core.spaces.spaces.get,
         )
@@ -226,15 +223,12 @@ class ConsolidationHandler:
         return self._core.spaces.embedded([item])[0]
 
     def _keep(self, report: ConsolidationReport) -> None:
-        told = {**report.as_dict(0), 'skipped': len(report.skipped)}
+        fields = {**report.as_dict(0), 'skipped': len(report.skipped)}
         number = int(report.consolidation_id.partition('/')[2])
-
-        def store(connection: sa.Connection) -> None:
-            end_record(connection, number, told)
-            end_interrupted(connection, number)
-
-        # What the slices committed reaches the disk with it.
-        self._core.store.side_write(store, durable=True)
+        # A durable commit takes the slices before it to the disk too.
+        with self._core.changing(), self._core.store.begin_unnumbered(durable=True) as uow:
+            uow.consolidations.end(number, fields)
+            uow.consolidations.end_interrupted(number)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -7,8 +7,6 @@ from datetime import datetime, timezone
 from itertools import chain, count
 from typing import Any
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.errors import ClockError, InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, TimeSpan, normal_key
@@ -26,15 +24,14 @@ from hylo_memory_ros.storage.episodes.facts import (
     SUMMARY_SOURCE,
     EpisodeFacts,
     KeyEvent,
-    gathered,
     summary_key,
     summary_text,
 )
-from hylo_memory_ros.storage.episodes.repository import ended_as, episodes_of, load_episode, open_episode
-from hylo_memory_ros.storage.statements.history import last_transaction
+from hylo_memory_ros.storage.episodes.repository import ended_as
 from hylo_memory_ros.storage.statements.writer import resolved
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
-EndListener = Callable[[sa.Connection, Episode], None]
+EndListener = Callable[[UnitOfWork, Episode], None]
 """Called inside the transaction that ends an episode."""
 
 __all__ = ['INTERRUPTED', 'EndListener', 'EpisodeHandler', 'event_items', 'summary_item']
@@ -258,8 +255,8 @@ class EpisodeHandler:
         Parameters
         ----------
         listener : callable
-            Given the connection and the ended episode, it may change side tables. If it raises, the
-            episode does not end.
+            Called with the unit of work and the ended episode; it may change statistics. If it raises,
+            the episode does not end.
         """
         self._listeners = (*self._listeners, listener)
 
@@ -318,9 +315,8 @@ class EpisodeHandler:
             seq = self._core.store.sequence_at(known_at_ns)
         ended_so = None if outcome is None else validate_text(normal_key, outcome, 'outcome')
         where = validate_scope(scope or {})
-        return self._core.store.side_read(
-            lambda connection: episodes_of(
-                connection,
+        with self._core.store.read() as view:
+            return view.episodes.find(
                 outcome=ended_so,
                 scope=where,
                 start_ns=start_ns,
@@ -328,16 +324,16 @@ class EpisodeHandler:
                 seq=seq,
                 limit=min(limit, MAX_SEQUENCE),
             )
-        )
 
     def resume(self) -> None:
         """Find the open episode of a file that was put in place, and end it if that is configured."""
-        begun = self._core.store.side_read(open_episode)
+        begun = self._open()
         self._core.episode = '' if begun is None else begun.id
         if begun is None or self._core.read_only or self._core.config.episode_at_restart == 'keep':
             return
         with self._core.lock:
-            _, last_ns = self._core.store.side_read(last_transaction)
+            with self._core.store.read() as view:
+                _, last_ns = view.statements.last_transaction()
             self._end(begun, last_ns, INTERRUPTED, '', '', self._core.config.episode_events)
 
     def _end(self, begun: Episode, ended_ns: int, outcome: str, note: str, actor: str, most: int) -> Episode:
@@ -345,23 +341,21 @@ class EpisodeHandler:
         items = self._account(ended_as(begun, ended_ns, outcome, note), most)
         self._core.indexes.vectors.check_items(items)
         self._core.maps.remember(item.scope.get('map_id', '') for item in items)
-        (ended, _), committed = self._core.store.end_episode(
-            begun,
-            ended_ns=ended_ns,
-            outcome=outcome,
-            note=note,
-            actor=actor,
-            items=items,
-            within=self._tell_end,
-        )
+        with self._core.store.begin('end_episode', actor=actor) as uow:
+            # Bounded and stamped by the service itself: limits of callers could only keep an episode open.
+            uow.statements.write(items, trusted=True)
+            ended = uow.episodes.end(begun, ended_ns=ended_ns, outcome=outcome, note=note)
+            for listener in self._listeners:
+                listener(uow, ended)
         self._core.episode = ''
-        self._core.follow(committed)
+        self._core.follow(uow.result)
         return ended
 
     def _account(self, ended: Episode, most: int) -> list[MemoryItem]:
         """Return what is remembered of an episode: its key events, and last its summary."""
         self._core.store.recall_episode(ended.id)
-        facts = self._core.store.side_read(lambda connection: gathered(connection, ended.id, most))
+        with self._core.store.read() as view:
+            facts = view.episodes.facts(ended.id, most)
         clock = self._core.config.clock
         events = event_items(ended, facts.events, clock)
         ids = [statement_of(resolved(item, 0), self._core.config.identity_scope).id for item in events]
@@ -369,7 +363,7 @@ class EpisodeHandler:
         return self._core.spaces.embedded([*events, summary])
 
     def _to_end(self, name: str) -> Episode:
-        begun = self._core.store.side_read(open_episode)
+        begun = self._open()
         if begun is not None and name in ('', begun.id):
             return begun
         if not name:
@@ -396,7 +390,12 @@ class EpisodeHandler:
             )
 
     def _known(self, name: str) -> Episode | None:
-        return self._core.store.side_read(lambda connection: load_episode(connection, name))
+        with self._core.store.read() as view:
+            return view.episodes.load(name)
+
+    def _open(self) -> Episode | None:
+        with self._core.store.read() as view:
+            return view.episodes.open()
 
     def _free_name(self) -> str:
         """Return a name by the service clock that no episode had before."""
@@ -404,7 +403,3 @@ class EpisodeHandler:
         name = f'episode-{at:%Y%m%dT%H%M%SZ}'
         names = chain([name], (f'{name}-{number}' for number in count(2)))
         return next(free for free in names if self._known(free) is None)
-
-    def _tell_end(self, connection: sa.Connection, ended: Episode) -> None:
-        for listener in self._listeners:
-            listener(connection, ended)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
-
-import sqlalchemy as sa
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, sound_text
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_note, validate_texts
-from hylo_memory_ros.storage.episodes.repository import load_episode
-from hylo_memory_ros.storage.feedback.scores import subject_of, subjects_of
-from hylo_memory_ros.storage.feedback.verdicts import Judgement, save_verdicts
+from hylo_memory_ros.storage.feedback.verdicts import Judgement
 
 __all__ = ['MAX_NOTE_BYTES', 'FeedbackHandler']
 
@@ -106,15 +101,9 @@ class FeedbackHandler:
                 self._core.store.now_ns(),
             )
             subjects = self._subjects(named)
-            replaced: list[int] = []
-
-            def save(connection: sa.Connection) -> None:
-                replaced.append(
-                    save_verdicts(connection, judgement, subjects, self._core.config.feedback_retention)
-                )
-
-            self._core.store.side_write(save, durable=True)
-        return FeedbackResult(named, judgement.episode, replaced[0])
+            with self._core.store.begin_unnumbered(durable=True) as uow:
+                replaced = uow.feedback.save(judgement, subjects, self._core.config.feedback_retention)
+        return FeedbackResult(named, judgement.episode, replaced)
 
     def _retrieval(self, receipt_id: str) -> dict[str, Any]:
         try:
@@ -132,7 +121,9 @@ class FeedbackHandler:
     def _episode_judged(self, given: str, body: dict[str, Any]) -> str:
         if not given:
             return self._core.episode or str(body.get('episode', ''))
-        if self._core.store.side_read(lambda connection: load_episode(connection, given)) is None:
+        with self._core.store.read() as view:
+            known = view.episodes.load(given)
+        if known is None:
             raise NotFoundError(f'episode: there is no episode {given!r}', field='episode')
         return given
 
@@ -141,12 +132,14 @@ class FeedbackHandler:
 
         What has moved to the archive is not in the tables at hand, but in the history.
         """
-        subjects = self._core.store.side_read(lambda connection: subjects_of(connection, ids))
+        with self._core.store.read() as view:
+            subjects = view.feedback.subjects(ids)
         for name in [name for name in ids if name not in subjects]:
             past = self._core.store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
             if not past:
                 raise self._unknown(name)
-            subjects[name] = self._core.store.side_read(partial(subject_of, item=past[0].item))
+            with self._core.store.read() as view:
+                subjects[name] = view.feedback.subject(past[0].item)
         return subjects
 
     def _unknown(self, name: str) -> InvalidRequestError:

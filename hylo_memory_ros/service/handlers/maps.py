@@ -1,16 +1,11 @@
-"""What moves a whole map, and puts it back."""
+"""Switches of the current map, and corrections of maps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import sqlalchemy as sa
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import (
-    CorrectionResult,
-)
+from hylo_memory_ros.model import CorrectionResult
 from hylo_memory_ros.perception.corrections.relocate import relocate
 from hylo_memory_ros.perception.corrections.revert import restore_landmarks
 from hylo_memory_ros.perception.corrections.trajectory import (
@@ -20,106 +15,94 @@ from hylo_memory_ros.perception.corrections.trajectory import (
     Trajectory,
 )
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.map.persistence import load_map, store_map
+from hylo_memory_ros.perception.map.persistence import load_map, save_map
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_texts
-from hylo_memory_ros.storage.corrections.apply import Edit
-from hylo_memory_ros.storage.corrections.landmark_state import columns_of, digest_of, dumped, put_back
-from hylo_memory_ros.storage.corrections.records import details_of, is_newest, keep_undo, stored_correction
-from hylo_memory_ros.storage.corrections.revert import Reversal
+from hylo_memory_ros.storage import CommitResult
+from hylo_memory_ros.storage.corrections.plan import CorrectionPlan, CorrectionSummary, ReversalPlan
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
-__all__ = ['MapHandler', 'Mover', 'Plan', 'corrected', 'reverted']
+__all__ = ['MapHandler', 'MapMotion']
 
-Mover = RigidCorrection | PathCorrection | Trajectory
-Plan = Edit | Reversal
+MapMotion = RigidCorrection | PathCorrection | Trajectory
+"""Motion of a map: rigid, or by a corrected trajectory."""
 
-# The landmark states before so many corrections are kept; each is as large as the landmark tables.
+# Landmark states that are kept to undo corrections; each is as large as the landmark tables.
 _UNDO_KEPT = 4
-# A path may go this far beyond the stored trajectory: a message or two are still being waited for.
+# A path may reach this far beyond the stored trajectory: the newest messages may still be pending.
 _SLACK_NS = 1_000_000_000
 
 
-def corrected(map_id: str, correction: Mover, settings: LandmarkSettings) -> Callable[[sa.Connection], Edit]:
-    """Return what makes the plan of a correction from the state of the store."""
-
-    def plan(connection: sa.Connection) -> Edit:
-        landmark_map = load_map(connection, map_id, settings)
-        motion = correction
-        if isinstance(motion, Trajectory):
-            motion = PathCorrection(_stored_trajectory(landmark_map, motion, settings), motion)
-        before = dumped(connection, map_id)
-        earlier = [
-            BrownianBridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
-            for path in details_of(connection, map_id, 'path')
-        ]
-        done = relocate(landmark_map, motion, settings, earlier)
-
-        def within(connection: sa.Connection, sequence: int) -> None:
-            store_map(connection, landmark_map)
-            keep_undo(connection, sequence, before, digest_of(dumped(connection, map_id)), _UNDO_KEPT)
-
-        return Edit(
-            map_id,
-            settings.global_frame,
-            'rigid' if isinstance(motion, RigidCorrection) else 'path',
-            motion.as_json(),
-            done.move,
-            done.gone,
-            done.items,
-            len(done.merged),
-            len(done.split),
-            within,
-        )
-
-    return plan
+def _correct(
+    uow: UnitOfWork, map_id: str, motion: MapMotion, settings: LandmarkSettings
+) -> CorrectionSummary:
+    landmarks = load_map(uow, map_id, settings)
+    if isinstance(motion, Trajectory):
+        motion = PathCorrection(_stored_trajectory(landmarks, motion, settings), motion)
+    before = uow.corrections.dump_landmarks(map_id)
+    earlier = [
+        BrownianBridge(np.array(path['stamps_ns']), np.array(path['doubts_m']))
+        for path in uow.corrections.details(map_id, 'path')
+    ]
+    relocation = relocate(landmarks, motion, settings, earlier)
+    plan = CorrectionPlan(
+        map_id,
+        settings.global_frame,
+        'rigid' if isinstance(motion, RigidCorrection) else 'path',
+        motion.as_json(),
+        relocation.move,
+        relocation.gone,
+        relocation.items,
+        len(relocation.merged),
+        len(relocation.split),
+    )
+    summary = uow.corrections.apply(plan)
+    save_map(uow, landmarks)
+    uow.corrections.keep_undo(map_id, before, _UNDO_KEPT)
+    return summary
 
 
-def reverted(correction_id: str, settings: LandmarkSettings) -> Callable[[sa.Connection], Reversal]:
-    """Return what makes the plan of a reversal."""
-
-    def plan(connection: sa.Connection) -> Reversal:
-        former = stored_correction(connection, correction_id)
-        undo, map_id = former.undo, former.map_id
-        if undo is not None and digest_of(dumped(connection, map_id)) == former.after:
-            return Reversal(former, within=lambda connection, _: put_back(connection, map_id, undo))
-        landmark_map = load_map(connection, map_id, settings)
-        if not len(landmark_map) and not len(landmark_map.keyframes):
-            return Reversal(former)
-        if undo is None or not is_newest(connection, former):
-            why = 'the map was corrected again since' if undo is not None else 'their state is no longer kept'
-            return Reversal(
-                former, frozenset(filter(None, landmark_map.keys)), remark=f'landmarks stay: {why}'
-            )
-        landmarks, keyframes, sightings = columns_of(undo)
-        stays = restore_landmarks(landmark_map, landmarks, keyframes, sightings, settings)
-        return Reversal(
-            former,
-            stays,
-            lambda connection, _: store_map(connection, landmark_map),
-            'landmarks were seen or changed since: those of before are as they were, and what was seen '
-            'since stays with what it was given to',
-        )
-
-    return plan
+def _revert(uow: UnitOfWork, correction_id: str, settings: LandmarkSettings) -> CorrectionSummary:
+    corrections = uow.corrections
+    former = corrections.load(correction_id)
+    undo, map_id = former.undo, former.map_id
+    if undo is not None and corrections.digest(corrections.dump_landmarks(map_id)) == former.after:
+        summary = corrections.revert(ReversalPlan(former))
+        corrections.restore_landmarks(map_id, undo)
+        return summary
+    landmarks = load_map(uow, map_id, settings)
+    if not len(landmarks) and not len(landmarks.keyframes):
+        return corrections.revert(ReversalPlan(former))
+    if undo is None or not corrections.is_newest(former):
+        why = 'the map was corrected again since' if undo is not None else 'their state is no longer kept'
+        kept = frozenset(filter(None, landmarks.keys))
+        return corrections.revert(ReversalPlan(former, kept, f'landmarks stay: {why}'))
+    kept = restore_landmarks(landmarks, *corrections.unpack_landmarks(undo), settings)
+    remark = (
+        'landmarks were seen or changed since: earlier ones are restored, and later sightings '
+        'stay with their landmarks'
+    )
+    summary = corrections.revert(ReversalPlan(former, kept, remark))
+    save_map(uow, landmarks)
+    return summary
 
 
-def _stored_trajectory(landmark_map: LandmarkMap, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
-    """Return where the robot was by the stored keyframes.
+def _stored_trajectory(landmarks: LandmarkMap, path: Trajectory, settings: LandmarkSettings) -> Trajectory:
+    """Return the trajectory of the stored keyframes.
 
     Raises
     ------
     InvalidRequestError
-        If there are none, or the path is not of the time that they are of.
+        If there are no keyframes, or the path lies outside their time.
     """
-    frames = landmark_map.keyframes.columns
+    frames = landmarks.keyframes.columns
     if not len(frames):
         raise InvalidRequestError(
-            f'path: no trajectory is stored of the map {landmark_map.map_id!r} that it could correct',
-            field='path',
+            f'path: no trajectory is stored of the map {landmarks.map_id!r}', field='path'
         )
     first_ns, last_ns = int(frames['stamp_ns'][0]), int(frames['stamp_ns'][-1])
-    # A keyframe is in force until the next one, which comes after a rest at the latest.
+    # A keyframe is valid until the next one, which comes after a rest at the latest.
     last_ns += round(settings.keyframe_rest_s * 1e9)
     outside = (path.stamps_ns < first_ns - _SLACK_NS) | (path.stamps_ns > last_ns + _SLACK_NS)
     if outside.any():
@@ -159,26 +142,25 @@ class MapHandler:
 
     def correct_map(
         self,
-        correction: Mover,
+        correction: MapMotion,
         *,
         map_id: str | None = None,
         landmarks: LandmarkSettings | None = None,
         actor: str = '',
         dry_run: bool = False,
     ) -> CorrectionResult:
-        """Move all that is remembered in a map: what is believed changes, not what was true when.
+        """Move all items of a map: a change of belief, not of the world.
 
-        Every version keeps its id and its interval, closed ones too, and gets another pose; what
-        was believed before stays answerable. Landmarks are made again from their sightings, and
-        those that prove to be one, or several, become that. A `LandmarkPipeline` that runs on this
-        memory must be told: use its own method.
+        Every version keeps its id and its interval, closed ones too, and gets another pose; earlier
+        belief stays available. Landmarks are estimated again from their sightings, and merged or
+        split accordingly. For a memory with a running `LandmarkPipeline` call the pipeline instead.
 
         Parameters
         ----------
         correction : RigidCorrection or Trajectory
-            ``new_from_old``, or where the robot really was; where it was thought to be is stored.
+            ``new_from_old``, or the corrected trajectory of the robot; the former one is stored.
         map_id : str, optional
-            None: the current map; empty: what was written without one.
+            None: the current map; empty: items without a map.
         landmarks : LandmarkSettings, optional
             Gates, and the global frame: only poses in it move. None: the defaults.
 
@@ -187,8 +169,8 @@ class MapHandler:
         NotFoundError
             The map is not known.
         InvalidRequestError
-            The path is not of the time of the stored trajectory, or something would be moved
-            beyond all coordinates.
+            The path lies outside the time of the stored trajectory, or a pose would be moved
+            beyond the largest coordinate.
 
         Examples
         --------
@@ -210,7 +192,10 @@ class MapHandler:
         validate_texts(validate_name, actor=actor)
         map_id = self._known_map(map_id)
         settings = landmarks or LandmarkSettings()
-        return self._correct(corrected(map_id, correction, settings), actor, dry_run)
+        with self._core.changing():
+            with self._core.store.begin('correct', actor=actor, dry_run=dry_run) as uow:
+                summary = _correct(uow, map_id, correction, settings)
+            return self._result(summary, uow.result)
 
     def revert_correction(
         self,
@@ -220,9 +205,9 @@ class MapHandler:
         actor: str = '',
         dry_run: bool = False,
     ) -> CorrectionResult:
-        """Put back the coordinates that a correction replaced, bit for bit.
+        """Restore the coordinates that a correction replaced, bit for bit.
 
-        What was moved again since stays where that put it; `CorrectionResult.remark` tells.
+        Statements that were moved again since stay there; `CorrectionResult.remark` counts them.
 
         Parameters
         ----------
@@ -234,11 +219,14 @@ class MapHandler:
         NotFoundError
             No correction has this name.
         InvalidRequestError
-            It is a reversal, or was taken back before.
+            It is a reversal, or was reverted before.
         """
         validate_texts(validate_name, actor=actor)
         settings = landmarks or LandmarkSettings()
-        return self._correct(reverted(correction_id, settings), actor, dry_run)
+        with self._core.changing():
+            with self._core.store.begin('correct', actor=actor, dry_run=dry_run) as uow:
+                summary = _revert(uow, correction_id, settings)
+            return self._result(summary, uow.result)
 
     def _known_map(self, map_id: str | None) -> str:
         if map_id is None:
@@ -246,11 +234,9 @@ class MapHandler:
         self._core.maps.refuse_unknown(map_id)
         return map_id
 
-    def _correct(self, plan: Callable[[sa.Connection], Plan], actor: str, dry_run: bool) -> CorrectionResult:
-        with self._core.changing():
-            moved, committed = self._core.store.correct(plan, actor=actor, dry_run=dry_run)
-            self._core.follow(committed)
+    def _result(self, summary: CorrectionSummary, committed: CommitResult | None) -> CorrectionResult:
+        self._core.follow(committed)
         sequence = 0 if committed is None else committed.change.sequence
         return CorrectionResult(
-            moved.correction_id, moved.moved, moved.merged, moved.split, sequence, moved.remark
+            summary.correction_id, summary.moved, summary.merged, summary.split, sequence, summary.remark
         )

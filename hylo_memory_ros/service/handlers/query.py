@@ -24,7 +24,6 @@ from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.receipt_log import new_receipt_id
 from hylo_memory_ros.service.validation import validate_texts
-from hylo_memory_ros.storage.skills.repository import transitions_of
 
 __all__ = ['QueryHandler']
 
@@ -232,7 +231,8 @@ class QueryHandler:
             raise InvalidRequestError(f'skill_transitions: limit {limit} is below 1', field='limit')
         (skill_key,) = validate_texts(normal_key, key=key)
         most = min(limit, MAX_SEQUENCE)
-        return tuple(core.store.side_read(lambda connection: transitions_of(connection, skill_key, most)))
+        with core.store.read() as view:
+            return tuple(view.skills.transitions(skill_key, most))
 
     def counts(self) -> dict[str, int]:
         """Return the number of open versions by kind, and of items in working memory."""

@@ -21,7 +21,6 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.evidence.chain import Chain, chain_of
 from hylo_memory_ros.evidence.receipts import Replay, compared, replayed_query
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.storage.receipts import load_registered, save_registered
 
 __all__ = ['ReceiptHandler']
 
@@ -111,10 +110,8 @@ class ReceiptHandler:
         digest = identity.digest
         self._core.receipts.flush()
         text = canonical_bytes(identity.fields).decode()
-        with self._core.changing():
-            self._core.store.side_write(
-                lambda connection: save_registered(connection, digest, receipt_id, text)
-            )
+        with self._core.changing(), self._core.store.begin_unnumbered() as uow:
+            uow.receipts.register(digest, receipt_id, text)
         return digest
 
     @staticmethod
@@ -137,4 +134,5 @@ class ReceiptHandler:
         return known | set(self._registered(body['id']))
 
     def _registered(self, receipt_id: str) -> Mapping[str, Mapping[str, Any]]:
-        return self._core.store.side_read(lambda connection: load_registered(connection, receipt_id))
+        with self._core.store.read() as view:
+            return view.receipts.registered(receipt_id)

@@ -13,7 +13,7 @@ from hylo_memory_ros.service.consolidation.run import slices
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler
 from hylo_memory_ros.storage.archive.mover import ArchivedSlice
-from hylo_memory_ros.storage.consolidation.sizes import Held, held_by_kind, overdue
+from hylo_memory_ros.storage.consolidation.sizes import Held
 
 __all__ = ['RetentionHandler']
 
@@ -43,7 +43,8 @@ class RetentionHandler:
     def fill(self) -> dict[str, Fill]:
         """Return how full each kind is, working memory too: counted as things come and go, not by a scan."""
         self._core.refuse_closed()
-        held = self._core.store.side_read(held_by_kind)
+        with self._core.store.read() as view:
+            held = view.sizes.held_by_kind()
         filled = {
             kind: Fill(kind, *held.get(kind, NOTHING_HELD), limits.max_items, limits.max_bytes)
             for kind, limits in self._core.config.retention.by_kind.items()
@@ -122,7 +123,8 @@ class RetentionHandler:
         size = max(1, int(target * limits.max_bytes)) if limits.max_bytes else None
         if cut_ns is not None and kind == MemoryKind.EPISODIC.value:
             # An event is as old as it is long ago although it still holds; what is oldest is condensed first.
-            late = self._core.store.side_read(lambda connection: overdue(connection, kind, cut_ns))
+            with self._core.store.read() as view:
+                late = view.sizes.overdue(kind, cut_ns)
             if late:
                 timely = max(1, self._core.store.counts().get(kind, 0) - late)
                 items = timely if items is None else min(items, timely)

@@ -51,7 +51,7 @@ class WriteHandler:
         durable : bool
             Whether the commit must survive a power cut, or only a killed process.
         within : callable, optional
-            Stores side tables in the same transaction; given its connection and sequence.
+            Saves further state in the same transaction; given its unit of work.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Corrections."""
+"""Corrections of maps and their reversals."""

@@ -1,23 +1,22 @@
-"""Corrections: a map moved under what was remembered, which changes belief and not the world.
+"""Corrections of a map: changes of belief, not of the world.
 
-What every assertion of the map says is put where it belongs now, closed and hidden ones too, so
-that whatever is written later still meets a timeline that follows from its points. Coordinates
-before are kept, and a reversal puts those back: no inverse motion gives the same bits.
+All assertions of the map are moved, closed and hidden ones too, so that later statements still meet
+a timeline that follows from its points. The former coordinates are kept, and a reversal restores
+those: an inverse motion would not give the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.domain.timeline import span_at
-from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
+from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.corrections.records import Moved, begin_correction
+from hylo_memory_ros.storage.corrections.plan import CorrectionPlan, PlacedStatement
 from hylo_memory_ros.storage.engine.database import insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, identity, spatial
 from hylo_memory_ros.storage.statements.corrected_statements import (
@@ -28,42 +27,7 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
 from hylo_memory_ros.storage.statements.mapper import ASSERTION_COLUMNS, item_of, spatial_row
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
 
-__all__ = ['Edit', 'Placed', 'correct_assertions']
-
-
-class Placed(NamedTuple):
-    """A statement that has a place, as a correction sees it."""
-
-    key: str | None
-    kind: str
-    valid_from_ns: int
-    pose: Pose
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Edit:
-    """What one correction does to the statements of a map."""
-
-    map_id: str
-    """The map."""
-    frame_id: str
-    """Only poses in this frame move."""
-    kind: str
-    """``rigid`` or ``path``."""
-    detail: Mapping[str, Any]
-    """What was asked for."""
-    move: Callable[[Sequence[Placed]], Sequence[Pose]]
-    """Gives each statement its new pose."""
-    merged: frozenset[str] = frozenset()
-    """Keys that say nothing any more: another landmark speaks for them."""
-    items: Sequence[MemoryItem] = ()
-    """Statements that it brings, such as those of landmarks that were split off."""
-    merges: int = 0
-    """How many landmarks proved to be others, those that nothing was said of too."""
-    splits: int = 0
-    """How many landmarks were begun."""
-    within: Callable[[sa.Connection, int], None] | None = None
-    """Stores side tables in the same transaction."""
+__all__ = ['correct_assertions']
 
 
 class _Entry(NamedTuple):
@@ -74,49 +38,50 @@ class _Entry(NamedTuple):
     was_corrected: bool
     item: MemoryItem
 
-    def saying(self, says: CorrectedStatement) -> CorrectedVersions:
+    def corrected(self, statement: CorrectedStatement) -> CorrectedVersions:
         return CorrectedVersions(
-            self.assertion_id, self.identity_id, str(self.item.id), self.was_corrected, says
+            self.assertion_id, self.identity_id, str(self.item.id), self.was_corrected, statement
         )
 
 
-def correct_assertions(txn: Changeset, edit: Edit, identity_scope: Sequence[str]) -> Moved:
-    """Put all that was asserted in a map where it belongs now, in one recorded event.
+def correct_assertions(
+    txn: Changeset, plan: CorrectionPlan, identity_scope: Sequence[str]
+) -> tuple[int, int]:
+    """Move all assertions of a map; return the number of moved versions and of merged keys.
 
-    Each version moves as a whole: who repeated a statement moves with the one that speaks for it,
-    so that every interval stays what it was.
+    Each version moves as a whole: a repeated statement moves with the one that it repeats, so that
+    every interval stays the same.
     """
-    correction_id = begin_correction(txn, edit.map_id, edit.frame_id, edit.kind, edit.detail)
-    txn.archive.restore_map(edit.map_id)
-    entries = {entry.assertion_id: entry for entry in _entries(txn.connection, edit)}
+    txn.archive.restore_map(plan.map_id)
+    entries = {entry.assertion_id: entry for entry in _entries(txn.connection, plan)}
     timelines = Timelines(txn)
     timelines.load({entry.identity_id: 0 for entry in entries.values()})
-    gone = {number: entry for number, entry in entries.items() if _is_merged(entry.item, edit)}
+    gone = {number: entry for number, entry in entries.items() if _is_merged(entry.item, plan)}
     staying = {number: entry for number, entry in entries.items() if number not in gone}
-    changes = [entry.saying(CorrectedStatement(None, None, None, txn.sequence)) for entry in gone.values()]
-    changes += _moved(txn, edit, staying, timelines, identity_scope)
+    changes = [entry.corrected(CorrectedStatement(None, None, None, txn.sequence)) for entry in gone.values()]
+    changes += _moved(txn, plan, staying, timelines, identity_scope)
     moved = restate(txn, timelines, changes)
     names = {entry.item.key: str(entry.item.id) for entry in gone.values()}
     for key, item_id in names.items():
         txn.note(item_id, key, 'MERGE')
-    return Moved(correction_id, moved, max(edit.merges, len(names)), edit.splits)
+    return moved, len(names)
 
 
-def _is_merged(item: MemoryItem, edit: Edit) -> bool:
-    return item.kind is MemoryKind.SPATIAL and item.key in edit.merged
+def _is_merged(item: MemoryItem, plan: CorrectionPlan) -> bool:
+    return item.kind is MemoryKind.SPATIAL and item.key in plan.merged
 
 
-def _entries(connection: sa.Connection, edit: Edit) -> list[_Entry]:
-    rows = connection.execute(_assertions, {'map': edit.map_id, 'frame': edit.frame_id})
+def _entries(connection: sa.Connection, plan: CorrectionPlan) -> list[_Entry]:
+    rows = connection.execute(_assertions, {'map': plan.map_id, 'frame': plan.frame_id})
     return [
         _Entry(row.assertion_id, row.identity_id, bool(row.was_corrected), item_of(row[:_WIDTH]))
         for row in rows
     ]
 
 
-def _speakers(entries: Mapping[int, _Entry], timelines: Timelines) -> dict[int, int]:
-    """Return who speaks for each assertion: itself when it is hidden."""
-    speakers = {number: number for number in entries}
+def _repeated(entries: Mapping[int, _Entry], timelines: Timelines) -> dict[int, int]:
+    """Return the assertion whose statement each one repeats: itself when it is hidden."""
+    repeated = {number: number for number in entries}
     for identity_id in {entry.identity_id for entry in entries.values()}:
         held = timelines[identity_id]
         spans = held.spans()
@@ -125,41 +90,43 @@ def _speakers(entries: Mapping[int, _Entry], timelines: Timelines) -> dict[int, 
                 continue
             span = span_at(spans, point.valid_from_ns)
             if span is not None and span.content == point.content:
-                speakers[point.assertion_id] = span.assertion_id
-    return speakers
+                repeated[point.assertion_id] = span.assertion_id
+    return repeated
 
 
 def _moved(
     txn: Changeset,
-    edit: Edit,
+    plan: CorrectionPlan,
     entries: Mapping[int, _Entry],
     timelines: Timelines,
     identity_scope: Sequence[str],
 ) -> list[CorrectedVersions]:
-    speakers = _speakers(entries, timelines)
-    speaking = sorted(set(speakers.values()))
-    poses = dict(zip(speaking, edit.move([_placed(entries[one].item) for one in speaking]), strict=True))
+    repeated = _repeated(entries, timelines)
+    distinct = sorted(set(repeated.values()))
+    poses = dict(zip(distinct, plan.move([_placed(entries[one].item) for one in distinct]), strict=True))
     changes: list[CorrectedVersions] = []
     places: list[dict[str, Any]] = []
     for number, entry in entries.items():
         assert entry.item.pose is not None
-        pose = poses[speakers[number]].model_copy(update={'stamp_ns': entry.item.pose.stamp_ns})
+        pose = poses[repeated[number]].model_copy(update={'stamp_ns': entry.item.pose.stamp_ns})
         if pose == entry.item.pose:
             continue
         statement = statement_of(entry.item.model_copy(update={'pose': pose}), identity_scope)
         spatial_id = txn.next_id('spatial')
-        places.append({'spatial_id': spatial_id, **spatial_row(pose, edit.map_id)})
+        places.append({'spatial_id': spatial_id, **spatial_row(pose, plan.map_id)})
         changes.append(
-            entry.saying(CorrectedStatement(statement.content, statement.element, spatial_id, txn.sequence))
+            entry.corrected(
+                CorrectedStatement(statement.content, statement.element, spatial_id, txn.sequence)
+            )
         )
     insert_rows(txn.connection, spatial, places)
     return changes
 
 
-def _placed(item: MemoryItem) -> Placed:
+def _placed(item: MemoryItem) -> PlacedStatement:
     assert item.pose is not None
     assert item.valid_from_ns is not None
-    return Placed(item.key, item.kind.value, item.valid_from_ns, item.pose)
+    return PlacedStatement(item.key, item.kind.value, item.valid_from_ns, item.pose)
 
 
 _WIDTH = len(ASSERTION_COLUMNS)

@@ -1,14 +1,11 @@
-"""Taking a correction back: the stored coordinates again, never an inverse motion."""
+"""Reversal of corrections by the stored coordinates, never by an inverse motion."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.corrections.records import Moved, Stored, begin_correction
+from hylo_memory_ros.storage.corrections.plan import ReversalPlan
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, corrected, identity
 from hylo_memory_ros.storage.statements.corrected_statements import (
@@ -18,34 +15,21 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
 )
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, says_now
 
-__all__ = ['Reversal', 'revert']
+__all__ = ['revert_assertions']
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reversal:
-    """What takes a correction back."""
+def revert_assertions(txn: Changeset, plan: ReversalPlan) -> tuple[int, int]:
+    """Restore the coordinates that a correction replaced, unless they were replaced again.
 
-    former: Stored
-    """The correction."""
-    kept_keys: frozenset[str] = frozenset()
-    """Landmarks that stay as they are, those that it began too."""
-    within: Callable[[sa.Connection, int], None] | None = None
-    """Stores side tables in the same transaction."""
-    remark: str = ''
-    """What there is to say of it."""
-
-
-def revert(txn: Changeset, reversal: Reversal) -> Moved:
-    """Put back the coordinates that a correction replaced, where they were not replaced again.
-
-    Landmarks that it began say nothing from now on, but for those that stay.
+    Returns
+    -------
+    tuple
+        Number of restored versions, and of statements that stay because they were moved again.
     """
-    former = reversal.former
-    detail = {'correction_id': former.correction_id}
-    correction_id = begin_correction(txn, former.map_id, former.frame_id, 'reversal', detail, former.sequence)
+    former = plan.former
     txn.archive.restore_corrected(former.sequence)
     found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
-    rows = [row for row in found if row.to_seq is None and row.key not in reversal.kept_keys]
+    rows = [row for row in found if row.to_seq is None and row.key not in plan.kept_keys]
     before = {
         row.assertion_id: CorrectedStatement(*row[1:])
         for part in chunks(row.assertion_id for row in rows)
@@ -65,7 +49,7 @@ def revert(txn: Changeset, reversal: Reversal) -> Moved:
     begun = [
         row
         for row in txn.connection.execute(_begun_by, {'seq': former.sequence})
-        if row.key not in reversal.kept_keys
+        if row.key not in plan.kept_keys
     ]
     nothing = CorrectedStatement(None, None, None, txn.sequence)
     changes += [
@@ -79,10 +63,7 @@ def revert(txn: Changeset, reversal: Reversal) -> Moved:
         txn.note(row.id, row.key, 'RETRACT')
     again = {row.assertion_id for row in found if row.to_seq is None}
     left = len({row.assertion_id for row in found}) - len(again)
-    remarks = [reversal.remark] if reversal.remark else []
-    if left:
-        remarks.append(f'{left} statements were moved again since, and stay where that put them')
-    return Moved(correction_id, moved, remark='; '.join(remarks))
+    return moved, left
 
 
 _made_by = (

@@ -37,12 +37,24 @@ __all__ = [
     'swap_file',
     'sync',
     'unfinished_of',
+    'url_of',
 ]
 
 APPLICATION_ID = 0x48594C4F
 """``HYLO`` in the header of every file of this package."""
 
 _HEADER = b'SQLite format 3\0'
+
+
+def url_of(path: Path) -> str:
+    """Return the database URL of a file.
+
+    Examples
+    --------
+    >>> url_of(Path('/var/lib/robot/memory.db'))
+    'sqlite:////var/lib/robot/memory.db'
+    """
+    return sa.URL.create('sqlite', database=str(path.absolute())).render_as_string()
 
 
 def path_of(url: str | None) -> Path | None:

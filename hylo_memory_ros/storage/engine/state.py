@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import sqlalchemy as sa
 
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.schema import known_map, state
 
-__all__ = ['MapRepository', 'StateTable', 'get_state', 'put_state']
+__all__ = ['MapRepository', 'StateTable', 'get_state', 'identity_scope_of', 'put_state']
 
 
 def get_state(connection: sa.Connection, name: str, default: bytes) -> bytes:
@@ -18,6 +23,17 @@ def get_state(connection: sa.Connection, name: str, default: bytes) -> bytes:
 def put_state(connection: sa.Connection, name: str, value: bytes) -> None:
     """Set one entry of the state table."""
     connection.execute(_put, {'name': name, 'value': value})
+
+
+def identity_scope_of(path: Path) -> tuple[str, ...]:
+    """Return the identity scope that a database file was created with."""
+    database = Database(path, MemoryConfig(), read_only=True)
+    try:
+        with database.reading() as connection:
+            scope: list[str] = json.loads(get_state(connection, 'identity_scope', b'["map_id"]'))
+            return tuple(scope)
+    finally:
+        database.close()
 
 
 class StateTable:

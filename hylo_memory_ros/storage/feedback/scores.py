@@ -22,7 +22,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
-from hylo_memory_ros.storage.landmarks.landmarks import stats_for
+from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
 from hylo_memory_ros.storage.schema import (
     assertion,
     episode_retrieval,
@@ -103,7 +103,7 @@ def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]
 def subject_of(connection: sa.Connection, item: MemoryItem) -> str:
     """Return what the counts of an item belong to, wherever it is stored."""
     place = item.scope.get('map_id', ''), item.key or ''
-    return landmark_subject(*place) if stats_for(connection, [place]) else item.id or ''
+    return landmark_subject(*place) if LandmarkRepository(connection).stats([place]) else item.id or ''
 
 
 _ids = sa.func.json_each(sa.bindparam('ids', type_=Text)).table_valued('value')

@@ -1,1 +1,1 @@
-"""Landmarks."""
+"""Repositories of landmarks, sightings, the ledger of observations, and receipts."""

@@ -1,11 +1,11 @@
-"""Receipts of what perception decided, where that changed what is stored; the oldest leave."""
+"""Repository of receipts of perception that changed stored state; the oldest leave."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -15,62 +15,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
 from hylo_memory_ros.storage.schema import association_receipt
 
 __all__ = [
-    'AssociationReceipt',
     'AssociationReceiptRepository',
-    'load_association_receipt',
-    'save_association_receipts',
     'scrub_association_receipts',
 ]
-
-
-class AssociationReceipt(NamedTuple):
-    """A receipt that is to be stored."""
-
-    id: str
-    """Its id."""
-    map_id: str
-    """The map that it is about."""
-    stamp_ns: int
-    """Stamp of what was decided about, nanoseconds."""
-    keys: Sequence[str]
-    """Keys of all landmarks that it names."""
-    body: str
-    """JSON text."""
-
-
-def save_association_receipts(
-    connection: Connection, receipts: Sequence[AssociationReceipt], most: int
-) -> None:
-    """Store receipts, and let go the oldest beyond a number."""
-    if not receipts:
-        return
-    rows = [
-        {
-            'id': receipt.id,
-            'map_id': receipt.map_id,
-            'stamp_ns': receipt.stamp_ns,
-            'keys': json.dumps(sorted(set(receipt.keys)), ensure_ascii=False),
-            'body': zlib.compress(receipt.body.encode()),
-        }
-        for receipt in receipts
-    ]
-    # A message that is processed again after a crash is decided the same way.
-    connection.execute(upsert(association_receipt).on_conflict_do_nothing(), rows)
-    newest = connection.scalar(select(func.max(association_receipt.c.row))) or 0
-    connection.execute(delete(association_receipt).where(association_receipt.c.row <= newest - most))
-
-
-def load_association_receipt(connection: Connection, receipt_id: str) -> dict[str, Any] | None:
-    """Return a receipt as a JSON object, or None."""
-    query = select(association_receipt.c.body).where(association_receipt.c.id == receipt_id)
-    body = connection.scalar(query)
-    if body is None:
-        return None
-    told: dict[str, Any] = json.loads(zlib.decompress(body))
-    return told
 
 
 def scrub_association_receipts(connection: Connection, map_id: str, keys: Collection[str]) -> None:
@@ -89,9 +40,31 @@ class AssociationReceiptRepository:
         self._connection = connection
 
     def save(self, receipts: Sequence[AssociationReceipt], most: int) -> None:
-        """Store receipts, and let go the oldest beyond a number."""
-        save_association_receipts(self._connection, receipts, most)
+        """Store receipts, and delete the oldest beyond a number."""
+        if not receipts:
+            return
+        rows = [
+            {
+                'id': receipt.id,
+                'map_id': receipt.map_id,
+                'stamp_ns': receipt.stamp_ns,
+                'keys': json.dumps(sorted(set(receipt.keys)), ensure_ascii=False),
+                'body': zlib.compress(receipt.body.encode()),
+            }
+            for receipt in receipts
+        ]
+        # A message that is processed again after a crash yields the same receipt.
+        self._connection.execute(upsert(association_receipt).on_conflict_do_nothing(), rows)
+        newest = self._connection.scalar(select(func.max(association_receipt.c.row))) or 0
+        self._connection.execute(
+            delete(association_receipt).where(association_receipt.c.row <= newest - most)
+        )
 
     def load(self, receipt_id: str) -> dict[str, Any] | None:
         """Return a receipt as a JSON object, or None."""
-        return load_association_receipt(self._connection, receipt_id)
+        query = select(association_receipt.c.body).where(association_receipt.c.id == receipt_id)
+        body = self._connection.scalar(query)
+        if body is None:
+            return None
+        receipt: dict[str, Any] = json.loads(zlib.decompress(body))
+        return receipt

@@ -1,14 +1,14 @@
-"""The state of landmarks between two runs: what association needs, and what is counted.
+"""Repository of landmark state between two runs: estimates and statistics.
 
-It is no statement, so it has no versions and is not in the snapshot; the item of a landmark
-is what the timeline holds. One row is rewritten as often as its landmark is seen.
+The state is not a statement: it has no versions and is not in the snapshot, and the timeline holds the
+item of a landmark. One row is rewritten as often as its landmark is seen.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -23,6 +23,7 @@ from hylo_memory_ros.model import Stats
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, tells_nothing
 from hylo_memory_ros.storage.landmarks.association_receipts import scrub_association_receipts
+from hylo_memory_ros.storage.landmarks.records import Removals, Removed
 from hylo_memory_ros.storage.schema import (
     assertion,
     association_receipt,
@@ -38,90 +39,18 @@ from hylo_memory_ros.storage.schema import (
 
 __all__ = [
     'LandmarkRepository',
-    'Removals',
-    'Removed',
-    'delete_landmarks',
-    'latest_sequence',
-    'load_landmarks',
-    'next_number',
-    'numbers_of',
-    'removals_since',
-    'removed_landmarks',
-    'save_landmarks',
-    'save_next_number',
     'scrub',
-    'stats_for',
 ]
 
 # SQLite takes 32 766 variables in one statement; two of them name an identity.
 _CHUNK = 5000
 _COUNTER = 'landmark_number'
-# What these took away is named by the feed; a purge scrubs even the names.
+# The change feed names the keys of these removals; a purge scrubs even the names.
 _NAMED_REMOVALS = frozenset({'forget', 'retract', 'end'})
 
 
-class Removals(NamedTuple):
-    """Whether anything was taken away, and which keys that may concern."""
-
-    happened: bool
-    """Whether there was any operation that is no write."""
-    keys: frozenset[str] | None
-    """Keys to look at; None: any."""
-    moved: bool = False
-    """Whether a map was corrected, so that what is held of its landmarks no longer is what is stored."""
-
-
-class Removed(NamedTuple):
-    """A landmark whose item was taken away."""
-
-    key: str
-    """Key of the landmark."""
-    at_ns: int | None
-    """When it was forgotten, service clock; None: purged, nothing may be left of it."""
-
-
-def load_landmarks(connection: Connection, map_id: str) -> dict[str, Sequence[Any]]:
-    """Return all landmarks of a map, column by column, in the order of their numbers."""
-    query = select(landmark).where(landmark.c.map_id == map_id).order_by(landmark.c.number)
-    rows = connection.execute(query).all()
-    columns = zip(*rows, strict=True) if rows else ((),) * len(landmark.c)
-    return {column.name: values for column, values in zip(landmark.c, columns, strict=True)}
-
-
-def next_number(connection: Connection) -> int:
-    """Return a number that no landmark has or had: the ledger still speaks of those that are gone."""
-    return int.from_bytes(get_state(connection, _COUNTER, b'\x01'), 'big')
-
-
-def save_next_number(connection: Connection, number: int) -> None:
-    """Store the number that the next landmark will get."""
-    put_state(connection, _COUNTER, number.to_bytes(8, 'big'))
-
-
-def numbers_of(connection: Connection, map_id: str) -> set[int]:
-    """Return the numbers of all landmarks of a map."""
-    return set(connection.scalars(select(landmark.c.number).where(landmark.c.map_id == map_id)))
-
-
-def save_landmarks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert or replace rows by their number."""
-    if not rows:
-        return
-    statement = upsert(landmark)
-    values = {column.name: statement.excluded[column.name] for column in landmark.c if not column.primary_key}
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=[landmark.c.number], set_=values), list(rows)
-    )
-
-
-def delete_landmarks(connection: Connection, numbers: Collection[int]) -> None:
-    """Delete rows; observations given to them are given to none from now on."""
-    for chunk in _chunks(sorted(numbers)):
-        connection.execute(delete(landmark).where(landmark.c.number.in_(chunk)))
-
-
 def scrub(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
-    """Delete all trace of landmarks; return how many there were.
+    """Delete all traces of landmarks; return their number.
 
     Parameters
     ----------
@@ -148,73 +77,6 @@ def _scrub_purged(connection: Connection, purged: Purged) -> None:
 tells_nothing(keyframe, 'where the robot was')
 
 
-def stats_for(connection: Connection, identities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Stats]:
-    """Return the statistics of those identities that are landmarks.
-
-    Parameters
-    ----------
-    identities : iterable of (map_id, key)
-
-    Returns
-    -------
-    dict
-        `Stats` by (map_id, key), as of the last commit of perception.
-    """
-    columns = (landmark.c.key, landmark.c.observations, landmark.c.first_ns, landmark.c.last_ns)
-    found = {}
-    for map_id, keys in _by_map(identities).items():
-        for chunk in _chunks(keys):
-            query = select(*columns).where(landmark.c.map_id == map_id, landmark.c.key.in_(chunk))
-            for key, observations, first_ns, last_ns in connection.execute(query):
-                found[map_id, key] = Stats(observations, first_ns, last_ns)
-    return found
-
-
-def latest_sequence(connection: Connection) -> int:
-    """Return the newest transaction that this connection sees."""
-    return int(connection.scalar(select(func.coalesce(func.max(txn.c.sequence), 0))) or 0)
-
-
-def removals_since(connection: Connection, sequence: int, own: Collection[int] = ()) -> Removals:
-    """Return what was taken away after a transaction, but by those that perception made itself."""
-    query = (
-        select(txn.c.sequence, txn.c.op, change.c['keys'])
-        .outerjoin(change, change.c.sequence == txn.c.sequence)
-        .where(txn.c.sequence > sequence, txn.c.op != 'write')
-    )
-    rows = [(op, keys) for number, op, keys in connection.execute(query) if number not in own]
-    if any(op not in _NAMED_REMOVALS or keys is None for op, keys in rows):
-        return Removals(True, None, any(op == 'correct' for op, _ in rows))
-    return Removals(bool(rows), frozenset(key for _, keys in rows for key in json.loads(keys) if key))
-
-
-def removed_landmarks(
-    connection: Connection, map_id: str, keys: Collection[str] | None = None
-) -> list[Removed]:
-    """Return written landmarks that have no open item any more.
-
-    Parameters
-    ----------
-    keys : collection of str, optional
-        Look only at these; None: at all of the map.
-    """
-    query = select(landmark.c.key).where(
-        landmark.c.map_id == map_id,
-        landmark.c.written_ns.is_not(None),
-        landmark.c.forgotten_ns.is_(None),
-        ~_open_item(map_id).exists(),
-    )
-    if keys is None:
-        found = list(connection.scalars(query))
-    else:
-        found = [
-            key
-            for chunk in _chunks(sorted(keys))
-            for key in connection.scalars(query.where(landmark.c.key.in_(chunk)))
-        ]
-    return [Removed(key, _removed_at(connection, map_id, key)) for key in found]
-
-
 def _open_item(map_id: str) -> Select[int]:
     return (
         select(version.c.version_row)
@@ -232,7 +94,7 @@ def _open_item(map_id: str) -> Select[int]:
 
 
 def _removed_at(connection: Connection, map_id: str, key: str) -> int | None:
-    # The map is a property of the assertions: an identity is known by a digest of its scope.
+    # The map is a property of the assertions: an identity only has a digest of its scope.
     named = (
         select(assertion.c.identity_id)
         .join(identity, identity.c.identity_id == assertion.c.identity_id)
@@ -245,7 +107,7 @@ def _removed_at(connection: Connection, map_id: str, key: str) -> int | None:
     forgotten_ns = connection.scalar(select(func.max(stamp)).where(forgetting.c.identity_id.in_(identities)))
     if forgotten_ns is not None:
         return int(forgotten_ns)
-    # Retracted: what is known now is as old as the newest transaction at most.
+    # Retracted: current knowledge is at most as new as the newest transaction.
     return int(connection.scalar(select(func.max(txn.c.recorded_at_ns))) or 0)
 
 
@@ -268,43 +130,104 @@ class LandmarkRepository:
         self._connection = connection
 
     def load(self, map_id: str) -> dict[str, Sequence[Any]]:
-        """Return all landmarks of a map, column by column, in the order of their numbers."""
-        return load_landmarks(self._connection, map_id)
+        """Return all landmarks of a map, column by column, ordered by number."""
+        query = select(landmark).where(landmark.c.map_id == map_id).order_by(landmark.c.number)
+        rows = self._connection.execute(query).all()
+        columns = zip(*rows, strict=True) if rows else ((),) * len(landmark.c)
+        return {column.name: values for column, values in zip(landmark.c, columns, strict=True)}
 
     def save(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert or replace rows by their number."""
-        save_landmarks(self._connection, rows)
+        if not rows:
+            return
+        statement = upsert(landmark)
+        values = {
+            column.name: statement.excluded[column.name] for column in landmark.c if not column.primary_key
+        }
+        self._connection.execute(
+            statement.on_conflict_do_update(index_elements=[landmark.c.number], set_=values), list(rows)
+        )
 
     def delete(self, numbers: Collection[int]) -> None:
-        """Delete rows by their number."""
-        delete_landmarks(self._connection, numbers)
+        """Delete rows; observations assigned to them become unassigned."""
+        for chunk in _chunks(sorted(numbers)):
+            self._connection.execute(delete(landmark).where(landmark.c.number.in_(chunk)))
 
     def next_number(self) -> int:
-        """Return a number that no landmark has or had."""
-        return next_number(self._connection)
+        """Return a number that no landmark has or had: the ledger may still contain deleted ones."""
+        return int.from_bytes(get_state(self._connection, _COUNTER, b'\x01'), 'big')
 
     def save_next_number(self, number: int) -> None:
-        """Store the number that the next landmark will get."""
-        save_next_number(self._connection, number)
+        """Store the number of the next new landmark."""
+        put_state(self._connection, _COUNTER, number.to_bytes(8, 'big'))
 
     def numbers(self, map_id: str) -> set[int]:
         """Return the numbers of all landmarks of a map."""
-        return numbers_of(self._connection, map_id)
+        return set(self._connection.scalars(select(landmark.c.number).where(landmark.c.map_id == map_id)))
+
+    def latest_sequence(self) -> int:
+        """Return the number of the newest transaction in this view."""
+        return int(self._connection.scalar(select(func.coalesce(func.max(txn.c.sequence), 0))) or 0)
 
     def removals_since(self, sequence: int, own: Collection[int] = ()) -> Removals:
-        """Return what was taken away after a transaction, own transactions aside."""
-        return removals_since(self._connection, sequence, own)
+        """Return the removals after a transaction, except those in own transactions."""
+        query = (
+            select(txn.c.sequence, txn.c.op, change.c['keys'])
+            .outerjoin(change, change.c.sequence == txn.c.sequence)
+            .where(txn.c.sequence > sequence, txn.c.op != 'write')
+        )
+        rows = [(op, keys) for number, op, keys in self._connection.execute(query) if number not in own]
+        if any(op not in _NAMED_REMOVALS or keys is None for op, keys in rows):
+            return Removals(True, None, any(op == 'correct' for op, _ in rows))
+        return Removals(bool(rows), frozenset(key for _, keys in rows for key in json.loads(keys) if key))
 
     def removed(self, map_id: str, keys: Collection[str] | None = None) -> list[Removed]:
-        """Return written landmarks that have no open item any more, perhaps out of given keys."""
-        return removed_landmarks(self._connection, map_id, keys)
+        """Return written landmarks without a current item.
+
+        Parameters
+        ----------
+        keys : collection of str, optional
+            Only these; None: all of the map.
+        """
+        query = select(landmark.c.key).where(
+            landmark.c.map_id == map_id,
+            landmark.c.written_ns.is_not(None),
+            landmark.c.forgotten_ns.is_(None),
+            ~_open_item(map_id).exists(),
+        )
+        if keys is None:
+            found = list(self._connection.scalars(query))
+        else:
+            found = [
+                key
+                for chunk in _chunks(sorted(keys))
+                for key in self._connection.scalars(query.where(landmark.c.key.in_(chunk)))
+            ]
+        return [Removed(key, _removed_at(self._connection, map_id, key)) for key in found]
 
     def stats(self, identities: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Stats]:
-        """Return statistics by (map_id, key) of those identities that are landmarks."""
-        return stats_for(self._connection, identities)
+        """Return the statistics of identities that are landmarks.
+
+        Parameters
+        ----------
+        identities : iterable of (map_id, key)
+
+        Returns
+        -------
+        dict
+            `Stats` by (map_id, key), as of the last commit of perception.
+        """
+        columns = (landmark.c.key, landmark.c.observations, landmark.c.first_ns, landmark.c.last_ns)
+        found = {}
+        for map_id, keys in _by_map(identities).items():
+            for chunk in _chunks(keys):
+                query = select(*columns).where(landmark.c.map_id == map_id, landmark.c.key.in_(chunk))
+                for key, observations, first_ns, last_ns in self._connection.execute(query):
+                    found[map_id, key] = Stats(observations, first_ns, last_ns)
+        return found
 
     def count(self) -> tuple[int, int]:
-        """Return how many landmarks are held, and how many of them were written."""
+        """Return the number of landmarks that are not forgotten, and of those that were written."""
         counted = select(func.count(), func.count(landmark.c.written_ns)).select_from(landmark)
         held, written = self._connection.execute(counted.where(landmark.c.forgotten_ns.is_(None))).one()
         return held, written

@@ -1,8 +1,8 @@
-"""The ledger of observations: which messages were consumed, and whose sightings they became.
+"""Ledger of observations: consumed messages, and the landmarks of their detections.
 
-A message is known by its input, its stamp and a 32-bit digest. Each commit of perception adds
-one block per input; a block is never changed, and those of one input follow each other in
-time, so that a message of any age is found by its stamp.
+A message is identified by its input, its stamp and a 32-bit digest. Each commit of perception adds one
+block per input; blocks are never changed, and those of one input follow each other in time, so that a
+message of any age is found by its stamp.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from typing import NamedTuple
 
 import numpy as np
-from numpy import int64
 from numpy.typing import NDArray
 from sqlalchemy import (
     Connection,
@@ -27,7 +25,7 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.erasure.registry import tells_nothing
-from hylo_memory_ros.storage.landmarks.landmarks import stats_for
+from hylo_memory_ros.storage.landmarks.records import Block, ConsumedBlock, InputRow, ObservationRecord
 from hylo_memory_ros.storage.schema import (
     landmark,
     ledger_assignment,
@@ -37,24 +35,10 @@ from hylo_memory_ros.storage.schema import (
 )
 
 __all__ = [
-    'Block',
-    'ConsumedBlock',
-    'InputRow',
     'LedgerRepository',
-    'ObservationRecord',
     'Owners',
-    'add_block',
-    'assignment_span',
-    'blocks_at',
-    'input_number',
-    'load_inputs',
-    'losses',
-    'observations',
     'pack_assignments',
     'pack_consumed',
-    'prune_assignments',
-    'save_counts',
-    'stats_for',
     'unpack_assignments',
     'unpack_consumed',
 ]
@@ -88,7 +72,7 @@ def unpack_consumed(data: bytes, first_ns: int) -> tuple[list[int], list[int]]:
 
 
 def pack_assignments(landmarks: Sequence[NDArray[np.int64]]) -> bytes:
-    """Return which landmarks the detections of each message were given to, as bytes.
+    """Return the landmarks of the detections of each message as bytes.
 
     Parameters
     ----------
@@ -124,7 +108,7 @@ def _from_planes(data: bytes, dtype: str) -> NDArray[np.unsignedinteger]:
 
 
 class Owners:
-    """The landmarks of now, by the one that an observation was given to and its stamp.
+    """Current landmarks of earlier observations, by original landmark and stamp.
 
     Parameters
     ----------
@@ -142,7 +126,7 @@ class Owners:
             self._sightings.setdefault(origin, []).append(tuple(rest))
 
     def key(self, number: int, stamp_ns: int) -> str | None:
-        """Return the key of the landmark that an observation belongs to now, or None.
+        """Return the key of the current landmark of an observation, or None.
 
         Parameters
         ----------
@@ -172,173 +156,6 @@ tells_nothing(ledger_block, 'stamps and 32-bit digests of messages')
 tells_nothing(ledger_assignment, 'numbers of landmarks; one that is gone is none')
 
 
-class InputRow(NamedTuple):
-    """What is kept of an input."""
-
-    input_id: int
-    """Its number in the blocks."""
-    newest_ns: int | None
-    """Stamp of the newest consumed message; None: there is none."""
-    dropped: int
-    """Messages that were lost, ever."""
-    late: int
-    """Messages that came too late, ever."""
-
-
-class Block(NamedTuple):
-    """Consumed messages of one input, to be stored."""
-
-    input_id: int
-    """The input."""
-    stamps_ns: Sequence[int]
-    """Nanoseconds, ascending, length n >= 1."""
-    digests: Sequence[int]
-    """32-bit digests, length n."""
-    landmarks: Sequence[NDArray[int64]]
-    """Number of the landmark of each detection of each message, 0 for none."""
-
-
-class ConsumedBlock(NamedTuple):
-    """Consumed messages of one input, as stored."""
-
-    first_ns: int
-    """Stamp of the first."""
-    last_ns: int
-    """Stamp of the last."""
-    messages: frozenset[tuple[int, int]]
-    """Stamp and digest of each."""
-
-
-class ObservationRecord(NamedTuple):
-    """One detection, and what became of it."""
-
-    input: str
-    """Name of the input."""
-    stamp_ns: int
-    """Stamp of the message."""
-    detection: int
-    """Its index in the message."""
-    landmark: str | None
-    """Key of the landmark it was given to, or None."""
-
-
-def load_inputs(connection: Connection) -> dict[str, InputRow]:
-    """Return what is kept of each input, by name."""
-    newest_ns = (
-        select(func.max(ledger_block.c.last_ns))
-        .where(ledger_block.c.input_id == ledger_input.c.input_id)
-        .scalar_subquery()
-    )
-    columns = (ledger_input.c.input_id, newest_ns, ledger_input.c.dropped, ledger_input.c.late)
-    return {name: InputRow(*row) for name, *row in connection.execute(select(ledger_input.c.name, *columns))}
-
-
-def input_number(connection: Connection, name: str) -> int:
-    """Return the number of an input, which may be new."""
-    known = connection.scalar(select(ledger_input.c.input_id).where(ledger_input.c.name == name))
-    if known is not None:
-        return int(known)
-    added = insert(ledger_input).values(name=name).returning(ledger_input.c.input_id)
-    return int(connection.execute(added).scalar_one())
-
-
-def save_counts(connection: Connection, name: str, dropped: int, late: int) -> None:
-    """Store the counts of an input, which may be new."""
-    which = ledger_input.c.input_id == input_number(connection, name)
-    connection.execute(update(ledger_input).where(which).values(dropped=dropped, late=late))
-
-
-def losses(connection: Connection) -> dict[str, dict[str, int]]:
-    """Return how many observations were ever dropped or late, of each input that lost any."""
-    table = ledger_input.c
-    query = select(table.name, table.dropped, table.late).where(table.dropped + table.late > 0)
-    return {
-        name: {'dropped': dropped, 'late': late}
-        for name, dropped, late in connection.execute(query.order_by(table.name))
-    }
-
-
-def add_block(connection: Connection, block: Block) -> int:
-    """Store consumed messages; return the bytes used for their assignments."""
-    stamps = block.stamps_ns
-    consumed = {
-        'input_id': block.input_id,
-        'first_ns': stamps[0],
-        'last_ns': stamps[-1],
-        'data': pack_consumed(stamps, block.digests),
-    }
-    added = insert(ledger_block).values(consumed).returning(ledger_block.c.block_id)
-    block_id = connection.execute(added).scalar_one()
-    if not any(len(part) for part in block.landmarks):
-        return 0
-    data = pack_assignments(block.landmarks)
-    given = {'block_id': block_id, 'last_ns': stamps[-1], 'size': len(data), 'data': data}
-    connection.execute(insert(ledger_assignment).values(given))
-    return len(data)
-
-
-def blocks_at(connection: Connection, input_id: int, stamp_ns: int) -> list[ConsumedBlock]:
-    """Return the blocks of an input whose span of stamps holds a stamp."""
-    query = (
-        select(ledger_block.c.first_ns, ledger_block.c.last_ns, ledger_block.c.data)
-        .where(ledger_block.c.input_id == input_id, ledger_block.c.last_ns >= stamp_ns)
-        .order_by(ledger_block.c.last_ns, ledger_block.c.block_id)
-    )
-    found = []
-    for first_ns, last_ns, data in connection.execute(query.execution_options(yield_per=8)):
-        if first_ns > stamp_ns:
-            break
-        messages = frozenset(zip(*unpack_consumed(data, first_ns), strict=True))
-        found.append(ConsumedBlock(first_ns, last_ns, messages))
-    return found
-
-
-def assignment_span(connection: Connection) -> tuple[int, int | None]:
-    """Return how many bytes the assignments of observations take, and the stamp of the oldest."""
-    table = ledger_assignment.c
-    oldest = select(table.last_ns).order_by(table.block_id).limit(1)
-    used = select(func.coalesce(func.sum(table.size), 0))
-    return int(connection.scalar(used) or 0), connection.scalar(oldest)
-
-
-def prune_assignments(connection: Connection, before_ns: int, excess_bytes: int) -> int:
-    """Delete the oldest assignments; return the bytes that became free.
-
-    Which messages were consumed stays known.
-
-    Parameters
-    ----------
-    before_ns : int
-        Delete blocks whose last stamp lies before this, nanoseconds.
-    excess_bytes : int
-        Delete at least that many bytes, oldest first.
-    """
-    table = ledger_assignment.c
-    query = select(table.block_id, table.last_ns, table.size).order_by(table.block_id)
-    old, freed = [], 0
-    for block_id, last_ns, size in connection.execute(query.execution_options(yield_per=100)):
-        if last_ns >= before_ns and freed >= excess_bytes:
-            break
-        old.append(block_id)
-        freed += size
-    if old:
-        connection.execute(delete(ledger_assignment).where(table.block_id <= old[-1]))
-    return freed
-
-
-def observations(connection: Connection) -> Iterator[ObservationRecord]:
-    """Yield every observation whose assignment is kept, by stamp, input and index.
-
-    Memory is bounded: blocks are read one after the other. The landmarks are those of now: an
-    observation follows the sighting that it is in, or the nearest one in time that is kept, through
-    merges, splits and corrections; what was given to a landmark that is gone was given to none.
-    """
-    inputs = connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).all()
-    owners = Owners(connection)
-    streams = [_stream(connection, input_id, name, owners) for input_id, name in inputs]
-    yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))
-
-
 def _stream(connection: Connection, input_id: int, name: str, owners: Owners) -> Iterator[ObservationRecord]:
     query = (
         select(ledger_block.c.first_ns, ledger_block.c.data, ledger_assignment.c.data)
@@ -354,43 +171,118 @@ def _stream(connection: Connection, input_id: int, name: str, owners: Owners) ->
 
 
 class LedgerRepository:
-    """Consumed messages by input, and what their detections were assigned to."""
+    """Consumed messages by input, and the assignments of their detections."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def load_inputs(self) -> dict[str, InputRow]:
-        """Return what is kept of each input, by name."""
-        return load_inputs(self._connection)
+        """Return the stored state of each input, by name."""
+        newest_ns = (
+            select(func.max(ledger_block.c.last_ns))
+            .where(ledger_block.c.input_id == ledger_input.c.input_id)
+            .scalar_subquery()
+        )
+        columns = (ledger_input.c.input_id, newest_ns, ledger_input.c.dropped, ledger_input.c.late)
+        return {
+            name: InputRow(*row)
+            for name, *row in self._connection.execute(select(ledger_input.c.name, *columns))
+        }
 
     def input_number(self, name: str) -> int:
-        """Return the number of an input, which may be new."""
-        return input_number(self._connection, name)
+        """Return the number of an input; a new input gets one."""
+        known = self._connection.scalar(select(ledger_input.c.input_id).where(ledger_input.c.name == name))
+        if known is not None:
+            return int(known)
+        added = insert(ledger_input).values(name=name).returning(ledger_input.c.input_id)
+        return int(self._connection.execute(added).scalar_one())
 
     def save_counts(self, name: str, dropped: int, late: int) -> None:
-        """Store the counts of an input, which may be new."""
-        save_counts(self._connection, name, dropped, late)
+        """Store the counts of an input."""
+        which = ledger_input.c.input_id == self.input_number(name)
+        self._connection.execute(update(ledger_input).where(which).values(dropped=dropped, late=late))
 
     def losses(self) -> dict[str, dict[str, int]]:
-        """Return dropped and late messages of each input that lost any."""
-        return losses(self._connection)
+        """Return the dropped and late messages of each input that lost any."""
+        table = ledger_input.c
+        query = select(table.name, table.dropped, table.late).where(table.dropped + table.late > 0)
+        return {
+            name: {'dropped': dropped, 'late': late}
+            for name, dropped, late in self._connection.execute(query.order_by(table.name))
+        }
 
     def add(self, block: Block) -> int:
-        """Store consumed messages; return the bytes used for their assignments."""
-        return add_block(self._connection, block)
+        """Store consumed messages; return the size of their assignments, bytes."""
+        stamps = block.stamps_ns
+        consumed = {
+            'input_id': block.input_id,
+            'first_ns': stamps[0],
+            'last_ns': stamps[-1],
+            'data': pack_consumed(stamps, block.digests),
+        }
+        added = insert(ledger_block).values(consumed).returning(ledger_block.c.block_id)
+        block_id = self._connection.execute(added).scalar_one()
+        if not any(len(part) for part in block.landmarks):
+            return 0
+        data = pack_assignments(block.landmarks)
+        given = {'block_id': block_id, 'last_ns': stamps[-1], 'size': len(data), 'data': data}
+        self._connection.execute(insert(ledger_assignment).values(given))
+        return len(data)
 
     def blocks_at(self, input_id: int, stamp_ns: int) -> list[ConsumedBlock]:
-        """Return the blocks of an input whose span of stamps holds a stamp."""
-        return blocks_at(self._connection, input_id, stamp_ns)
+        """Return the blocks of an input whose stamps include a stamp."""
+        query = (
+            select(ledger_block.c.first_ns, ledger_block.c.last_ns, ledger_block.c.data)
+            .where(ledger_block.c.input_id == input_id, ledger_block.c.last_ns >= stamp_ns)
+            .order_by(ledger_block.c.last_ns, ledger_block.c.block_id)
+        )
+        found = []
+        for first_ns, last_ns, data in self._connection.execute(query.execution_options(yield_per=8)):
+            if first_ns > stamp_ns:
+                break
+            messages = frozenset(zip(*unpack_consumed(data, first_ns), strict=True))
+            found.append(ConsumedBlock(first_ns, last_ns, messages))
+        return found
 
     def assignment_span(self) -> tuple[int, int | None]:
-        """Return the bytes that assignments take, and the stamp of the oldest."""
-        return assignment_span(self._connection)
+        """Return the size of all assignments, bytes, and the stamp of the oldest."""
+        table = ledger_assignment.c
+        oldest = select(table.last_ns).order_by(table.block_id).limit(1)
+        used = select(func.coalesce(func.sum(table.size), 0))
+        return int(self._connection.scalar(used) or 0), self._connection.scalar(oldest)
 
     def prune(self, before_ns: int, excess_bytes: int) -> int:
-        """Delete the oldest assignments; return the bytes that became free."""
-        return prune_assignments(self._connection, before_ns, excess_bytes)
+        """Delete the oldest assignments; return the freed bytes.
+
+        Which messages were consumed stays known.
+
+        Parameters
+        ----------
+        before_ns : int
+            Delete blocks whose last stamp lies before this, nanoseconds.
+        excess_bytes : int
+            Delete at least that many bytes, oldest first.
+        """
+        table = ledger_assignment.c
+        query = select(table.block_id, table.last_ns, table.size).order_by(table.block_id)
+        old, freed = [], 0
+        for block_id, last_ns, size in self._connection.execute(query.execution_options(yield_per=100)):
+            if last_ns >= before_ns and freed >= excess_bytes:
+                break
+            old.append(block_id)
+            freed += size
+        if old:
+            self._connection.execute(delete(ledger_assignment).where(table.block_id <= old[-1]))
+        return freed
 
     def observations(self) -> Iterator[ObservationRecord]:
-        """Yield every observation whose assignment is kept, by stamp, input and index."""
-        return observations(self._connection)
+        """Yield every observation whose assignment is kept, by stamp, input and index.
+
+        Memory is bounded: blocks are read one after the other. The landmarks are those of now: an
+        observation follows the sighting that it is in, or the nearest one in time that is kept, through
+        merges, splits and corrections; what was given to a landmark that is gone was given to none.
+        """
+        inputs = self._connection.execute(select(ledger_input.c.input_id, ledger_input.c.name)).all()
+        owners = Owners(self._connection)
+        streams = [_stream(self._connection, input_id, name, owners) for input_id, name in inputs]
+        yield from merge(*streams, key=lambda record: (record.stamp_ns, record.input))

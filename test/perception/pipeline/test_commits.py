@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from perception.pieces import (
     some_settings,
 )
 from perception.pipeline.pieces import CUP, cups, the_input
-from sqlalchemy import Connection
 
 from hylo_memory_ros.errors import InvalidRequestError, StoreFullError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, WriteResult
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.unit_of_work import UnnumberedUnitOfWork
 
 
 class Refusing(MemoryService):
@@ -39,10 +40,12 @@ class Refusing(MemoryService):
             raise StoreFullError('the disk is full')
         return super().write(items, **options)
 
-    def side_write(self, within: Callable[[Connection], None], *, durable: bool = False) -> None:
+    @contextmanager
+    def begin_unnumbered(self, *, durable: bool = False) -> Iterator[UnnumberedUnitOfWork]:
         if self.full:
             raise StoreFullError('the disk is full')
-        super().side_write(within, durable=durable)
+        with super().begin_unnumbered(durable=durable) as uow:
+            yield uow
 
 
 class TestCommits:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from perception.pieces import (
@@ -24,7 +23,6 @@ from perception.pipeline.pieces import CUP, cups, the_input
 
 from hylo_memory_ros.errors import InvalidRequestError, UnknownFrameError
 from hylo_memory_ros.perception import LandmarkPipeline, Message
-from hylo_memory_ros.storage.landmarks.landmarks import stats_for
 from hylo_memory_ros.transforms import Transform
 
 
@@ -37,9 +35,8 @@ def test_a_cup_becomes_one_item_with_statistics() -> None:
         assert hit.item.pose is not None
         assert (hit.item.pose.position, hit.item.pose.frame_id, hit.item.label) == (CUP, 'map', 'cup')
         assert hit.item.valid_from_ns == START_NS + NS
-        found: list[Any] = []
-        memory.side_write(lambda connection: found.append(stats_for(connection, [('hall', hit.item.key)])))
-        (stats,) = found[0].values()
+        with memory.read() as view:
+            (stats,) = view.landmarks.stats([('hall', hit.item.key or '')]).values()
         assert (stats.observations, stats.last_observed_ns) == (41, START_NS + 5 * NS)
         assert (pipeline.status().landmarks, pipeline.status().confirmed) == (1, 1)
         assert is_complete(memory)

@@ -19,6 +19,7 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 MUG = MemoryQuery(key='mug')
 
@@ -198,14 +199,14 @@ class WritingClauses(Clauses):
     def test_side_tables_commit_with_the_items(self, memory: MemoryService) -> None:
         seen = []
 
-        def fail(connection: Any, sequence: int) -> None:
-            seen.append(sequence)
+        def fail(uow: UnitOfWork) -> None:
+            seen.append(uow.sequence)
             raise StoreError('no')
 
         with pytest.raises(StoreError, match='no'):
             memory.write([fact('a', 1)], within=fail)
         assert (seen, memory.sequence, memory.query(MUG).total) == ([1], 0, 0)
-        memory.write([fact('a', 1)], within=lambda connection, sequence: seen.append(sequence))
+        memory.write([fact('a', 1)], within=lambda uow: seen.append(uow.sequence))
         assert seen == [1, 1]
 
     def test_a_quick_commit_is_a_commit(self, memory: MemoryService) -> None:

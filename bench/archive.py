@@ -61,7 +61,8 @@ class Archiving:
         self.holds_s: list[float] = []
         self.holds_cpu_s: list[float] = []
         self.moved = 0
-        database, writing = store._db, store._db.writing
+        database = store._transactions.database
+        writing = database.writing
 
         @contextmanager
         def timed(**options: Any) -> Iterator[Any]:
@@ -75,7 +76,7 @@ class Archiving:
         database.writing = timed
         began = time.process_time()
         start, after = time.perf_counter(), keep_keys
-        while found := store.archivable(after=after, limit=2_000):
+        while found := store.archive.archivable(after=after, limit=2_000):
             after = found[-1].identity_id
             slices: list[list[int]] = [[]]
             room = SLICE
@@ -85,7 +86,7 @@ class Archiving:
                     room = SLICE
                 slices[-1].append(one.identity_id)
                 room -= one.assertions
-            self.moved += sum(store.archive(ids, limit=SLICE).assertions for ids in slices)
+            self.moved += sum(store.archive.move(ids, limit=SLICE).assertions for ids in slices)
         self.seconds = time.perf_counter() - start
         self.computing_s = time.process_time() - began
         del database.writing

@@ -79,7 +79,11 @@ class Stored:
             seed=SEED,
         )
         index = VectorIndex({SPACE: space}, self.store, Artifacts(None), lambda: ('bench', 1))
-        index.load(self.store.vector_batches(), self.store.vector_version_batches(), self.store.sequence)
+        index.load(
+            self.store.reader.vector_batches(),
+            self.store.reader.vector_version_batches(),
+            self.store.sequence,
+        )
         index.wait_idle()
         return index
 
@@ -254,7 +258,7 @@ def measured(artifact: Artifact) -> CompressionFigure:
 def sizes(stored: Stored) -> Iterator[dict[str, Any]]:
     """Count the bytes of the candidate artifacts."""
     raw = stored.vectors.nbytes
-    records = stored.store.vector_records(SPACE)
+    records = stored.store.reader.vector_records(SPACE)
     for backend in DERIVED:
         index = stored.index('exact')
         searched = index._spaces[SPACE]

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from demo.drive import Drive
 from demo.score import Score, pairwise_score
 from hylo_memory_ros.cli.map_picture import Place
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.plot import places_in
 from hylo_memory_ros.model import MAX_K, MemoryQuery
-from hylo_memory_ros.storage.schema import landmark
 
 __all__ = ['Outcome', 'outcome_of']
 
@@ -42,18 +39,13 @@ def outcome_of(drive: Drive, database: Path) -> Outcome:
     """
     with opened(database) as memory:
         with memory.read() as view:
-            records = view.ledger.observations()
-            given = {(record.stamp_ns, record.detection): record.landmark for record in records}
-        tentative = memory.side_read(_tentative)
+            given = {
+                (record.stamp_ns, record.detection): record.landmark for record in view.ledger.observations()
+            }
+            tentative = [Place(x, y, label, tentative=True) for x, y, label in view.landmarks.tentative()]
         confirmed = list(places_in(memory, MemoryQuery(labels=('tree',), any_map=True, k=MAX_K), 'map'))
     names = drive.detection_names()
     if missing := len(names) - len(given.keys() & set(names)):
         raise RuntimeError(f'{missing} of {len(names)} detections are not in the ledger')
     score = pairwise_score([given[name] for name in names], drive.trees.tolist())
     return Outcome(score, len(confirmed) + len(tentative), len(confirmed), [*confirmed, *tentative])
-
-
-def _tentative(connection: sa.Connection) -> list[Place]:
-    where = landmark.c.written_ns.is_(None)
-    rows = connection.execute(sa.select(landmark.c.x, landmark.c.y, landmark.c.label).where(where))
-    return [Place(x, y, label, tentative=True) for x, y, label in rows]

@@ -32,7 +32,7 @@ from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.scoring import orders_of, weights_of
 from hylo_memory_ros.retrieval.sources import VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, with_working, working_ranked
-from hylo_memory_ros.storage import TOTAL_LIMIT, Store, WorkingMemory
+from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
 from hylo_memory_ros.storage.working_memory import NOTHING, Left
 
@@ -78,7 +78,7 @@ class RetrievalEngine:
 
     def __init__(
         self,
-        store: Store,
+        store: QuerySource,
         mirror: SpatialMirror,
         working: WorkingMemory,
         config: MemoryConfig,

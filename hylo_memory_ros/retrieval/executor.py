@@ -16,7 +16,7 @@ from hylo_memory_ros.retrieval.ranking import Ranking, ranked
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.scoring import orders_of, scored
 from hylo_memory_ros.retrieval.sources import Found, Place, Similar, Source, Statements, VectorSearch
-from hylo_memory_ros.storage import TOTAL_LIMIT, Store
+from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
 
 __all__ = ['QueryExecutor']
 
@@ -29,13 +29,13 @@ class QueryExecutor:
 
     Parameters
     ----------
-    store, mirror : Store, SpatialMirror
+    store, mirror : QuerySource, SpatialMirror
         Where statements and places are.
     vectors : VectorSearch or None
         Where vectors are; None: nowhere.
     """
 
-    def __init__(self, store: Store, mirror: SpatialMirror, vectors: VectorSearch | None) -> None:
+    def __init__(self, store: QuerySource, mirror: SpatialMirror, vectors: VectorSearch | None) -> None:
         self._store = store
         self._mirror = mirror
         self._vectors = vectors

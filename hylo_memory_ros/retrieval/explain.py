@@ -10,7 +10,7 @@ from hylo_memory_ros.domain.skills import REFUSED
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
-from hylo_memory_ros.storage import TOTAL_LIMIT, Store
+from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
 from hylo_memory_ros.storage.query.filters import ANY_STATISTICS, search_words
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
@@ -33,7 +33,7 @@ class Around:
     """(metres, version row) beyond the radius, at the time, nearest first."""
 
 
-def around_of_few(store: Store, asked: ResolvedQuery) -> Around | None:
+def around_of_few(store: QuerySource, asked: ResolvedQuery) -> Around | None:
     """Return what passes the filters of a question, whenever and wherever; None: that may be many."""
     if not asked.filters_rows:
         return None
@@ -92,7 +92,9 @@ class Explanation:
     nearest `LOOKED_BEYOND` outside.
     """
 
-    def __init__(self, store: Store, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int) -> None:
+    def __init__(
+        self, store: QuerySource, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int
+    ) -> None:
         self._store = store
         self._mirror = mirror
         self._asked = asked

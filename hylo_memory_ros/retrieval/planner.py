@@ -8,7 +8,7 @@ from typing import Literal
 
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage import QuerySource
 
 __all__ = ['Plan', 'planned']
 
@@ -28,7 +28,7 @@ class Plan:
     """The same in words."""
 
 
-def planned(asked: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
+def planned(asked: ResolvedQuery, orders: Sequence[str], store: QuerySource) -> Plan:
     """Return in which order the sources answer a question.
 
     Parameters
@@ -37,7 +37,7 @@ def planned(asked: ResolvedQuery, orders: Sequence[str], store: Store) -> Plan:
         What is asked.
     orders : sequence of str
         Orders that count: vectors may only come first where they are the only one.
-    store : Store
+    store : QuerySource
         Its indexes are counted up to a limit.
     """
     query = asked.query

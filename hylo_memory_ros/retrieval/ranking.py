@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.model import CandidateEvidence, MemoryItem
 from hylo_memory_ros.retrieval.candidates import Floats, Matches, Rows
 from hylo_memory_ros.retrieval.scoring import Scores
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = ['Ranked', 'Ranking', 'order_of', 'ranked']
@@ -48,7 +48,7 @@ class Ranking:
     is_equal: NDArray[np.bool_] | None = None
     """Which match is equal to the one before it, ids aside."""
 
-    def page(self, store: Store, start: int, limit: int) -> list[Ranked]:
+    def page(self, store: QuerySource, start: int, limit: int) -> list[Ranked]:
         """Return some of the answer, whole items fetched."""
         last = min(start + limit, len(self.matches))
         if start >= last:

@@ -19,7 +19,7 @@ from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.retrieval.candidates import MEASURED, Matches, Rows
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = ['FEW', 'Place', 'Similar', 'Source', 'Statements', 'VectorSearch']
@@ -77,7 +77,7 @@ class Place:
 
     name = 'place'
 
-    def __init__(self, store: Store, mirror: SpatialMirror) -> None:
+    def __init__(self, store: QuerySource, mirror: SpatialMirror) -> None:
         self._store = store
         self._mirror = mirror
 
@@ -126,7 +126,7 @@ class Statements:
 
     name = 'statements'
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: QuerySource) -> None:
         self._store = store
 
     def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:

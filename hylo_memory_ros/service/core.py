@@ -68,7 +68,7 @@ class MemoryCore:
     def engine_for(self, map_id: str | None) -> RetrievalEngine:
         """Return an engine that answers queries in one map; None: in the current map."""
         return RetrievalEngine(
-            self.store,
+            self.store.reader,
             self.indexes.mirror,
             self.working,
             self.config,

@@ -45,7 +45,9 @@ class Indexes:
         self._store = store
         self.mirror = SpatialMirror(store.now_ns)
         artifacts = Artifacts(store.path, read_only=read_only)
-        self.vectors = VectorIndex(spaces or {}, store, artifacts, lambda: (store.epoch, store.sequence))
+        self.vectors = VectorIndex(
+            spaces or {}, store.reader, artifacts, lambda: (store.epoch, store.sequence)
+        )
         self._thread: threading.Thread | None = None
         if background:
             self._thread = threading.Thread(target=self._load, name='mirror-load')
@@ -62,13 +64,16 @@ class Indexes:
             logger.exception('the spatial mirror could not be loaded')
         try:
             sequence = self._store.sequence
-            batches = self._store.vector_batches(5_000), self._store.vector_version_batches(50_000)
+            batches = (
+                self._store.reader.vector_batches(5_000),
+                self._store.reader.vector_version_batches(50_000),
+            )
             self.vectors.load(*batches, sequence)
         except Exception:
             logger.exception('the vectors could not be loaded')
 
     def _batches(self) -> Iterator[RowBatch]:
-        return map(RowBatch.from_tuples, self._store.spatial_batches(50_000))
+        return map(RowBatch.from_tuples, self._store.reader.spatial_batches(50_000))
 
     def follow(self, committed: CommitResult) -> None:
         """Take over what one transaction changed."""

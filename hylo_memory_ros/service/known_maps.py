@@ -28,7 +28,7 @@ class KnownMaps:
     def __init__(self, store: Store, current: str) -> None:
         self._store = store
         self.current = _sound(current)
-        self._known = set(store.maps())
+        self._known = set(store.reader.maps())
 
     def switch(self, map_id: str, *, create: bool) -> str:
         """Make a map the current one, and return the one before; empty: none.
@@ -61,7 +61,8 @@ class KnownMaps:
     def remember(self, map_ids: Iterable[str]) -> None:
         """Keep the names of maps that are met for the first time."""
         for map_id in set(map_ids) - self._known - {''}:
-            self._store.add_map(map_id)
+            with self._store.begin_unnumbered() as uow:
+                uow.maps.add(map_id)
             self._known.add(map_id)
 
     def placed(self, item: MemoryItem) -> MemoryItem:

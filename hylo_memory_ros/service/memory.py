@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Change
@@ -35,8 +35,8 @@ from hylo_memory_ros.storage.unit_of_work import ReadView, UnnumberedUnitOfWork
 __all__ = ['MemoryService']
 
 H = TypeVar('H')
-P = ParamSpec('P')
 R = TypeVar('R')
+P = ParamSpec('P')
 
 
 def _delegate(
@@ -275,13 +275,3 @@ class MemoryService:
         """Change statistics or records beside items in a transaction that takes no sequence."""
         with self._core.changing(), self._core.store.begin_unnumbered(durable=durable) as uow:
             yield uow
-
-    def side_write(self, within: Callable[[Any], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-        with self._core.changing():
-            self._core.store.side_write(within, durable=durable)
-
-    def side_read(self, within: Callable[[Any], R]) -> R:
-        """Read side tables from one consistent state."""
-        self._core.refuse_closed()
-        return self._core.store.side_read(within)

@@ -1,4 +1,4 @@
-"""Putting a copy in the place of the whole memory, in a store over SQLite.
+"""Copies of the whole memory, and the replacement of a memory by one of them.
 
 Threads: any; a restore serialises on the database's lock.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import uuid
 from collections.abc import Callable
 from contextlib import closing
 from itertools import count
@@ -16,97 +15,115 @@ from typing import Any
 
 from hylo_memory_ros.errors import DamagedFileError, StoreError
 from hylo_memory_ros.storage.archive.archive import Archive
-from hylo_memory_ros.storage.archive.tiered_reader import everything
-from hylo_memory_ros.storage.changeset import Changeset, CommitResult
+from hylo_memory_ros.storage.archive.tiered_reader import TieredReader, everything
+from hylo_memory_ros.storage.changeset import CommitResult
 from hylo_memory_ros.storage.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.engine.database import Database, translated
-from hylo_memory_ros.storage.engine.files import check_file, copy_database, migrate, swap_file
-from hylo_memory_ros.storage.engine.state import put_state
-from hylo_memory_ros.storage.episodes.episode_store import EpisodeStore
+from hylo_memory_ros.storage.engine.files import check_file, copy_database, migrate, refuse_place, swap_file
 from hylo_memory_ros.storage.integrity import verify_database
+from hylo_memory_ros.storage.transaction_manager import TransactionManager, new_epoch
 from hylo_memory_ros.storage.unit_of_work import ReadView
 
-__all__ = ['RestoringStore', 'new_epoch']
+__all__ = ['Backup']
 
 logger = logging.getLogger(__name__)
 
 
-def new_epoch() -> bytes:
-    """Return the name of a history that begins."""
-    return uuid.uuid4().hex.encode()
+class Backup:
+    """Copies of a memory, and the replacement of a memory by a copy.
 
+    Parameters
+    ----------
+    transactions : TransactionManager
+        The memory.
+    """
 
-class RestoringStore(EpisodeStore):
-    """What a store over SQLite does to become a copy of another; see `port.Store`."""
+    def __init__(self, transactions: TransactionManager) -> None:
+        self._transactions = transactions
 
-    def _free_name(self, stamp_ns: int) -> Path:
-        """Return a name that no file kept by a restore has, also not one of the same time."""
-        assert self.path is not None
-        names = (self.path.with_name(f'{self.path.name}{KEPT}{stamp}') for stamp in count(stamp_ns))
-        return next(name for name in names if not name.exists())
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file, and note it for a later purge to name."""
+        memory = self._transactions
+        refuse_place(target)
+        if not memory.read_only:
+            noted = {str(target.absolute()): memory.sequence}
+            try:
+                with memory.begin_unnumbered(durable=True) as uow:
+                    note_copies(uow.state, noted)
+            except StoreError:  # what is left of a full disk can still be copied to another
+                logger.warning('copy %s is not on record: no purge will name it', target, exc_info=True)
+        # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
+        with memory.database.exclusively() as raw:
+            copy_database(raw, target, memory.archive.merge_into)
 
     def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
-        """Put a verified copy in the place of the whole memory, and begin a new epoch."""
+        """Replace the whole memory by a verified copy, and begin a new epoch.
+
+        Parameters
+        ----------
+        ready : callable, optional
+            Given a view of the verified copy, before anything is replaced.
+        """
+        memory = self._transactions
         check_file(source, writable=False)
-        if self.path is not None and self.path.samefile(source):
+        if memory.path is not None and memory.path.samefile(source):
             raise StoreError(f'restore from {source}: it is the memory itself', path=str(source))
-        epoch, copies = new_epoch(), self.side_read(noted_copies)
-        candidate = Database(source, self._config, read_only=True)
-        archive = Archive(candidate, self._config.model_copy(update={'archive_path': ''}), self._announce)
+        epoch = new_epoch()
+        with memory.read() as view:
+            copies = noted_copies(view.state)
+        candidate = Database(source, memory.config, read_only=True)
+        archive = Archive(
+            candidate, memory.config.model_copy(update={'archive_path': ''}), memory.announce, memory.now_ns
+        )
         try:
             archive.open()
             with archive.reading(everything) as reader:
-                connection = reader.live
-                self._check_scope(connection, source)
-                report = verify_database(connection, self._config.identity_scope, *reader.all[1:])
-                if not report.ok:
-                    raise DamagedFileError(
-                        f'restore from {source}: {"; ".join(report.problems)}', path=str(source)
-                    )
+                self._verify(source, reader)
                 if ready is not None:
-                    ready(ReadView(connection))
-                raw: Any = connection.connection.dbapi_connection
+                    ready(ReadView(reader.live))
+                raw: Any = reader.live.connection.dbapi_connection
                 self._replace(raw, epoch, archive.merge_into)
         finally:
             archive.close()
             candidate.close()
+        with memory.begin('restore') as uow:
+            uow.state.put('epoch', epoch)
+            note_copies(uow.state, copies)
+        assert uow.result is not None
+        memory.epoch = epoch.decode()
+        return uow.result
 
-        def act(txn: Changeset) -> None:
-            put_state(txn.connection, 'epoch', epoch)
-            note_copies(txn.connection, copies)
-
-        _, committed = self._transact('restore', '', act)
-        assert committed is not None
-        self.epoch = epoch.decode()
-        self._look_for_episodes()
-        self._side_writes += 1
-        return committed
+    def _verify(self, source: Path, reader: TieredReader) -> None:
+        self._transactions.check_scope(reader.live, source)
+        report = verify_database(reader.live, self._transactions.config.identity_scope, *reader.all[1:])
+        if not report.ok:
+            raise DamagedFileError(f'restore from {source}: {"; ".join(report.problems)}', path=str(source))
 
     def _replace(self, source: Any, epoch: bytes, complete: Callable[[sqlite3.Connection], None]) -> None:
-        if self.path is None:
-            with self._db.exclusively() as raw:
+        path = self._transactions.path
+        if path is None:
+            with self._transactions.database.exclusively() as raw:
                 source.backup(raw)
                 complete(raw)
             return
-        incoming = self.path.with_name(f'.{self.path.name}.restored')
+        incoming = path.with_name(f'.{path.name}.restored')
         incoming.unlink(missing_ok=True)
         try:
-            self._put_in_place(source, incoming, epoch, complete)
+            copy_database(source, incoming, complete)
+            migrate(incoming)
+            # Renamed before the swap: at no moment does the old name stand for the other history.
+            with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
+                raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
+            self._swap(path, incoming)
         finally:
             incoming.unlink(missing_ok=True)
 
-    def _put_in_place(
-        self, source: Any, incoming: Path, epoch: bytes, complete: Callable[[sqlite3.Connection], None]
-    ) -> None:
-        assert self.path is not None
-        copy_database(source, incoming, complete)
-        migrate(incoming)
-        # Renamed before the swap: at no moment does the old name stand for the other history.
-        with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
-            raw.execute("UPDATE state SET value = ? WHERE name = 'epoch'", (epoch,))
-        kept = self._free_name(self.now_ns())
-        with self._archive.replaced(incoming, kept), self._db.closed():
-            if self._file_lock is not None:
-                self._file_lock.note_checkpoint()
-            swap_file(self.path, incoming, kept)
-        logger.info('restored %s; the memory before is kept as %s', self.path, kept)
+    def _swap(self, path: Path, incoming: Path) -> None:
+        memory = self._transactions
+        # No file kept by an earlier restore has this name, also not one of the same time.
+        names = (path.with_name(f'{path.name}{KEPT}{stamp}') for stamp in count(memory.now_ns()))
+        kept = next(name for name in names if not name.exists())
+        with memory.archive.replaced(incoming, kept), memory.database.closed():
+            if memory.file_lock is not None:
+                memory.file_lock.note_checkpoint()
+            swap_file(path, incoming, kept)

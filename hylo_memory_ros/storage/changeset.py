@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
 
-__all__ = ['ArchivedRows', 'Changeset', 'CommitResult', 'RowNumbers', 'VersionRow']
+__all__ = ['ArchivedRows', 'Changeset', 'CommitResult', 'NoArchivedRows', 'RowNumbers', 'VersionRow']
 
 
 class RowNumbers(Protocol):
@@ -66,6 +66,57 @@ class ArchivedRows(Protocol):
 
     def restore(self, identity_ids: Iterable[int]) -> None:
         """Bring back the archived past of identities."""
+
+
+Match = Callable[[sa.Connection, Any, Sequence[int] | None], dict[int, float | None]]
+"""Finds the version rows of one file that match a `QuerySpec`."""
+
+
+class NoArchivedRows:
+    """Archived rows of a memory in which nothing was ever archived.
+
+    Parameters
+    ----------
+    connection : Connection
+        The main file, in the transaction.
+    match : Match
+        Answers `match` from the main file alone.
+    """
+
+    state = None
+
+    def __init__(self, connection: sa.Connection, match: Match) -> None:
+        self._connection = connection
+        self._match = match
+
+    def __bool__(self) -> bool:
+        """Return False: nothing is archived."""
+        return False
+
+    def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
+        """Do nothing."""
+
+    def restore_ids(self, item_ids: Collection[str], *, given: bool) -> None:
+        """Do nothing."""
+
+    def restore_links(self, links: Collection[str]) -> None:
+        """Do nothing."""
+
+    def restore_corrected(self, sequence: int) -> None:
+        """Do nothing."""
+
+    def restore_map(self, map_id: str) -> None:
+        """Do nothing."""
+
+    def restore_key(self, key: str, kind: str, at_ns: int) -> None:
+        """Do nothing."""
+
+    def match(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match a `QuerySpec`."""
+        return self._match(self._connection, asked, among)
+
+    def restore(self, identity_ids: Iterable[int]) -> None:
+        """Do nothing."""
 
 
 class VersionRow(NamedTuple):

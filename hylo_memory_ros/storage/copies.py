@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.storage.engine.files import unfinished_of
-from hylo_memory_ros.storage.engine.state import get_state, put_state
+from hylo_memory_ros.storage.engine.state import StateTable
 
 __all__ = ['KEPT', 'copies_beside', 'copies_since', 'note_copies', 'noted_copies', 'remove_unfinished']
 
@@ -19,23 +17,23 @@ _STATE = 'copies'
 _MOST = 1000
 
 
-def noted_copies(connection: sa.Connection) -> dict[str, int]:
+def noted_copies(state: StateTable) -> dict[str, int]:
     """Return the copies that were made, each with the newest transaction that may be in it."""
-    noted: dict[str, int] = json.loads(get_state(connection, _STATE, b'{}'))
+    noted: dict[str, int] = json.loads(state.get(_STATE, b'{}'))
     return noted
 
 
-def note_copies(connection: sa.Connection, copies: dict[str, int]) -> None:
+def note_copies(state: StateTable, copies: dict[str, int]) -> None:
     """Remember copies; those that are known to be gone are forgotten, and the oldest beyond a bound."""
-    noted = {path: seq for path, seq in (noted_copies(connection) | copies).items() if _standing(path)}
+    noted = {path: seq for path, seq in (noted_copies(state) | copies).items() if _standing(path)}
     noted |= copies
     newest = dict(sorted(noted.items(), key=lambda one: one[1])[-_MOST:])
-    put_state(connection, _STATE, json.dumps(newest, ensure_ascii=False).encode())
+    state.put(_STATE, json.dumps(newest, ensure_ascii=False).encode())
 
 
-def copies_since(connection: sa.Connection, sequence: int) -> list[str]:
+def copies_since(state: StateTable, sequence: int) -> list[str]:
     """Return the copies that may hold what a transaction wrote, but those that are known to be gone."""
-    noted = (path for path, seq in noted_copies(connection).items() if seq >= sequence)
+    noted = (path for path, seq in noted_copies(state).items() if seq >= sequence)
     return [one for path in noted for one in _standing(path)]
 
 

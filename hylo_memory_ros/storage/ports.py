@@ -1,153 +1,60 @@
-"""What the parts above ask of a store; a back end is whatever passes its contract."""
+"""Ports of the durable memory, one a consumer; a back end is whatever passes the store's contract.
+
+All times are integer nanoseconds; all methods may be called from any thread. Refusals are subclasses of
+`HyloMemoryError`, and after one nothing has changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-import sqlalchemy as sa
+if TYPE_CHECKING:
+    from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+    from hylo_memory_ros.model import (
+        Changes,
+        Helpfulness,
+        MemoryItem,
+        Removal,
+        VerifyReport,
+        Version,
+        WriteResult,
+    )
+    from hylo_memory_ros.storage.archive.archive import ArchiveInfo
+    from hylo_memory_ros.storage.archive.mover import ArchivedSlice
+    from hylo_memory_ros.storage.archive.selection import Archivable
+    from hylo_memory_ros.storage.changeset import CommitResult
+    from hylo_memory_ros.storage.consolidation.sizes import Held
+    from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+    from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
+    from hylo_memory_ros.storage.statements.mapper import ItemRow
+    from hylo_memory_ros.storage.statements.removal import Ending
+    from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
-from hylo_memory_ros.model import (
-    Changes,
-    Episode,
-    Helpfulness,
-    MemoryItem,
-    Removal,
-    VerifyReport,
-    Version,
-    WriteResult,
-)
-from hylo_memory_ros.storage.archive.archive import ArchiveInfo
-from hylo_memory_ros.storage.archive.mover import ArchivedSlice
-from hylo_memory_ros.storage.archive.selection import Archivable
-from hylo_memory_ros.storage.changeset import CommitResult
-from hylo_memory_ros.storage.consolidation.records import Stood
-from hylo_memory_ros.storage.consolidation.revert import Back
-from hylo_memory_ros.storage.consolidation.sizes import Held
-from hylo_memory_ros.storage.consolidation.summaries import Group, Slice
-from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
-from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
-from hylo_memory_ros.storage.statements.mapper import ItemRow
-from hylo_memory_ros.storage.statements.removal import Ending
-from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
+__all__ = ['ArchivePort', 'IndexSource', 'QuerySource', 'SpatialTuple', 'StatementSource', 'Store', 'Within']
 
-__all__ = ['SpatialTuple', 'Store', 'Within']
-
-T = TypeVar('T')
-
-Within = Callable[[UnitOfWork], None]
+Within = Callable[['UnitOfWork'], None]
 """Saves further state in the same transaction."""
 
 SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
 """version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
 
 
-class Store(Protocol):
-    """A durable memory: every method is one transaction, or one consistent reading.
+class QuerySource(Protocol):
+    """Statements as the retrieval engine asks for them; each method reads one consistent state."""
 
-    All times are integer nanoseconds; all methods may be called from any thread. Refusals
-    are subclasses of `HyloMemoryError`, and after one nothing has changed.
-    """
+    @property
+    def epoch(self) -> str:
+        """Name of the history."""
 
-    path: Path | None
-    epoch: str
-    sequence: int
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
 
     def now_ns(self) -> int:
         """Return the highest service time seen."""
-
-    def clock_ns(self) -> int:
-        """Return the service clock, which may lie behind the highest time seen."""
-
-    def write(
-        self,
-        items: Sequence[MemoryItem],
-        *,
-        request_id: str | None = None,
-        actor: str = '',
-        dry_run: bool = False,
-        durable: bool = True,
-        within: Within | None = None,
-    ) -> tuple[WriteResult, CommitResult | None]:
-        """Store items in order, all or none; a known request gets its first answer again."""
-
-    def read(self) -> AbstractContextManager[ReadView]:
-        """Open a view of one consistent state, read-only, for the block."""
-
-    def begin(
-        self, op: str, *, actor: str = '', durable: bool = True, dry_run: bool = False
-    ) -> AbstractContextManager[UnitOfWork]:
-        """Begin a numbered transaction: commit at a clean end of the block, else roll back."""
-
-    def begin_unnumbered(self, *, durable: bool = False) -> AbstractContextManager[UnnumberedUnitOfWork]:
-        """Begin a transaction that takes no sequence, for statistics, ledger and records."""
-
-    def side_write(self, within: Callable[[sa.Connection], None], *, durable: bool = False) -> None:
-        """Change side tables in a transaction that takes no sequence."""
-
-    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
-        """Read side tables from one consistent state."""
-
-    def forget(
-        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, CommitResult | None]:
-        """End what matches at the service time."""
-
-    def retract(
-        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
-    ) -> tuple[Removal, CommitResult | None]:
-        """Withdraw what matches: it was never true."""
-
-    def end(
-        self,
-        endings: Sequence[Ending],
-        *,
-        kind: str,
-        reason: str,
-        actor: str,
-        dry_run: bool,
-        durable: bool = True,
-    ) -> tuple[Removal, CommitResult | None]:
-        """End what holds at the stated world times."""
-
-    def purge(
-        self,
-        asked: QuerySpec,
-        among: Sequence[int] | None,
-        unstored: Sequence[str] = (),
-        *,
-        reason: str,
-        actor: str,
-        dry_run: bool,
-    ) -> tuple[Removal, CommitResult | None]:
-        """Delete the identities of what matches, for good, and from every record what is named beside.
-
-        Those are the ids of what goes too, but was in no file; they are counted.
-        """
-
-    def begin_episode(
-        self, episode_id: str, *, scope: Mapping[str, str], note: str, actor: str
-    ) -> tuple[Episode, CommitResult | None]:
-        """Begin an episode: every transaction from here on carries it."""
-
-    def recall_episode(self, episode_id: str) -> None:
-        """Bring back from the archive what was said in an episode, and what its feed and verdicts name."""
-
-    def end_episode(
-        self,
-        begun: Episode,
-        *,
-        ended_ns: int,
-        outcome: str,
-        note: str,
-        actor: str,
-        items: Sequence[MemoryItem],
-        within: Callable[[sa.Connection, Episode], None],
-    ) -> tuple[tuple[Episode, WriteResult], CommitResult | None]:
-        """End the open episode and store what is to be remembered of it, in one transaction."""
 
     def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
@@ -197,6 +104,29 @@ class Store(Protocol):
     def purged_after(self, seq: int) -> int:
         """Return how many statements were deleted for good after a sequence."""
 
+
+class IndexSource(Protocol):
+    """Places and vectors as the indexes load them."""
+
+    def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
+        """Yield every version that has a place, believed or not."""
+
+    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
+        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
+
+    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
+        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
+
+    def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
+        """Yield every vector, in order of its assertion."""
+
+    def vector_version_batches(self, size: int) -> Iterator[list[VersionTuple]]:
+        """Yield every version that has a vector, believed or not, in order of its row."""
+
+
+class StatementSource(QuerySource, IndexSource, Protocol):
+    """Everything that is read of statements."""
+
     def history(
         self,
         *,
@@ -218,51 +148,14 @@ class Store(Protocol):
     def manifest(self) -> dict[str, Any]:
         """Return the snapshot hash and what it stands for."""
 
-    def archivable(
-        self,
-        kinds: Collection[str] | None = None,
-        scope: Mapping[str, str] | None = None,
-        ended_before_ns: int | None = None,
-        limit: int = 1000,
-        *,
-        after: int = 0,
-    ) -> list[Archivable]:
-        """Return identities with ended statements that may be archived, in order of their number."""
-
-    def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ids of ended statements that may be archived, by identity."""
-
-    def archive(
-        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
-    ) -> ArchivedSlice:
-        """Move one slice of ended statements to the archive; it changes no answer."""
-
-    def restore_archived(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
-        """Bring one slice of archived identities back."""
-
-    def archive_info(self) -> ArchiveInfo | None:
-        """Return the size of the archive; None: there never was one."""
+    def verify(self) -> VerifyReport:
+        """Recompute every timeline and hash."""
 
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
 
     def archived_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids belong to archived statements."""
-
-    def copy(self, target: Path) -> None:
-        """Copy the whole memory to a new file."""
-
-    def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
-        """Put a verified copy in the place of the whole memory, and begin a new epoch.
-
-        Parameters
-        ----------
-        ready : callable, optional
-            Given the verified copy, before anything is replaced.
-        """
-
-    def verify(self) -> VerifyReport:
-        """Recompute every timeline and hash."""
 
     def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
@@ -279,44 +172,143 @@ class Store(Protocol):
     ) -> list[ConsolidationCandidate]:
         """Return happenings that hold now, oldest first."""
 
-    def condense(
-        self, groups: Sequence[Group], number: int | None, *, asked: Mapping[str, Any], actor: str
-    ) -> tuple[int | None, Slice, CommitResult | None]:
-        """Let one statement stand for each group, in one recorded event of a consolidation."""
-
-    def revert_groups(
-        self,
-        groups: Sequence[Stood],
-        *,
-        beneath: Collection[int],
-        within: Callable[[sa.Connection, int], None],
-        actor: str,
-    ) -> tuple[Back, CommitResult | None]:
-        """Let what summaries stand for hold again, and withdraw them, in one recorded event."""
-
-    def spatial_batches(self, size: int) -> Iterator[list[SpatialTuple]]:
-        """Yield every version that has a place, believed or not."""
-
-    def vectors_of(self, space: str, assertions: Sequence[int]) -> dict[int, bytes]:
-        """Return the float32 bytes of vectors by assertion; one that is gone is left out."""
-
-    def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
-        """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-
-    def vector_batches(self, size: int) -> Iterator[list[VectorTuple]]:
-        """Yield every vector, in order of its assertion."""
-
-    def vector_version_batches(self, size: int) -> Iterator[list[VersionTuple]]:
-        """Yield every version that has a vector, believed or not, in order of its row."""
-
     def maps(self) -> list[str]:
         """Return the maps that were current or written to."""
 
-    def add_map(self, map_id: str) -> None:
-        """Remember a map."""
-
     def counts(self) -> dict[str, int]:
         """Return the number of open versions by kind."""
+
+
+class ArchivePort(Protocol):
+    """Moves of ended statements to the archive file and back; a move changes no answer and no hash."""
+
+    def archivable(
+        self,
+        kinds: Collection[str] | None = None,
+        scope: Mapping[str, str] | None = None,
+        ended_before_ns: int | None = None,
+        limit: int = 1000,
+        *,
+        after: int = 0,
+    ) -> list[Archivable]:
+        """Return identities with ended statements that may be archived, in order of their number."""
+
+    def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of ended statements that may be archived, by identity."""
+
+    def move(
+        self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
+    ) -> ArchivedSlice:
+        """Move one slice of ended statements to the archive; it changes no answer."""
+
+    def restore(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
+        """Bring one slice of archived identities back."""
+
+    def info(self) -> ArchiveInfo | None:
+        """Return what the archive file holds; None: there never was anything in it."""
+
+
+class Store(Protocol):
+    """A durable memory: every method is one transaction, or one consistent reading."""
+
+    path: Path | None
+
+    @property
+    def reader(self) -> StatementSource:
+        """Statements, for queries and indexes."""
+
+    @property
+    def archive(self) -> ArchivePort:
+        """Moves to the archive file and back."""
+
+    @property
+    def epoch(self) -> str:
+        """Name of the history."""
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen."""
+
+    def clock_ns(self) -> int:
+        """Return the service clock, which may lie behind the highest time seen."""
+
+    def read(self) -> AbstractContextManager[ReadView]:
+        """Open a view of one consistent state, read-only, for the block."""
+
+    def begin(
+        self, op: str, *, actor: str = '', durable: bool = True, dry_run: bool = False
+    ) -> AbstractContextManager[UnitOfWork]:
+        """Begin a numbered transaction: commit at a clean end of the block, else roll back."""
+
+    def begin_unnumbered(self, *, durable: bool = False) -> AbstractContextManager[UnnumberedUnitOfWork]:
+        """Begin a transaction that takes no sequence, for statistics, ledger and records."""
+
+    def write(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        request_id: str | None = None,
+        actor: str = '',
+        dry_run: bool = False,
+        durable: bool = True,
+        within: Within | None = None,
+    ) -> tuple[WriteResult, CommitResult | None]:
+        """Store items in order, all or none; a known request gets its first answer again."""
+
+    def forget(
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
+        """End what matches at the service time."""
+
+    def retract(
+        self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str, actor: str, dry_run: bool
+    ) -> tuple[Removal, CommitResult | None]:
+        """Withdraw what matches: it was never true."""
+
+    def end(
+        self,
+        endings: Sequence[Ending],
+        *,
+        kind: str,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+        durable: bool = True,
+    ) -> tuple[Removal, CommitResult | None]:
+        """End what holds at the stated world times."""
+
+    def purge(
+        self,
+        asked: QuerySpec,
+        among: Sequence[int] | None,
+        unstored: Sequence[str] = (),
+        *,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+    ) -> tuple[Removal, CommitResult | None]:
+        """Delete the identities of what matches, for good, and from every record what is named beside.
+
+        Those are the ids of what goes too, but was in no file; they are counted.
+        """
+
+    def recall_episode(self, episode_id: str) -> None:
+        """Bring back from the archive what was said in an episode, and what its feed and verdicts name."""
+
+    def copy(self, target: Path) -> None:
+        """Copy the whole memory to a new file."""
+
+    def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
+        """Put a verified copy in the place of the whole memory, and begin a new epoch.
+
+        Parameters
+        ----------
+        ready : callable, optional
+            Given the verified copy, before anything is replaced.
+        """
 
     def close(self) -> None:
         """Close the store; safe to repeat."""

@@ -1,4 +1,4 @@
-"""The asking half of the store over SQLite: each method reads one consistent state.
+"""Reading of statements from the main file and the archive.
 
 Threads: every method may be called from any thread, beside a writer.
 """
@@ -6,22 +6,21 @@ Threads: every method may be called from any thread, beside a writer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
-from hylo_memory_ros.model import Changes, VerifyReport, Version
-from hylo_memory_ros.storage.archive.archive import Archive
+from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
 from hylo_memory_ros.storage.archive.tiered_reader import asked_of, everything, given, nothing, past_of
-from hylo_memory_ros.storage.engine.database import Database
-from hylo_memory_ros.storage.engine.files import copy_database
+from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
+from hylo_memory_ros.storage.consolidation.sizes import Held
 from hylo_memory_ros.storage.engine.state import get_state
+from hylo_memory_ros.storage.episodes.repository import any_episode, said_in
+from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
 from hylo_memory_ros.storage.integrity import verify_database
 from hylo_memory_ros.storage.landmarks.ledger import LedgerRepository
 from hylo_memory_ros.storage.migrations import HEAD
@@ -33,31 +32,42 @@ from hylo_memory_ros.storage.schema import audit, known_map, txn
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple, vectors_of_assertions
 from hylo_memory_ros.storage.statements.mapper import ItemRow
-from hylo_memory_ros.storage.unit_of_work import ReadView
+from hylo_memory_ros.storage.transaction_manager import TransactionManager
 
-__all__ = ['SqliteReader']
+__all__ = ['StatementReader']
 
-T = TypeVar('T')
+_VERSION_ROW, _ASSERTION_ID = 0, 20
 
 
-class SqliteReader:
-    """What can be asked of a database; see `port.Store`."""
+class StatementReader:
+    """Statements of a memory, in the main file and in the archive; each method reads one consistent state.
 
-    epoch: str
-    _db: Database
-    _archive: Archive
-    _config: MemoryConfig
+    Parameters
+    ----------
+    transactions : TransactionManager
+        The memory.
+    """
 
-    @contextmanager
-    def read(self) -> Iterator[ReadView]:
-        """Open a view of one consistent state, read-only, for the block."""
-        with self._db.reading() as connection:
-            yield ReadView(connection)
+    def __init__(self, transactions: TransactionManager) -> None:
+        self._transactions = transactions
+        self._db = transactions.database
+        self._archive = transactions.archive
+        self._without_episodes: tuple[str, int] | None = None
+        self._without_helpfulness: tuple[str, int] | None = None
 
-    def side_read(self, within: Callable[[sa.Connection], T]) -> T:
-        """Read side tables from one consistent state."""
-        with self._db.reading() as connection:
-            return within(connection)
+    @property
+    def epoch(self) -> str:
+        """Name of the history."""
+        return self._transactions.epoch
+
+    @property
+    def sequence(self) -> int:
+        """Number of the newest transaction."""
+        return self._transactions.sequence
+
+    def now_ns(self) -> int:
+        """Return the highest service time seen."""
+        return self._transactions.now_ns()
 
     def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
@@ -198,16 +208,10 @@ class SqliteReader:
                 'schema': HEAD,
             }
 
-    def copy(self, target: Path) -> None:
-        """Copy the whole memory to a new file."""
-        # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
-        with self._db.exclusively() as raw:
-            copy_database(raw, target, self._archive.merge_into)
-
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
         with self._archive.reading(everything, nothing) as reader:
-            report = verify_database(reader.live, self._config.identity_scope, *reader.all[1:])
+            report = verify_database(reader.live, self._transactions.config.identity_scope, *reader.all[1:])
         if self._archive.lost is not None:
             return replace(report, problems=(*report.problems, str(self._archive.lost)))
         return report
@@ -245,6 +249,65 @@ class SqliteReader:
         """Yield every version that has a vector, believed or not, in order of its row."""
         with self._archive.reading(everything, nothing) as reader:
             yield from reader.vector_version_batches(size)
+
+    def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return the episode of each item row that was stated in one, by version row."""
+        # Where there never was an episode, only the first answer after a commit looks for one.
+        state = self.epoch, self.sequence
+        if not rows or self._without_episodes == state:
+            return {}
+        wanted = {row[_ASSERTION_ID] for row in rows}
+        with self._db.reading() as connection:
+            found = said_in(connection, wanted) if any_episode(connection) else None
+        if found is None:
+            if self._transactions.is_only_writer:
+                self._without_episodes = state
+            return {}
+        if len(found) < len(wanted):
+            with self._archive.reading(everything, nothing) as reader:
+                for one in reader.all:
+                    found |= said_in(one, wanted)
+        episodes = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
+        return {version_row: name for version_row, name in episodes if name}
+
+    def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
+        """Return the counts of item rows, by version row; of those with no count, none."""
+        state = self.epoch, self._transactions.unnumbered
+        if not rows or self._without_helpfulness == state:
+            return {}
+        with self._db.reading() as connection:
+            if any_helpfulness(connection):
+                return helpfulness_of(connection, rows)
+        if self._transactions.is_only_writer:
+            self._without_helpfulness = state
+        return {}
+
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
+        """Return how much of some kinds is at hand, perhaps only of one scope."""
+        with self._db.reading() as connection:
+            return amount_at_hand(connection, kinds, scope, holding=self._transactions.path is None)
+
+    def consolidable(
+        self,
+        before_ns: int,
+        limit: int,
+        *,
+        now_ns: int,
+        scope: Mapping[str, str] | None,
+        after: tuple[int, int],
+        open_episode: str,
+    ) -> list[ConsolidationCandidate]:
+        """Return happenings that hold now, oldest first; see `candidates.consolidable`."""
+        with self._db.reading() as connection:
+            return consolidable(
+                connection,
+                before_ns,
+                limit,
+                now_ns=now_ns,
+                scope=scope,
+                after=after,
+                open_episode=open_episode,
+            )
 
     def maps(self) -> list[str]:
         """Return the maps that were current or written to."""

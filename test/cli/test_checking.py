@@ -34,7 +34,7 @@ def test_info_tells_what_a_file_holds(run: Run, file: Path) -> None:
 def test_info_and_history_know_of_the_archive_file(run: Run, written: Written) -> None:
     path, store = written.path, written.memory._core.store
     history = run('history', path, '--key', 'mug', '--json').lines
-    moved = store.archive([one.identity_id for one in store.archivable()])
+    moved = store.archive.move([one.identity_id for one in store.archive.archivable()])
     assert moved.assertions > 0
     (facts,) = run('info', path, '--json').lines
     assert facts['archive']['statements'] == moved.assertions

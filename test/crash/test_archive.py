@@ -80,7 +80,7 @@ def archive(lived: Path) -> Path:
     """Return the folder of the same memory, all that may be in the archive file there."""
     folder = Path(shutil.copytree(lived, lived.with_name('archive')))
     with opened(folder) as memory:
-        assert memory._core.store.archive(range(1, 20)).assertions == 15
+        assert memory._core.store.archive.move(range(1, 20)).assertions == 15
     return folder
 
 
@@ -93,7 +93,7 @@ def check(folder: Path, expected: Any) -> None:
         report = memory.verify()
         assert report.ok, report.problems
         # What was begun is finished: there is nothing in the archive file but what is archived.
-        memory._core.store.archive(range(1, 20))
+        memory._core.store.archive.move(range(1, 20))
         assert told(memory) == expected
     names = {file.name for file in folder.iterdir()} - {'acknowledged', 'memory.db.lock'}
     assert names == {'memory.db', 'memory.db.archive'}
@@ -103,7 +103,8 @@ def test_a_move_there(nursery: Nursery, lived: Path) -> None:
     with opened(lived) as memory:
         expected = told(memory)
     code = (
-        OPEN + 'while memory._core.store.archive(range(1, 20), limit=4).assertions: acknowledge("archived")'
+        OPEN
+        + 'while memory._core.store.archive.move(range(1, 20), limit=4).assertions: acknowledge("archived")'
     )
     for place, _ in nursery.kill_along(lived, code, KILLS):
         check(place, expected)
@@ -112,7 +113,7 @@ def test_a_move_there(nursery: Nursery, lived: Path) -> None:
 def test_a_move_back(nursery: Nursery, archive: Path) -> None:
     with opened(archive) as memory:
         expected = told(memory)
-    code = f'{OPEN}memory._core.store.restore_archived(range(1, 20), limit=100); acknowledge("restored")'
+    code = f'{OPEN}memory._core.store.archive.restore(range(1, 20), limit=100); acknowledge("restored")'
     for place, _ in nursery.kill_along(archive, code, KILLS):
         check(place, expected)
 
@@ -160,7 +161,7 @@ def test_a_restore_over_it(nursery: Nursery, archive: Path, tmp_path: Path) -> N
             assert after[0] == before[0]
             assert ('restore' in [change.op for change in after[2]]) >= ('restored' in words)
             assert memory.verify().ok
-            memory._core.store.archive(range(1, 20))
+            memory._core.store.archive.move(range(1, 20))
             assert told(memory)[0] == before[0]
         for kept in place.glob('memory.db.before-restore-*'):
             if kept.suffix != '.archive':

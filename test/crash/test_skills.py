@@ -32,7 +32,7 @@ def kill_before(event, text, nth=1):
 
     sys.addaudithook(lambda what, arguments: look(what, ' '.join(map(str, arguments))))
     for memory in memories:
-        memory._core.store._db._writer.raw_connection().dbapi_connection.set_trace_callback(
+        memory._core.store._transactions.database._writer.raw_connection().dbapi_connection.set_trace_callback(
             lambda statement: look('statement', statement)
         )
 

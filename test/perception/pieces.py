@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import select
+from support.tables import read_tables
 
 from hylo_memory_ros.errors import TransformTooNewError
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
@@ -143,7 +144,7 @@ def recorded(memory: MemoryService) -> list[ObservationRecord]:
 def landmark_rows(memory: MemoryService) -> list[tuple[Any, ...]]:
     """Return the stored state of all landmarks, by key."""
     query = select(landmark).order_by(landmark.c.key)
-    return memory.side_read(lambda connection: [tuple(row) for row in connection.execute(query)])
+    return read_tables(memory, lambda connection: [tuple(row) for row in connection.execute(query)])
 
 
 def state_of(memory: MemoryService) -> tuple[Any, ...]:
@@ -154,7 +155,7 @@ def state_of(memory: MemoryService) -> tuple[Any, ...]:
 def stored_receipts(memory: MemoryService, kind: str) -> list[dict[str, Any]]:
     """Return the stored receipts of a kind, oldest first."""
     query = select(association_receipt.c.id).order_by(association_receipt.c.row)
-    ids = memory.side_read(lambda connection: list(connection.scalars(query)))
+    ids = read_tables(memory, lambda connection: list(connection.scalars(query)))
     return [told for one in ids if (told := memory.receipt(one))['kind'] == kind]
 
 

@@ -19,6 +19,7 @@ from perception.pieces import (
     some_settings,
 )
 from sqlalchemy import select
+from support.tables import read_tables
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
@@ -313,9 +314,10 @@ def test_a_purge_leaves_neither_sightings_nor_receipts_that_name_it() -> None:
         pipeline.commit(force=True)
         assert not any(is_stored(memory, one) for one in stored)
         assert not any(pipeline.receipt(one) for one in receipts)
-        left = memory.side_read(lambda connection: set(connection.scalars(select(sighting.c.landmark))))
-        numbers = memory.side_read(
-            lambda connection: dict(connection.execute(select(landmark.c.key, landmark.c.number)).all())  # type: ignore[arg-type]
+        left = read_tables(memory, lambda connection: set(connection.scalars(select(sighting.c.landmark))))
+        numbers = read_tables(
+            memory,
+            lambda connection: dict(connection.execute(select(landmark.c.key, landmark.c.number)).all()),  # type: ignore[arg-type]
         )
         assert numbers == {other: left.pop()}
         assert not left

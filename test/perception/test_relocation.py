@@ -21,6 +21,7 @@ from perception.pieces import (
     state_of,
 )
 from sqlalchemy import select
+from support.tables import read_tables
 
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
@@ -86,11 +87,12 @@ def places_of(memory: MemoryService, **axes: object) -> list[tuple[float, ...]]:
 
 def all_state(memory: MemoryService) -> tuple[object, ...]:
     """Return whatever perception left, keyframes and sightings too."""
-    tables = memory.side_read(
+    tables = read_tables(
+        memory,
         lambda c: [
             [tuple(row) for row in c.execute(select(table).order_by(*table.primary_key.columns))]
             for table in (landmark, keyframe, sighting)
-        ]
+        ],
     )
     return state_of(memory), tables
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 from support.clock import ManualClock
+from support.tables import write_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
@@ -27,7 +28,7 @@ def count(memory: MemoryService, key: str, log_odds: float, *, stale: bool = Fal
     def put(connection: sa.Connection) -> None:
         connection.execute(landmark.insert(), row)
 
-    memory.side_write(put)
+    write_tables(memory, put)
 
 
 def keys(result: QueryResult) -> set[str | None]:

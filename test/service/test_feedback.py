@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from support.child import TIMEOUT_S, script
 from support.clock import ManualClock
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
@@ -59,7 +60,7 @@ def counts(memory: MemoryService, key: str) -> Helpfulness | None:
 
 
 def rows_of(memory: MemoryService, *tables: sa.Table) -> list[list[Any]]:
-    return memory.side_read(lambda connection: [connection.execute(sa.select(t)).all() for t in tables])
+    return read_tables(memory, lambda connection: [connection.execute(sa.select(t)).all() for t in tables])
 
 
 def test_a_verdict_is_counted_beside_the_items_that_it_names(
@@ -103,8 +104,8 @@ def test_archived_items_may_be_judged(tmp_path: Path, clock: ManualClock) -> Non
         for since in (2, 3, 4):
             memory.write([MemoryItem(kind='semantic', key='dock', content=f'at {since}', valid_from=since)])
         old = memory.query(then)[0].item.id
-        assert memory._core.store.archive(
-            [one.identity_id for one in memory._core.store.archivable()]
+        assert memory._core.store.archive.move(
+            [one.identity_id for one in memory._core.store.archive.archivable()]
         ).versions
         memory.feedback('wrong', ids=[old])
         memory.feedback('wrong', receipt_id=asked(memory, then).receipt_id)
@@ -220,7 +221,7 @@ def test_a_landmark_keeps_its_counts_wherever_it_is_seen(memory: MemoryService) 
         'map_id': '', 'key': 'mug/1', 'label': 'mug', 'has_instance': False, 'observations': 3, 'n': 3,
         'first_ns': 1, 'since_ns': 1, 'last_ns': 2, 'x': 0.0, 'y': 0.0, 'z': 0.0, 'estimate': b'',
     }  # fmt: skip
-    memory.side_write(lambda connection: connection.execute(landmark.insert(), row) and None)
+    write_tables(memory, lambda connection: connection.execute(landmark.insert(), row) and None)
     memory.feedback('useful', receipt_id=asked(memory, MemoryQuery(key='mug/1')).receipt_id)
     moved = PLACE.model_copy(update={'position': (3.0, 0.0, 0.0)})
     memory.write([mug.model_copy(update={'pose': moved, 'valid_from_ns': 9_000_000_000})])
@@ -281,7 +282,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_changes_nothing(memory: Memo
     nothing = asked(memory, MemoryQuery(key='nowhere'))
     stairs = memory.query(MemoryQuery(key='stairs'))[0].item.id
     decided = AssociationReceipt('association/1', '', 1, (), '{"id": "association/1", "kind": "association"}')
-    memory.side_write(lambda connection: AssociationReceiptRepository(connection).save([decided], 10))
+    write_tables(memory, lambda connection: AssociationReceiptRepository(connection).save([decided], 10))
     memory.feedback('useful', receipt_id=answer.receipt_id)
     tables = (feedback, helpfulness, episode_retrieval)
     before = rows_of(memory, *tables)
@@ -324,7 +325,9 @@ def test_a_purge_takes_counts_verdicts_and_notes(memory: MemoryService) -> None:
 def test_a_score_that_was_tampered_with_is_found_out(memory: MemoryService) -> None:
     memory.feedback('useful', receipt_id=asked(memory).receipt_id)
     assert memory.verify().ok
-    memory.side_write(lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None)
+    write_tables(
+        memory, lambda connection: connection.execute(helpfulness.update().values(score=0.9)) and None
+    )
     assert [
         'its score of helpfulness is not that of its counts' in one for one in memory.verify().problems
     ] == [True] * 3

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 from scipy.stats import beta
+from support.tables import read_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery
@@ -38,7 +39,7 @@ def counted(memory: MemoryService, key: str) -> Helpfulness:
 
 
 def left(memory: MemoryService) -> list[Any]:
-    return memory.side_read(lambda connection: list(connection.execute(sa.select(episode_retrieval))))
+    return read_tables(memory, lambda connection: list(connection.execute(sa.select(episode_retrieval))))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_is_purged_within_an_episode_is_not_scored(memory: MemoryService) -
     look_up(memory, 'door')
     memory.purge(MemoryQuery(key='dock'))
     memory.end_episode(outcome='success')
-    rows = memory.side_read(lambda connection: list(connection.execute(sa.select(helpfulness))))
+    rows = read_tables(memory, lambda connection: list(connection.execute(sa.select(helpfulness))))
     assert [row.succeeded for row in rows] == [1]
     assert left(memory) == []
 

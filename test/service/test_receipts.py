@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from domain.identity.examples import SHA, artifact, semantic, token_kv
+from support.tables import write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import (
@@ -420,7 +421,7 @@ def test_a_purge_takes_what_was_made_of_the_answer_too(memory: MemoryService) ->
 def test_receipts_of_associations_come_through_the_same_door(memory: MemoryService) -> None:
     body = {'id': 'association/1', 'kind': 'merge', 'keys': ['mug/1']}
     decided = AssociationReceipt('association/1', 'home', 5, ['mug/1'], json.dumps(body))
-    memory.side_write(lambda connection: AssociationReceiptRepository(connection).save([decided], 9))
+    write_tables(memory, lambda connection: AssociationReceiptRepository(connection).save([decided], 9))
     assert memory.receipt('association/1') == body
     with pytest.raises(InvalidRequestError, match='only retrievals are replayed'):
         memory.replay_receipt('association/1')

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.tables import write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
@@ -219,8 +220,11 @@ def test_a_vector_that_was_altered_in_the_file_is_reported(tmp_path: Path) -> No
     with opened(tmp_path) as memory:
         memory.write([note('a', embeddings={'letters@1': [1.0, 2.0]})])
         assert memory.verify().ok
-        memory.side_write(
-            lambda connection: connection.exec_driver_sql("UPDATE embedding SET vector = x'0000803f0000803f'")
+        write_tables(
+            memory,
+            lambda connection: connection.exec_driver_sql(
+                "UPDATE embedding SET vector = x'0000803f0000803f'"
+            ),
         )
 
         (problem,) = memory.verify().problems
@@ -236,7 +240,7 @@ def identified(memory: MemoryService) -> str:
 def test_receipts_name_vectors_as_generations_do(tmp_path: Path, letters: Letters) -> None:
     with opened(tmp_path, dimension=26, embedder='letters') as memory:
         memory.write([note('abba')])
-        assertion, item_id, digest = memory._core.store.vector_records('letters@1')[0]
+        assertion, item_id, digest = memory._core.store.reader.vector_records('letters@1')[0]
         space = EmbeddingSpace(dimension=26, model='letters', provider_digest=letters.digest)
 
         told = identified(memory)

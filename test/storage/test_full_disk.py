@@ -83,5 +83,5 @@ class TestFullDisk:
 
 def limit_pages(memory: MemoryService, most: int) -> None:
     """Let the file grow to so many pages, or not beyond what it has."""
-    with memory._core.store._db.exclusively() as raw:  # type: ignore[attr-defined]
+    with memory._core.store._transactions.database.exclusively() as raw:  # type: ignore[attr-defined]
         raw.execute(f'PRAGMA max_page_count = {most}')

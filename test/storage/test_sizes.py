@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -25,8 +26,8 @@ def fact(key: str, content: str = 'x', **fields: object) -> MemoryItem:
 
 
 def held(memory: MemoryService) -> dict[str, Held]:
-    assert memory.side_read(miscounted) == []
-    return memory.side_read(held_by_kind)
+    assert read_tables(memory, miscounted) == []
+    return read_tables(memory, held_by_kind)
 
 
 def test_every_accepted_write_counts_with_its_bytes_and_vectors(memory: MemoryService) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from support.clock import ManualClock
+from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -35,7 +36,7 @@ def counts(memory: MemoryService) -> list[tuple[int, int, int, int]]:
         )  # fmt: skip
         rows.extend(tuple(row) for row in connection.execute(statement.order_by(assertion.c.valid_from_ns)))
 
-    memory.side_read(read)
+    read_tables(memory, read)
     return rows
 
 
@@ -46,13 +47,13 @@ def test_a_fact_that_was_confirmed_often_is_loaded_by_its_first_word_and_what_co
 
         def load(connection: object) -> None:
             timelines = Timelines(
-                Changeset(connection, 1, 'test', '', memory._core.store._archive.restorer(connection))
+                Changeset(connection, 1, 'test', '', memory._core.store.archive.restorer(connection))
             )  # type: ignore[arg-type]
             for at_s in (200, 90, 1):
                 timelines.load({1: at_s * 10**9})
                 loaded.append(len(timelines[1].points))
 
-        memory.side_read(load)
+        read_tables(memory, load)
         assert loaded == [2, 13, 100]
         assert memory.write([door(50.5)]).events[0].event == 'SKIP_DUP'
         closed = memory.write([MemoryItem(kind='semantic', key='door', content='shut', valid_from=60.5)])

@@ -89,8 +89,8 @@ class Members:
 
     def _read(self, chunks: Sequence[Chunk]) -> None:
         members = [member for chunk in chunks for member in chunk.members if member.version_row > 0]
-        self._rows = self._store.fetch([member.version_row for member in members])
-        self._vectors = self._store.vectors(list(self._rows.values()))
+        self._rows = self._store.reader.fetch([member.version_row for member in members])
+        self._vectors = self._store.reader.vectors(list(self._rows.values()))
         # Who wrote a payload may have put anything there: what is a summary, the record knows.
         identities = [member.identity_id for member in members]
         with self._store.read() as view:

@@ -77,7 +77,7 @@ class ConsolidationReversal:
             tuple(one for one in restored if one not in gone),
             tuple(withdrawn),
             kept,
-            self._store.digest(),
+            self._store.reader.digest(),
             self._store.sequence,
         )
 

@@ -160,7 +160,7 @@ class ConsolidationRun:
     def report(self) -> ConsolidationReport:
         """Do what is wished, and return what was done."""
         wish, done = self._wish, self._done
-        before, digest_before = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+        before, digest_before = self._store.reader.amount(wish.kinds, wish.scope), self._store.reader.digest()
         self._need, self._at_first = (Need(*wish.budget.excess(*before)) for _ in range(2))
         if self._need and self._can_archive:
             self._age_what_ended()
@@ -170,7 +170,10 @@ class ConsolidationRun:
         if wish.dry_run:
             after, digest_after = (before.items - gained[0], before.bytes - gained[1]), digest_before
         else:
-            after, digest_after = self._store.amount(wish.kinds, wish.scope), self._store.digest()
+            after, digest_after = (
+                self._store.reader.amount(wish.kinds, wish.scope),
+                self._store.reader.digest(),
+            )
         wish.tell(1.0, 'done')
         return ConsolidationReport(
             consolidation_id='' if done.number is None else name_of(done.number),
@@ -205,7 +208,9 @@ class ConsolidationRun:
     def _age_what_ended(self) -> None:
         after, kinds = 0, self._wish.kinds
         while self._need and not self._ended(_AGING):
-            found = self._store.archivable(kinds, self._wish.scope or None, limit=_IDENTITIES, after=after)
+            found = self._store.archive.archivable(
+                kinds, self._wish.scope or None, limit=_IDENTITIES, after=after
+            )
             chosen: list[int] = []
             for one in found:
                 if not self._need:
@@ -219,15 +224,15 @@ class ConsolidationRun:
 
     def _age(self, identity_ids: Sequence[int]) -> None:
         """Move ended statements of identities into the archive, slice by slice."""
-        archivable = self._store.archivable_ids(identity_ids)
-        names = [name for number in identity_ids for name in archivable.get(number, ())]
+        leaving = self._store.archive.archivable_ids(identity_ids)
+        names = [name for number in identity_ids for name in leaving.get(number, ())]
         if self._wish.dry_run:
             self._done.aged += names
             return
         moved: set[str] = set()
         # One more than there are identities: most have one statement, and one call tells that it was all.
         limit = max(len(identity_ids), _STATEMENTS) + 1
-        for done in slices(partial(self._store.archive, identity_ids, limit=limit), limit):
+        for done in slices(partial(self._store.archive.move, identity_ids, limit=limit), limit):
             moved.update(done.ids)
             if self._ended(_AGING):
                 break
@@ -277,7 +282,7 @@ class ConsolidationRun:
         """Let the planner see what holds now."""
         now_ns, after = self._store.now_ns(), (-1, 0)
         while not self._ended('reading'):
-            rows = self._store.consolidable(
+            rows = self._store.reader.consolidable(
                 before_ns,
                 _ROWS,
                 now_ns=now_ns,
@@ -300,7 +305,8 @@ class ConsolidationRun:
         for first in range(0, len(assertions), _VECTORS):
             asked = assertions[first : first + _VECTORS]
             found |= {
-                number: vector_of(data) for number, data in self._store.vectors_of(space, asked).items()
+                number: vector_of(data)
+                for number, data in self._store.reader.vectors_of(space, asked).items()
             }
             self._courtesy.give_way()
         supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
@@ -338,7 +344,7 @@ class ConsolidationRun:
             Whether one of them does.
         """
         if self._wish.dry_run:
-            taken = self._store.taken([str(group.summary.id) for group in groups])
+            taken = self._store.reader.taken([str(group.summary.id) for group in groups])
             self._skip(dict.fromkeys(taken, TAKEN))
             ready = [group for group in groups if group.summary.id not in taken]
             self._supposed.add(ready, level)

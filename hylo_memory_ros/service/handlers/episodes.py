@@ -194,11 +194,11 @@ class EpisodeHandler:
             self._refuse_early()
             if name and self._known(name) is not None:
                 raise InvalidRequestError(f'id: {name!r} was the name of an episode before', field='id')
-            begun, committed = self._core.store.begin_episode(
-                name or self._free_name(), scope=where, note=note, actor=actor
-            )
+            name = name or self._free_name()
+            with self._core.store.begin('begin_episode', actor=actor) as uow:
+                begun = uow.episodes.begin(name, scope=where, note=note)
             self._core.episode = begun.id
-            self._core.follow(committed)
+            self._core.follow(uow.result)
             return begun
 
     def end_episode(
@@ -312,7 +312,7 @@ class EpisodeHandler:
             )
         seq = None if known_seq is None else min(known_seq, MAX_SEQUENCE)
         if known_at_ns is not None:
-            seq = self._core.store.sequence_at(known_at_ns)
+            seq = self._core.store.reader.sequence_at(known_at_ns)
         ended_so = None if outcome is None else validate_text(normal_key, outcome, 'outcome')
         where = validate_scope(scope or {})
         with self._core.store.read() as view:

@@ -135,7 +135,9 @@ class FeedbackHandler:
         with self._core.store.read() as view:
             subjects = view.feedback.subjects(ids)
         for name in [name for name in ids if name not in subjects]:
-            past = self._core.store.history(item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0)
+            past = self._core.store.reader.history(
+                item_id=name, kind=None, key=None, map_id=None, limit=1, offset=0
+            )
             if not past:
                 raise self._unknown(name)
             with self._core.store.read() as view:
@@ -146,7 +148,7 @@ class FeedbackHandler:
         """Return the refusal of an id that no statement has."""
         if name in self._core.working:
             return _unkept([name])
-        of_key = name and self._core.store.history(
+        of_key = name and self._core.store.reader.history(
             item_id=None, kind=None, key=name, map_id=None, limit=1, offset=0
         )
         hint = ', which is a key: ids are asked for, not keys' if of_key else ''

@@ -42,12 +42,12 @@ class MaintenanceHandler:
         with self._core.changing():
             if copy_path:
                 self._core.store.copy(Path(copy_path))
-            return self._core.store.digest()
+            return self._core.store.reader.digest()
 
     def manifest(self) -> dict[str, Any]:
         """Return the snapshot hash with sequence, epoch, counts, versions and completeness."""
         self._core.refuse_closed()
-        return self._core.store.manifest()
+        return self._core.store.reader.manifest()
 
     def restore(self, path: str) -> None:
         """Verify a copy, put it in the place of this memory, and begin a new epoch.
@@ -89,7 +89,7 @@ class MaintenanceHandler:
         """
         core = self._core
         core.refuse_closed()
-        report = core.store.verify()
+        report = core.store.reader.verify()
         return replace(report, problems=report.problems + self.verify_mirror() + core.skills.problems())
 
     def verify_mirror(self) -> tuple[str, ...]:
@@ -108,4 +108,4 @@ class MaintenanceHandler:
     def archive_info(self) -> ArchiveInfo | None:
         """Return the archive file, its size and its contents; None: nothing was ever archived."""
         self._core.refuse_closed()
-        return self._core.store.archive_info()
+        return self._core.store.archive.info()

@@ -189,7 +189,7 @@ class QueryHandler:
         limit = min(limit, MAX_SEQUENCE)
         request = f'history {item_id!r} {kind!r} {key!r} {map_id!r}'
         offset = Cursor.decoded(cursor, core.store.epoch, request).offset if cursor else 0
-        versions = core.store.history(
+        versions = core.store.reader.history(
             item_id=item_id, kind=kind, key=key, map_id=map_id, limit=limit + 1, offset=offset
         )
         following = None
@@ -213,7 +213,7 @@ class QueryHandler:
             raise EpochChangedError(f'epoch: {epoch!r} is another history than {current!r}; begin again')
         if sequence < 0 or limit < 1:
             raise InvalidRequestError(f'changes: sequence {sequence} and limit {limit} must be >= 0 and >= 1')
-        return core.store.changes(min(sequence, MAX_SEQUENCE), min(limit, MAX_SEQUENCE))
+        return core.store.reader.changes(min(sequence, MAX_SEQUENCE), min(limit, MAX_SEQUENCE))
 
     def skill_transitions(self, key: str | None = None, limit: int = 1000) -> tuple[SkillTransition, ...]:
         """Return the latest steps of skills through their gate, oldest first: who, when, by what evidence.
@@ -238,4 +238,4 @@ class QueryHandler:
         """Return the number of open versions by kind, and of items in working memory."""
         core = self._core
         core.refuse_closed()
-        return {**core.store.counts(), MemoryKind.WORKING.value: len(core.working)}
+        return {**core.store.reader.counts(), MemoryKind.WORKING.value: len(core.working)}

@@ -229,7 +229,7 @@ class RemovalHandler:
         """
         if not len(self._core.skills.index):
             return []
-        return self._core.skills.remove_files(list(self._core.store.matching(question.among(), among)))
+        return self._core.skills.remove_files(list(self._core.store.reader.matching(question.among(), among)))
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]

@@ -126,7 +126,7 @@ class RetentionHandler:
             with self._core.store.read() as view:
                 late = view.sizes.overdue(kind, cut_ns)
             if late:
-                timely = max(1, self._core.store.counts().get(kind, 0) - late)
+                timely = max(1, self._core.store.reader.counts().get(kind, 0) - late)
                 items = timely if items is None else min(items, timely)
         wanted = (items is not None and full.items > items) or (size is not None and full.bytes > size)
         return Budget(items=items, bytes=size) if wanted else None
@@ -136,7 +136,7 @@ class RetentionHandler:
         gone, after, limit = 0, 0, SLICE + 1
         # Without a file there is nowhere to go.
         while self._core.store.path is not None and not stop():
-            found = self._core.store.archivable((kind,), None, before_ns, SLICE, after=after)
+            found = self._core.store.archive.archivable((kind,), None, before_ns, SLICE, after=after)
             if not found:
                 break
             numbers = [one.identity_id for one in found]
@@ -150,7 +150,7 @@ class RetentionHandler:
 
     def _archived(self, identity_ids: Sequence[int], before_ns: int, limit: int) -> ArchivedSlice:
         with self._core.changing():
-            return self._core.store.archive(identity_ids, ended_before_ns=before_ns, limit=limit)
+            return self._core.store.archive.move(identity_ids, ended_before_ns=before_ns, limit=limit)
 
 
 def _problem(after: Fill, *, has_file: bool) -> str:

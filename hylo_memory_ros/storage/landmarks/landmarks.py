@@ -136,6 +136,12 @@ class LandmarkRepository:
         columns = zip(*rows, strict=True) if rows else ((),) * len(landmark.c)
         return {column.name: values for column, values in zip(landmark.c, columns, strict=True)}
 
+    def tentative(self) -> list[tuple[float, float, str]]:
+        """Return x, y (metres, in the global frame) and label of landmarks that are not confirmed yet."""
+        columns = select(landmark.c.x, landmark.c.y, landmark.c.label)
+        rows = self._connection.execute(columns.where(landmark.c.written_ns.is_(None)))
+        return [(row.x, row.y, row.label) for row in rows]
+
     def save(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert or replace rows by their number."""
         if not rows:

@@ -15,7 +15,13 @@ from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.removal import Ending, end_versions, keep_audit
-from hylo_memory_ros.storage.statements.writer import check_stamps, resolved, write_items
+from hylo_memory_ros.storage.statements.writer import (
+    answer_of_request,
+    check_stamps,
+    keep_answer,
+    resolved,
+    write_items,
+)
 
 __all__ = ['StatementRepository', 'StatementWriter']
 
@@ -37,6 +43,10 @@ class StatementRepository:
     def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids the main file knows."""
         return existing_ids(self._connection, ids)
+
+    def answer(self, request_id: str) -> WriteResult | None:
+        """Return the first answer to a write with a request id, or None."""
+        return answer_of_request(self._connection, request_id)
 
 
 class StatementWriter(StatementRepository):
@@ -63,6 +73,10 @@ class StatementWriter(StatementRepository):
             config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share
         )
         return write_items(self._changeset, ready, config.identity_scope, thresholds)
+
+    def keep_answer(self, request_id: str, result: WriteResult) -> None:
+        """Keep the answer for a repeated request, and delete the oldest."""
+        keep_answer(self._changeset, request_id, result, self._config.request_retention)
 
     def end(self, endings: Sequence[Ending], *, kind: str, reason: str) -> Removal:
         """End what holds at the stated world times."""

@@ -144,7 +144,7 @@ def test_a_purge_leaves_no_generation_that_holds_what_was_deleted(path: Path, ba
     with opened(path, backend=backend) as memory:
         fill(memory)
         before, file = generation(memory), saved(path)[0]
-        (record,) = [one for one in memory._core.store.vector_records(SPACE) if one[0] == 8]
+        (record,) = [one for one in memory._core.store.reader.vector_records(SPACE) if one[0] == 8]
         assert record[2] in file.read_bytes()
 
         memory.purge(MemoryQuery(key='k7'))
@@ -188,7 +188,7 @@ def test_an_ordering_that_is_not_that_of_the_store_is_refused(path: Path, backen
     with _restarted(path, backend) as memory:
         generation(memory)
         searched = memory._core.indexes.vectors._spaces[SPACE]
-        records = memory._core.store.vector_records(SPACE)
+        records = memory._core.store.reader.vector_records(SPACE)
         held = searched.generation
         assert held is not None
 

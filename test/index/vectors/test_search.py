@@ -71,7 +71,7 @@ class Memory:
         return self.index.search(SPACE, vector, k, **{'at_ns': self.now_ns, **options})
 
     def keys(self, hits: VectorHits) -> list[str]:
-        rows = self.service._core.store.fetch(hits.version_rows.tolist())
+        rows = self.service._core.store.reader.fetch(hits.version_rows.tolist())
         return [rows[row][7] for row in hits.version_rows.tolist()]
 
 

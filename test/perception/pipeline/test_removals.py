@@ -22,6 +22,7 @@ from perception.pieces import (
 )
 from perception.pipeline.pieces import cups
 from sqlalchemy import Connection
+from support.tables import write_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.perception import Message
@@ -98,7 +99,7 @@ class TestTakingAway:
             pipeline.close()
             ((_, _, key, *_),) = landmark_rows(memory)
             feed(pipeline, cups(3.1, 4))
-            memory.side_write(lambda connection: scrub_one(connection, key))
+            write_tables(memory, lambda connection: scrub_one(connection, key))
             memory.purge(MemoryQuery(key=key))
             pipeline.close()
             assert key not in {row[2] for row in landmark_rows(memory)}

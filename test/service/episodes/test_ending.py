@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from service.episodes.pieces import EPISODIC, HERE, an_episode, events_of, fact, keys_of, summary_of
 from support.clock import NS, ManualClock
 
@@ -15,6 +14,7 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, MemoryQuery, TimeSpan
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 
 class TestEnd:
@@ -120,11 +120,10 @@ class TestEnd:
         assert told[0] == told[1]
 
     def test_listeners_act_in_the_transaction_of_the_end(self, memory: MemoryService) -> None:
-        def count(connection: sa.Connection, ended: Episode) -> None:
-            connection.exec_driver_sql('CREATE TABLE IF NOT EXISTS ended (id TEXT)')
-            connection.exec_driver_sql('INSERT INTO ended VALUES (?)', (ended.id,))
+        def count(uow: UnitOfWork, ended: Episode) -> None:
+            uow.state.put('ended', uow.state.get('ended') + ended.id.encode())
 
-        def refuse(connection: sa.Connection, ended: Episode) -> None:
+        def refuse(uow: UnitOfWork, ended: Episode) -> None:
             raise StoreError(f'{ended.id} is not judged')
 
         count_no_more, refuse_no_more = memory.on_episode_end(count), memory.on_episode_end(refuse)
@@ -136,9 +135,8 @@ class TestEnd:
         memory.end_episode(outcome='success')
         count_no_more()
         an_episode(memory, 'next', 'success')
-        rows = memory.side_read(lambda c: c.exec_driver_sql('SELECT id FROM ended').scalars().all())
-        assert rows == ['run']
-        memory.side_write(lambda connection: connection.exec_driver_sql('DROP TABLE ended'))
+        with memory.read() as view:
+            assert view.state.get('ended') == b'run'
 
     def test_a_feed_that_lost_its_beginning_says_so(self, clock: ManualClock) -> None:
         with MemoryService.open(clock=clock, config=MemoryConfig(event_retention=100)) as memory:
@@ -180,7 +178,10 @@ def test_what_was_archived_meanwhile_is_remembered_too(tmp_path: Path, removed: 
             getattr(memory, removed)(MemoryQuery(keys=('k0', 'old')))
             if cools:
                 store = memory._core.store
-                assert store.archive([one.identity_id for one in store.archivable()]).assertions == 2
+                assert (
+                    store.archive.move([one.identity_id for one in store.archive.archivable()]).assertions
+                    == 2
+                )
             memory.end_episode(outcome='success')
             found = memory.query(MemoryQuery(episode='e', kinds=['episodic'], k=50))
             told.append(([hit.item.content for hit in found], memory.snapshot()))

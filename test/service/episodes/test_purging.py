@@ -115,7 +115,7 @@ class TestPurge:
         before = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         store = memory._core.store
         clock.set(3000.0)
-        assert store.archive([one.identity_id for one in store.archivable()]).assertions > 3  # type: ignore[attr-defined]
+        assert store.archive.move([one.identity_id for one in store.archive.archivable()]).assertions > 3  # type: ignore[attr-defined]
         after = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         assert (after, len(before[0])) == (before, 4)
         hits = memory.query(MemoryQuery(key='dock', include_invalidated=True))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from service.episodes.pieces import an_episode, fact, keys_of
 from support.clock import ManualClock
+from support.tables import write_tables
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
@@ -145,7 +146,9 @@ class TestRefused:
     def test_what_was_tampered_with_is_found_out(self, clock: ManualClock) -> None:
         with MemoryService.open(clock=clock) as memory:
             an_episode(memory, 'run', 'success', fact('dock'))
-            memory.side_write(lambda c: c.exec_driver_sql("UPDATE txn SET episode = 'x' WHERE sequence = 2"))
+            write_tables(
+                memory, lambda c: c.exec_driver_sql("UPDATE txn SET episode = 'x' WHERE sequence = 2")
+            )
             problems = ' '.join(memory.verify().problems)
             assert "episode 'run': not all transactions" in problems
             assert 'an episode that there is not' in problems

@@ -32,9 +32,9 @@ def fill(memory: MemoryService) -> None:
     memory.forget(MemoryQuery(text='event'))
 
 
-def archive(memory: MemoryService, **options: Any) -> Any:
+def move(memory: MemoryService, **options: Any) -> Any:
     store = memory._core.store
-    return store.archive([one.identity_id for one in store.archivable()], **options)
+    return store.archive.move([one.identity_id for one in store.archive.archivable()], **options)
 
 
 def archive_of(path: Path) -> Path:

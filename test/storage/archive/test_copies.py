@@ -106,7 +106,7 @@ class TestWhole:
                 memory.write([said(f'colour {number}', number)])
                 archive_all(memory)
                 if number % 4 == 0:
-                    memory._core.store.restore_archived([1])
+                    memory._core.store.archive.restore([1])
                 assert reader.query(MemoryQuery(key='mug', as_of=number - 3)).total == 1
                 assert len(reader.history(key='mug', limit=1000).versions) == 2 * number - 8
             assert reader.verify().ok
@@ -116,7 +116,7 @@ class TestWhole:
             for turn in range(25):
                 while archive_all(memory, limit=3).assertions:
                     pass
-                memory._core.store.restore_archived(range(1, 7), limit=4)
+                memory._core.store.archive.restore(range(1, 7), limit=4)
                 # What was said before, once more: its past comes back, and nothing changes.
                 memory.write([said('colour 2', 2), said(f'new {turn}', 900 + turn, 'cup')])
 

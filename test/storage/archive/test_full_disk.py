@@ -33,7 +33,7 @@ class TestWithoutRoom:
                         kind='semantic', key='mug', content=str(number) * 100_000, valid_from=number
                     )])
                 before = memory.manifest()
-                refusal = attempt(lambda: memory._core.store.archive([1], limit=100) and None)
+                refusal = attempt(lambda: memory._core.store.archive.move([1], limit=100) and None)
                 assert memory.manifest() == before
                 assert memory.query(MemoryQuery(key='mug', as_of=2))[0].item.content == '2' * 100_000
             tell(refusal)
@@ -44,7 +44,7 @@ class TestWithoutRoom:
         assert told['refused'] == 'StoreFullError'
         assert str(tmp_path / 'memory.db') in told['message'], told
         with MemoryService.open(url(tmp_path / 'memory.db')) as memory:
-            assert memory._core.store.archive([1], limit=100).assertions == 9
+            assert memory._core.store.archive.move([1], limit=100).assertions == 9
             assert memory.verify().ok
 
     def test_a_folder_that_cannot_be_written_is_read(self, path: Path, shared: Path) -> None:

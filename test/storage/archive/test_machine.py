@@ -177,26 +177,26 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.plain, self.archived = self.open('plain'), self.open('archived')
 
     @rule(limit=st.sampled_from([1, 2, 3, 100]), back=st.sampled_from([0.0, 0.0, 5.0]))
-    def archive(self, limit: int, back: float) -> None:
+    def move(self, limit: int, back: float) -> None:
         store = self.archived._core.store
         before_ns = self.archived.now_ns() - round(back * NS)
-        found = store.archivable(ended_before_ns=before_ns)
+        found = store.archive.archivable(ended_before_ns=before_ns)
         ids = [one.identity_id for one in found if self.chance.random() < 0.8]
-        told = store.archive(ids, ended_before_ns=before_ns, limit=limit)
+        told = store.archive.move(ids, ended_before_ns=before_ns, limit=limit)
         assert bool(told.assertions) == bool(ids)
         self.moved += told.assertions
 
     @rule()
     def archive_everything(self) -> None:
         store = self.archived._core.store
-        while found := store.archivable():
-            told = store.archive([one.identity_id for one in found])
+        while found := store.archive.archivable():
+            told = store.archive.move([one.identity_id for one in found])
             assert told.assertions
             self.moved += told.assertions
 
     @rule(limit=st.sampled_from([1, 100]))
-    def restore_archived(self, limit: int) -> None:
-        last = self.archived._core.store.restore_archived(range(1, 100), limit=limit)
+    def restore(self, limit: int) -> None:
+        last = self.archived._core.store.archive.restore(range(1, 100), limit=limit)
         assert last.assertions <= max(limit, self.moved)
 
     @invariant()

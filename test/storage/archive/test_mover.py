@@ -68,4 +68,4 @@ def test_what_holds_by_then_stays(
             assert memory.history(key='door') == plain.history(key='door')
             for question in (NOW, PAST):
                 assert memory.query(question).hits == plain.query(question).hits
-            assert memory._core.store.archivable() == [], 'what may still go has gone'
+            assert memory._core.store.archive.archivable() == [], 'what may still go has gone'

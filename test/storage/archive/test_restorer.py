@@ -18,7 +18,7 @@ class TestWhoPays:
         near = (Pose(frame_id='map', position=(0.0, 0.0, 0.0)), 5.0)
         with opened(path) as memory:
             memory.write([said('here', 900, 'O1', pose=near[0], kind='spatial')])
-            memory._core.store._archive.close()
+            memory._core.store.archive.close()
             aside = archive_of(path).rename(path.with_name('aside'))
             for query in (
                 MemoryQuery(key='mug', k=1),

@@ -187,7 +187,7 @@ class TestLostFile:
             lambda: memory.purge(MemoryQuery(key='mug')),
             lambda: memory.snapshot(f'{memory.path}.copy'),
             lambda: archive_all(memory),
-            lambda: memory._core.store.restore_archived([1]),
+            lambda: memory._core.store.archive.restore([1]),
         )
         before = memory.manifest()
         for act in refused:

@@ -1,4 +1,4 @@
-"""Purges of a store over SQLite: rows, then whatever is left of them in pages, logs and unfinished files.
+"""Purges: rows, then their remains in pages, logs and unfinished files.
 
 Threads: any; purges serialise on the database's lock.
 """
@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
-
-import sqlalchemy as sa
 
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.records import summaries_over, versions_of_identities
-from hylo_memory_ros.storage.copies import copies_beside, copies_since, note_copies, remove_unfinished
+from hylo_memory_ros.storage.copies import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.engine.connection import log_of
-from hylo_memory_ros.storage.engine.files import refuse_place
-from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
 from hylo_memory_ros.storage.query.filters import QuerySpec
 from hylo_memory_ros.storage.statements.removal import Matched, keep_audit, matched_versions
-from hylo_memory_ros.storage.transacting import TransactingStore
+from hylo_memory_ros.storage.transaction_manager import TransactionManager
 
-__all__ = ['ErasingStore', 'any_remains']
+__all__ = ['Eraser']
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +41,17 @@ class _Scope(NamedTuple):
     """Transaction that brought the first of what matches; 0: nothing does."""
 
 
-class ErasingStore(TransactingStore):
-    """What a store over SQLite deletes for good; see `port.Store`."""
+class Eraser:
+    """Deletion for good of statements, of every record of them, and of their remains in files.
+
+    Parameters
+    ----------
+    transactions : TransactionManager
+        The memory.
+    """
+
+    def __init__(self, transactions: TransactionManager) -> None:
+        self._transactions = transactions
 
     def purge(
         self,
@@ -59,65 +63,63 @@ class ErasingStore(TransactingStore):
         actor: str,
         dry_run: bool,
     ) -> tuple[Removal, CommitResult | None]:
-        """Delete the identities of what matches, for good, and from every record what is named beside."""
-        copies: list[str] = []
+        """Delete the identities of what matches, and from every record what is named beside.
 
-        def act(txn: Changeset) -> Removal:
+        Parameters
+        ----------
+        unstored : sequence of str
+            Ids of what goes too, but was in no file; they are counted.
+        """
+        memory = self._transactions
+        with memory.begin('purge', actor=actor, dry_run=dry_run, references=False) as uow:
+            txn = uow.changeset
             scope = _scope(txn, matched_versions(txn.connection, txn.archive.match(asked, among)))
-            copies.extend(copies_since(txn.connection, scope.first))
+            copies = copies_since(uow.state, scope.first)
             if not dry_run:
                 purge_identities(txn, scope.identity_ids, unstored)
                 scope.episodes.apply()
             ids = list(dict.fromkeys((*(one.id for one in scope.matched), *unstored)))
             keep_audit(txn, reason, None, None, len(ids))
-            put_state(txn.connection, _REMAINS, b'1')
-            return Removal(len(ids), ids, txn.sequence)
-
-        removal, committed = self._transact('purge', actor, act, dry_run=dry_run, references=False)
-        if not removal:
-            return Removal(0, sequence=self.sequence), None
-        if self.path is not None and self._archive.file is not None:
-            copies += [*copies_beside(self.path), *copies_beside(self._archive.file.path)]
-        if committed is not None:
+            uow.state.put(_REMAINS, b'1')
+            if not ids:
+                uow.discard()
+        if not ids:
+            return Removal(0, sequence=memory.sequence), None
+        if memory.path is not None and memory.archive.file is not None:
+            copies += [*copies_beside(memory.path), *copies_beside(memory.archive.file.path)]
+        if uow.result is not None:
             copies += self._erase_remains()
-        return Removal(removal, removal.ids, removal.sequence, sorted(set(copies))), committed
+        return Removal(len(ids), ids, uow.sequence, sorted(set(copies))), uow.result
+
+    def finish_interrupted(self) -> None:
+        """Erase the remains of a purge that was interrupted before it reached every file."""
+        with self._transactions.read() as view:
+            remains = view.state.get(_REMAINS)
+        if remains:
+            self._erase_remains()
 
     def _erase_remains(self) -> list[str]:
         """Let nothing that was purged be left in a file of this memory; return those that it may still be in.
 
         What cannot be done now is done when the memory is opened again.
         """
-        if self.path is None:
+        memory = self._transactions
+        if memory.path is None:
             return []
-        unreached = self._archive.erase_remains()
+        unreached = memory.archive.erase_remains()
         try:
-            remove_unfinished(self.path)
-            self._db.rewrite()
+            remove_unfinished(memory.path)
+            memory.database.rewrite()
         except (StoreError, OSError):
-            logger.warning('%s may still hold parts of what was purged', self.path, exc_info=True)
-            unreached.append(str(self.path))
-        self._log_tells = not self._db.checkpoint()
-        if self._log_tells:
-            unreached.append(str(log_of(self.path)))
+            logger.warning('%s may still hold parts of what was purged', memory.path, exc_info=True)
+            unreached.append(str(memory.path))
+        memory.log_holds_erased = not memory.database.checkpoint()
+        if memory.log_holds_erased:
+            unreached.append(str(log_of(memory.path)))
         if not unreached:
-            self.side_write(lambda connection: put_state(connection, _REMAINS, b''), durable=True)
+            with memory.begin_unnumbered(durable=True) as uow:
+                uow.state.put(_REMAINS, b'')
         return unreached
-
-    def copy(self, target: Path) -> None:
-        """Copy the whole memory to a new file, and remember it for a purge to name."""
-        refuse_place(target)
-        if not self._read_only:
-            noted = {str(target.absolute()): self.sequence}
-            try:
-                self.side_write(lambda connection: note_copies(connection, noted), durable=True)
-            except StoreError:  # what is left of a full disk can still be copied to another
-                logger.warning('copy %s is not on record: no purge will name it', target, exc_info=True)
-        super().copy(target)
-
-
-def any_remains(connection: sa.Connection) -> bool:
-    """Return whether parts of what was purged may be left in the files."""
-    return bool(get_state(connection, _REMAINS, b''))
 
 
 def _scope(txn: Changeset, matched: list[Matched]) -> _Scope:

@@ -136,8 +136,7 @@ def consolidation() -> Iterator[dict[str, Any]]:
         longest_meanwhile_ms=round(max(meanwhile_s) * 1e3, 2), asked=len(meanwhile_s),
         cpu_idle_ms=round(idle_cpu_ms, 2), cpu_meanwhile_ms=round(meanwhile_cpu_ms, 2),
     )  # fmt: skip
-    longer_ms = (max(meanwhile_s) - max(idle_s)) * 1e3
-    yield at_most('longest_query_beside_consolidation_longer_than_idle_ms', longer_ms, 5.0)
+    yield at_most('longest_query_beside_consolidation_ms', max(meanwhile_s) * 1e3, 50.0)
     yield at_least('answers_known_before_a_consolidation_that_stay', same / QUESTIONS, 1.0, asked=QUESTIONS)
 
 

@@ -27,12 +27,12 @@ class KindLimits(Contract):
     """Limits of one kind of memory in the main file, the archive not counted."""
 
     max_items: Limit = 0
-    """Most statements that stay at hand; beyond it what has ended is moved to the archive and events are
-    consolidated; what else holds, and skills, stay, with a warning. 0: any number."""
+    """Most statements in the main file. Beyond it ended statements move to the archive and events are
+    consolidated; current statements and skills stay, with a warning. 0: no limit."""
     max_bytes: Limit = 0
-    """Most bytes that they take, about; 0: any number."""
+    """Most bytes of these statements, approximately. 0: no limit."""
     max_age_s: Seconds = 0.0
-    """How long what has ended, or an event since it happened, stays at hand, seconds; 0: for ever."""
+    """Age at which ended statements and past events leave the main file, seconds. 0: never."""
 
     @property
     def any(self) -> bool:
@@ -48,11 +48,12 @@ class Retention(Contract):
     semantic: KindLimits = KindLimits()
     """Limits of facts."""
     spatial: KindLimits = KindLimits()
-    """Limits of what has a place."""
+    """Limits of landmarks and other items with a place."""
     skill: KindLimits = KindLimits()
     """Limits of skills."""
     target: Part = 0.7
-    """Part of a limit to which a kind is brought once it is over it, on schedule and at low battery."""
+    """Part of a limit to which a kind is reduced once it exceeds the limit, on schedule and at low
+    battery."""
 
     @property
     def any(self) -> bool:
@@ -69,32 +70,33 @@ class ConsolidationSettings(Contract):
     """Settings of consolidation, which brings a memory within a budget."""
 
     summariser: Name = 'extractive@1'
-    """What makes one text of many, name@version: ours, or one of an installed entry point."""
+    """Summariser of events, name@version: built in, or from an installed entry point."""
     group_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 32
-    """Most statements that one summary stands for."""
+    """Most statements in one summary."""
     slice_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 128
-    """Most statements that one transaction ends, for which writers wait; in memory those of one summary."""
+    """Most statements that one transaction ends while writers wait."""
     near_duplicate_space: Text = ''
-    """Embedding space whose vectors also tell near duplicates; empty: only words do."""
+    """Embedding space in which near duplicates are also searched; empty: only words are compared."""
     near_duplicate_similarity: Annotated[Part, NOT_A_PARAMETER] = 0.95
-    """Cosine of two vectors from which on they are near duplicates."""
+    """Least cosine similarity of near duplicates."""
 
 
 class MemoryConfig(Contract):
     """Settings of a `MemoryService`; those of identity are kept in the file and may not change."""
 
     identity_scope: tuple[Name, ...] = ('map_id',)
-    """Scope names whose values, beside kind and key, decide what a new write may supersede."""
+    """Scope names that are part of an identity, beside kind and key: a write supersedes statements of its
+    own identity only."""
     clock: ClockName = 'wall'
-    """Name of the service clock; event times of another clock are stored, but not compared."""
+    """Name of the service clock; event times of another clock are stored but not compared."""
     future_tolerance_s: Annotated[Seconds, NOT_A_PARAMETER] = 1.0
-    """How far ahead of now a valid_from may lie and still count as current, seconds."""
+    """Largest time ahead of now at which a valid_from counts as current, seconds."""
     min_valid_stamp_s: Seconds = 0.0
     """Stamps before this are refused, seconds; a robot without a battery clock boots in 1970."""
     accept_older_clock: bool = False
-    """Open a file although its last record lies far ahead of the clock."""
+    """Open a file whose last record lies far ahead of the clock."""
     max_clock_step_back_s: Annotated[Seconds, NOT_A_PARAMETER] = 3600.0
-    """How far the clock may lie behind the last record of a file that is opened, seconds."""
+    """Largest time by which the clock may lie behind the last record of a file, seconds."""
     max_items_per_write: Annotated[Count, NOT_A_PARAMETER] = 10_000
     """Most items in one write."""
     max_payload_bytes: Annotated[Count, NOT_A_PARAMETER] = 262_144
@@ -110,58 +112,58 @@ class MemoryConfig(Contract):
     working_limit_bytes: Count = 16_777_216
     """Most bytes of all items of working memory; the least recently used leaves first."""
     retention: Retention = Retention()
-    """How much of each kind stays at hand."""
+    """Limits of each kind of memory."""
     consolidation: ConsolidationSettings = ConsolidationSettings()
-    """How happenings become fewer."""
+    """Settings of consolidation."""
     weights: Mapping[Order, Weight] = Field(default_factory=dict)
-    """Weight of each order where several are fused by reciprocal rank: near, text and vector count 1 and
-    recency, confidence and helpfulness 0 unless they are given here or in the query."""
+    """Weight of each order in reciprocal rank fusion. Default: near, text and vector 1; recency,
+    confidence and helpfulness 0. A query may override it."""
     helpfulness_success_outcomes: tuple[Name, ...] = ('success', 'succeeded')
-    """Outcomes of an episode that speak for what was looked up in it, in any case of letters."""
+    """Outcomes of an episode that count in favour of the items retrieved in it; case is ignored."""
     helpfulness_failure_outcomes: tuple[Name, ...] = ('failure', 'failed', 'aborted')
-    """Outcomes of an episode that speak against what was looked up in it; of any other nothing follows."""
+    """Outcomes of an episode that count against the items retrieved in it; other outcomes do not count."""
     feedback_retention: Annotated[Count, NOT_A_PARAMETER] = 50_000
-    """Verdicts that stay, so that one given again replaces it; what they counted stays with the items."""
+    """Verdicts that are kept, so that a repeated one replaces the earlier; the counts of items stay."""
     skill_directory: str = ''
-    """Directory of skill files, one JSON file a version. Empty: the name of the database with .skills added,
-    and none for a memory that keeps nothing; :memory: is none for any."""
+    """Directory of skill files, one JSON file a version. Empty: the name of the database with .skills
+    added, none for an in-memory database; :memory: disables it."""
     skill_min_traces: Limit = 3
-    """Least number of distinct trace references that a verified skill needs as evidence."""
+    """Least number of distinct trace references as evidence of a verified skill."""
     skill_min_useful: Limit = 3
-    """Least number of verdicts `useful` that a verified skill needs."""
+    """Least number of `useful` verdicts of a verified skill."""
     skill_max_misleading_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
-    """Largest share of misleading and wrong verdicts that a verified skill may have; not_applicable does not
-    count."""
+    """Largest share of misleading and wrong verdicts of a verified skill; not_applicable is not counted."""
     embedding_spaces: Spaces = Field(default_factory=dict)
-    """Embedding spaces by ``name@version``; none: a space is what its first vector is, compared by cosine."""
+    """Embedding spaces by ``name@version``; an undeclared space takes the dimension of its first vector,
+    and cosine."""
     episode_events: Annotated[int, Field(ge=0, le=1000), NOT_A_PARAMETER] = 8
-    """Most key events that the end of an episode writes one by one; 0: only its outcome and counts."""
+    """Most key events that the end of an episode writes; 0: only its outcome and counts."""
     episode_at_restart: Literal['keep', 'interrupt'] = 'keep'
-    """What becomes of an episode that is open when the memory is opened: it goes on, or it has ended as
-    ``interrupted`` at the last time that is recorded."""
+    """Treatment of an episode that is open when the memory is opened: keep continues it, interrupt ends it
+    as ``interrupted`` at the last recorded time."""
     event_retention: Count = 100_000
-    """Transactions whose ids stay in the change feed."""
+    """Transactions that stay in the change feed."""
     request_retention: Count = 10_000
     """Writes whose answer is kept for a repeated request_id."""
     receipts: Literal['off', 'requested', 'all'] = 'requested'
-    """Of which queries the evidence is kept: none, those that ask for it, or all."""
+    """Queries whose evidence is kept: none, those that request a receipt, or all."""
     receipt_retention: Count = 10_000
-    """Receipts that stay; the oldest leave."""
+    """Receipts that are kept; the oldest are deleted first."""
     receipt_limit_bytes: Count = 67_108_864
-    """Bytes that all receipts may take; the oldest leave."""
+    """Bytes of all receipts, at most; the oldest are deleted first."""
     renderer: Name = 'hylo-prelude@1'
-    """Renderer of prompts, name@version: ours, or one of an installed entry point."""
+    """Renderer of prompts, name@version: built in, or from an installed entry point."""
     token_counter: Name = 'half_of_ascii@1'  # noqa: S105 - a name, no secret
-    """Counter of a prompt's tokens, name@version: ours, or one of an installed entry point."""
+    """Token counter of prompts, name@version: built in, or from an installed entry point."""
     wal_limit_bytes: Annotated[Count, NOT_A_PARAMETER] = 16_777_216
-    """Size to which the write-ahead log is cut back."""
+    """Size to which the write-ahead log is truncated, bytes."""
     archive_path: Text = ''
-    """File of the archive, which holds what has ended; empty: the database's own name with .archive added."""
+    """File of the archive, which holds ended statements; empty: the database's name with .archive added."""
     accept_lost_archive: bool = False
-    """Open although the archive file is missing or refused: queries about the past that it holds are refused,
-    all else goes on."""
+    """Open although the archive is missing or refused: queries of the past in it are refused, everything
+    else works."""
     busy_timeout_s: Annotated[float, Field(ge=0.0, le=3600.0), NOT_A_PARAMETER] = 5.0
-    """How long a writer waits for the lock of another connection, seconds."""
+    """Time that a writer waits for the lock of another connection, seconds."""
 
     @model_validator(mode='after')
     def _distinct_outcomes(self) -> MemoryConfig:

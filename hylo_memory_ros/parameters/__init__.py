@@ -1,8 +1,8 @@
-"""What can be configured, with ROS or without: typed settings, and one parameter for each field."""
+"""Configuration with and without ROS: typed settings, and one parameter for each field."""
 
 from __future__ import annotations
 
-from hylo_memory_ros.parameters.configuration import configured
+from hylo_memory_ros.parameters.configuration import build_configuration
 from hylo_memory_ros.parameters.declarations import Entry, input_entries, node_entries, space_entries
 from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.parameters.parameter_file import ParameterFile
@@ -11,7 +11,7 @@ __all__ = [
     'Entry',
     'NodeConfig',
     'ParameterFile',
-    'configured',
+    'build_configuration',
     'input_entries',
     'node_entries',
     'space_entries',

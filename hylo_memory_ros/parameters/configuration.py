@@ -1,4 +1,4 @@
-"""From the values of single parameters to the configuration, with all problems told together."""
+"""Conversion of single parameter values into the configuration, with all problems reported together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.parameters.declarations import Entry, input_entries, node_entries, space_entries
 from hylo_memory_ros.parameters.node_config import NodeConfig
 
-__all__ = ['configured']
+__all__ = ['build_configuration']
 
 ValueOf = Callable[[Entry], Any]
 
 
-def configured(value_of: ValueOf, *, clock: str) -> NodeConfig:
-    """Return the configuration that single values amount to.
+def build_configuration(value_of: ValueOf, *, clock: str) -> NodeConfig:
+    """Build the configuration from single values.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def configured(value_of: ValueOf, *, clock: str) -> NodeConfig:
             return NodeConfig.model_validate(values)
         except ValidationError as exc:
             names = [source['name'] for source in values['inputs']]
-            problems += [_told(error, names) for error in exc.errors()]
+            problems += [_problem(error, names) for error in exc.errors()]
     raise ConfigurationError('; '.join(problems), problems=tuple(problems))
 
 
@@ -74,7 +74,7 @@ def _put(values: dict[str, Any], entry: Entry, value_of: ValueOf, problems: list
     values[entry.path[-1]] = value
 
 
-def _told(error: Any, inputs: list[str]) -> str:
+def _problem(error: Any, inputs: list[str]) -> str:
     place = [str(part) for part in error['loc']]
     if place[:1] == ['inputs']:
         place[:2] = ['input', inputs[int(place[1])]]

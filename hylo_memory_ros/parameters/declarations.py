@@ -1,4 +1,4 @@
-"""One parameter each: a field of the typed configuration, by the name that it has in a parameter file."""
+"""Declarations of parameters from the fields of the typed configuration."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Entry:
         """
         try:
             if isinstance(value, bool) != (self.field.annotation is bool):
-                raise ValueError('a truth value is nothing else')
+                raise ValueError('true and false are only booleans')
             return self._adapter().validate_python(self._as_field(value))
         except ValueError as exc:
             shown = value if isinstance(value, (str, int, float, type(None))) else list(value)
@@ -160,7 +160,7 @@ def _as_mapping(pairs: Any, *, numbers: bool) -> dict[str, Any]:
     for pair in pairs:
         name, found, value = str(pair).partition('=')
         if not found or name in mapping:
-            raise ValueError(f'{pair!r} is no name=value, or its name was there before')
+            raise ValueError(f'expected name=value with a new name, got {pair!r}')
         mapping[name] = float(value) if numbers else value
     return mapping
 
@@ -200,7 +200,7 @@ def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) 
 
 
 def node_entries() -> tuple[Entry, ...]:
-    """Return the parameters that depend on no list of names, and those lists last."""
+    """Return the parameters of the node, with the lists of names last."""
     return (
         *_walk(NodeConfig),
         Entry('embedding_spaces', ('embedding_spaces',), _SpaceNames.model_fields['embedding_spaces']),
@@ -219,7 +219,7 @@ def space_entries(name: str) -> tuple[Entry, ...]:
 
 
 def _reasons(problem: ValueError) -> str:
-    """Return what our own rules say, which is more than type and range."""
+    """Return the messages of validators beyond type and range."""
     if not isinstance(problem, ValidationError):
         return ''
     told = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']

@@ -1,4 +1,4 @@
-"""What can be configured on the node: typed, frozen, a sentence for each field."""
+"""Typed configuration of the node."""
 
 from __future__ import annotations
 
@@ -20,71 +20,72 @@ class NodeConfig(Contract):
     """Settings of the node; those of the memory and of perception are composed into it."""
 
     database_path: str = '~/.ros/hylo_memory/memory.db'
-    """SQLite file of the memory, or its sqlite URL; a leading ~ is the home, :memory: keeps nothing."""
+    """SQLite file of the memory, or its sqlite URL; a leading ~ is the home directory, :memory: keeps
+    nothing."""
     map_id: str = ''
-    """Map that the robot is in when the node is configured; ~/set_map changes it. Empty: none."""
+    """Map of the robot when the node is configured; ~/set_map changes it. Empty: none."""
     global_frame: FrameId = 'map'
     """Fixed frame in which poses are stored."""
     base_frame: FrameId = 'base_link'
-    """Frame of the robot's body: sightings are kept relative to it, markers show what is nearest to it."""
+    """Frame of the robot's body, to which sightings are relative and markers are nearest."""
     localisation_topic: str = ''
-    """Topic of the robot's PoseWithCovarianceStamped, such as amcl_pose: perception is taken once that is
-    sure enough. Empty: always."""
+    """Topic of the robot's PoseWithCovarianceStamped, such as amcl_pose; perception is used only while its
+    covariance is small enough. Empty: always."""
     untransformable: Literal['reject', 'keep_frame'] = 'reject'
-    """What to do with a pose that cannot be transformed into the global frame: refuse it, or keep it."""
+    """Treatment of a pose that cannot be transformed into the global frame."""
     tf_timeout_s: Annotated[float, Field(ge=0.0, le=60.0)] = 1.0
-    """How long a request waits for a transform that is too new, on the steady clock, seconds."""
+    """Time that a request waits for a transform that is not there yet, on the steady clock, seconds."""
     tf_buffer_s: PositiveSeconds = Field(default=30.0, json_schema_extra={'read_only': True})
-    """How long transforms are kept, seconds."""
+    """Time that transforms are kept, seconds."""
     commit_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 1.0
-    """How often perception is committed, seconds; acknowledged writes never wait for it."""
+    """Period of commits of perception, seconds; acknowledged writes are committed at once."""
     reply_limit_bytes: Annotated[int, Field(ge=4096, le=67_108_864)] = 524_288
-    """Size to which a reply is cut; its cursor tells where to go on."""
+    """Size at which a reply is truncated, bytes; its cursor continues it."""
     status_interval_s: Annotated[float, Field(ge=0.05, le=60.0)] = 0.2
     """Shortest time between two messages on ~/status, seconds; only changes are published."""
     consolidate_interval_s: Annotated[float, Field(ge=0.0, le=31_536_000.0)] = 0.0
-    """Time between two consolidations that bring every kind to retention.target of its limits, seconds; 0:
-    only when one is over a limit, or on request."""
+    """Period of consolidations that reduce every kind to retention.target of its limits, seconds; 0: only
+    when a limit is exceeded, or on request."""
     battery_topic: str = ''
     """Topic of the robot's sensor_msgs/BatteryState. Empty: none."""
     consolidate_below_battery: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Part of the battery's capacity at or below which memory is consolidated, once in each discharge; needs
-    battery_topic. 0: never."""
+    """Charge of the battery, 0 to 1, at or below which memory is consolidated, once in each discharge;
+    needs battery_topic. 0: never."""
     consolidate_at_shutdown: bool = False
-    """Consolidate when the node is shut down too, for as long as a shutdown may take."""
+    """Consolidate at shutdown, within the time that a shutdown may take."""
     publish_retrievals: bool = False
-    """Publish each retrieval on ~/events too: query, hits and scores, at the sequence that it read."""
+    """Publish each retrieval on ~/events: query, hits and scores at the sequence that was read."""
     publish_markers: bool = True
     """Publish ~/markers while somebody subscribes."""
     service_introspection: Literal['off', 'metadata', 'contents'] = 'off'
-    """What the services publish about their calls on their _service_event topics."""
+    """Content of the _service_event topics of the services."""
     bond_enabled: bool = True
-    """Bind to a lifecycle manager (Nav2) by a bond while active, where bondpy is installed."""
+    """Form a bond with a lifecycle manager (Nav2) while active, where bondpy is installed."""
     autostart: bool = Field(default=False, json_schema_extra={'read_only': True})
-    """Configure and activate when the process starts; for use without a launch file or manager."""
+    """Configure and activate at process start, without a launch file or manager."""
     memory: MemoryConfig = MemoryConfig()
-    """Settings of the memory itself."""
+    """Settings of the memory."""
     landmarks: LandmarkSettings = LandmarkSettings()
     """Settings of perception."""
     inputs: tuple[InputSettings, ...] = ()
     """Perception inputs."""
 
     @model_validator(mode='after')
-    def _named_database(self) -> NodeConfig:
+    def _check_database(self) -> NodeConfig:
         if not self.database_path.strip():
-            raise ValueError("database_path: '' names no file (':memory:' keeps nothing)")
+            raise ValueError("database_path: '' expected a file (':memory:' keeps nothing)")
         return self
 
     @model_validator(mode='after')
-    def _consolidates(self) -> NodeConfig:
-        wishes = {
+    def _check_consolidation(self) -> NodeConfig:
+        requested = {
             'consolidate_interval_s': self.consolidate_interval_s,
             'consolidate_below_battery': self.consolidate_below_battery,
             'consolidate_at_shutdown': self.consolidate_at_shutdown,
         }
         problems = [
-            f'{name}: {value!r}, but there is no retention limit that says to what size'
-            for name, value in wishes.items()
+            f'{name}: {value!r}, but there is no retention limit to consolidate to'
+            for name, value in requested.items()
             if value and not self.memory.retention.any
         ]
         if self.consolidate_below_battery and not self.battery_topic:
@@ -96,9 +97,9 @@ class NodeConfig(Contract):
         return self
 
     @model_validator(mode='after')
-    def _sound_inputs(self) -> NodeConfig:
+    def _check_inputs(self) -> NodeConfig:
         try:
-            self.perception  # noqa: B018 - what inputs must be to each other is said there
+            self.perception  # noqa: B018 - it validates the inputs against each other
         except ValidationError as exc:
             raise ValueError('; '.join(str(problem['msg']) for problem in exc.errors())) from exc
         return self

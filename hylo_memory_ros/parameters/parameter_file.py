@@ -1,4 +1,4 @@
-"""A ROS parameter file, read without ROS as its own parser reads it.
+"""ROS parameter files, read without ROS in the same way as its own parser.
 
 PyYAML finds the structure; what a plain scalar means is decided by the rules of `rcl`, which differ
 from YAML 1.1 (``1e9`` is a number, ``0x10`` an integer, ``2020-01-01`` a text).
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import ConfigurationError, NotFoundError, UnsupportedError
-from hylo_memory_ros.parameters.configuration import configured
+from hylo_memory_ros.parameters.configuration import build_configuration
 from hylo_memory_ros.parameters.declarations import Entry, input_entries, node_entries, space_entries
 from hylo_memory_ros.parameters.node_config import NodeConfig
 
@@ -29,7 +29,7 @@ _FOREIGN = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
 
 
 class ParameterFile:
-    """The parameters that files and single values give to one node; later ones win.
+    """Parameters that files and single values give to one node; later ones win.
 
     Parameters
     ----------
@@ -59,21 +59,23 @@ class ParameterFile:
         NotFoundError
             There is no such file.
         ConfigurationError
-            It is no parameter file.
+            It is not a parameter file.
         """
         try:
             text = path.read_text(encoding='utf-8')
         except FileNotFoundError:
-            raise NotFoundError(f'{path}: there is no such parameter file', path=str(path)) from None
+            raise NotFoundError(f'{path}: no such parameter file', path=str(path)) from None
         except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigurationError(f'{path}: it cannot be read: {exc}', path=str(path)) from exc
+            raise ConfigurationError(f'{path}: cannot be read: {exc}', path=str(path)) from exc
         self.read_text(text, str(path))
 
     def read_text(self, text: str, where: str = 'the parameters') -> None:
         """Take what the text of a file gives to this node."""
         tree = _parsed(text, where)
         if not isinstance(tree, Mapping):
-            raise ConfigurationError(f'{where}: no mapping of node names to ros__parameters', path=where)
+            raise ConfigurationError(
+                f'{where}: expected a mapping of node names to ros__parameters', path=where
+            )
         for name, below in tree.items():
             for full, given in _nodes(str(name), below, where):
                 if _matches(full, self._node):
@@ -85,11 +87,11 @@ class ParameterFile:
         Raises
         ------
         ConfigurationError
-            It is no ``name:=value``.
+            It does not read ``name:=value``.
         """
         name, found, text = assignment.partition(':=')
         if not found or not name:
-            raise ConfigurationError(f'{assignment!r} is no name:=value', parameter=name)
+            raise ConfigurationError(f'expected name:=value, got {assignment!r}', parameter=name)
         self.values.update(_flat({name: _parsed(text, assignment)}))
 
     def configuration(self) -> NodeConfig:
@@ -101,10 +103,10 @@ class ParameterFile:
             With every parameter that is wrong, its value and the expected type.
         """
         clock = 'sim' if self.values.get('use_sim_time') is True else 'wall'
-        return configured(self._value_of, clock=clock)
+        return build_configuration(self._value_of, clock=clock)
 
     def unknown(self) -> tuple[str, ...]:
-        """Return the names that nothing declares: misspelt ones."""
+        """Return the names that are not declared, mostly misspelt ones."""
         names = self.values.get('inputs')
         inputs = names if isinstance(names, list) else []
         known = {entry.name for entry in node_entries()}
@@ -130,12 +132,12 @@ def _parsed(text: str, where: str) -> Any:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as exc:
-        raise ConfigurationError(f'{where}: no YAML: {" ".join(str(exc).split())}', path=where) from exc
+        raise ConfigurationError(f'{where}: invalid YAML: {" ".join(str(exc).split())}', path=where) from exc
     return '' if node is None else _value(node, where)
 
 
 def _value(node: Any, where: str) -> Any:
-    """Return what a node of YAML's tree means to ROS."""
+    """Return the value of a YAML node in ROS."""
     if node.id == 'scalar':
         return node.value if node.style in {"'", '"'} else _scalar(node.value)
     if node.id == 'sequence':
@@ -144,7 +146,7 @@ def _value(node: Any, where: str) -> Any:
     for key, value in node.value:
         if key.id != 'scalar' or key.value in values:
             line = key.start_mark.line + 1
-            raise ConfigurationError(f'{where}: line {line}: no name, or one that is there twice', path=where)
+            raise ConfigurationError(f'{where}: line {line}: a name is missing or given twice', path=where)
         values[key.value] = _value(value, where)
     return values
 
@@ -166,16 +168,16 @@ def _scalar(text: str) -> Any:
 
 
 def _nodes(name: str, below: Any, where: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield the full names that a file has, and what it gives to each."""
+    """Yield the full node names in a file, with their parameters."""
     if not isinstance(below, Mapping):
-        raise ConfigurationError(f'{where}: {name}: no ros__parameters', path=where)
+        raise ConfigurationError(f'{where}: {name}: expected ros__parameters', path=where)
     for part, given in below.items():
         if part != 'ros__parameters':
             yield from _nodes(f'{name}/{part}', given, where)
         elif isinstance(given, Mapping):
             yield name if name.startswith('/') else f'/{name}', given
         elif given != '':
-            raise ConfigurationError(f'{where}: {name}: ros__parameters is no mapping', path=where)
+            raise ConfigurationError(f'{where}: {name}: ros__parameters: expected a mapping', path=where)
 
 
 def _matches(pattern: str, node: str) -> bool:

@@ -1,4 +1,4 @@
-"""The bond with a lifecycle manager, where bondpy is installed (Nav2 expects one)."""
+"""Bond with a lifecycle manager, where bondpy is installed (Nav2 expects one)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ['Bond']
 
 logger = logging.getLogger(__name__)
 
-# What Nav2's own nodes use.
+# As in Nav2's own nodes.
 TOPIC = 'bond'
 HEARTBEAT_PERIOD_S = 0.1
 HEARTBEAT_TIMEOUT_S = 4.0
 
 
 class Bond:
-    """Tells a manager that this node is alive, from activate to deactivate.
+    """Bond that proves to a manager that this node is alive, from activate to deactivate.
 
     Parameters
     ----------
     node : Node
         Its name is the name of the bond.
     enabled : bool
-        Whether to have one at all.
+        Whether to form a bond.
     """
 
     def __init__(self, node: Node, enabled: bool) -> None:
@@ -50,7 +50,7 @@ class Bond:
         self._bond = bond
 
     def stop(self) -> None:
-        """Break the bond; a manager sees it at once. Safe to repeat."""
+        """Break the bond; a manager notices at once. Safe to repeat."""
         if self._bond is not None:
             bond, self._bond = self._bond, None
             bond.shutdown()

@@ -1,4 +1,4 @@
-"""The core's `logging` in the ROS log; what repeats is throttled."""
+"""Bridge from the core's `logging` to the ROS log, with throttling of repeated records."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ['UNTHROTTLED', 'RosLogHandler', 'bridged']
 
 NAME = 'hylo_memory_ros'
 UNTHROTTLED = 'unthrottled'
-"""Name of the `extra` of a record that answers somebody, and so is never held back."""
+"""Name of the `extra` of a record that answers a request, and so is never throttled."""
 
 
 class RosLogHandler(logging.Handler):
-    """Passes records on to a ROS logger.
+    """Handler that passes records on to a ROS logger.
 
     Parameters
     ----------
     ros_logger : rclpy logger
-        Where records go.
+        Target of the records.
     throttle_s : float
-        How long a warning or error of one place is held back after it was last passed on, seconds;
-        the next one says how many there were.
+        Time after a warning or error in which others from the same line of code are suppressed,
+        seconds; the next one tells their number.
     steady_s : callable
         The steady clock, seconds.
     """
@@ -39,7 +39,7 @@ class RosLogHandler(logging.Handler):
         self._places: dict[tuple[str, int], tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record on, unless one of the same place went out a moment ago."""
+        """Pass a record on, unless one from the same line of code was passed on a moment ago."""
         try:
             throttled = record.levelno >= logging.WARNING and not hasattr(record, UNTHROTTLED)
             held_back = self._held_back(record) if throttled else 0
@@ -49,7 +49,7 @@ class RosLogHandler(logging.Handler):
             if held_back:
                 text += f' (and {held_back} more like this)'
             self._pass_on(record.levelno, text)
-        except Exception:  # noqa: BLE001 - a log line must not fail what it tells of
+        except Exception:  # noqa: BLE001 - a log line must not fail its caller
             self.handleError(record)
 
     def _held_back(self, record: logging.LogRecord) -> int | None:
@@ -77,7 +77,7 @@ class RosLogHandler(logging.Handler):
 
 
 def bridged(ros_logger: Any) -> Callable[[], None]:
-    """Send everything that the package logs to a ROS logger; return what undoes this."""
+    """Send all records of the package to a ROS logger; return a function that undoes this."""
     handler = RosLogHandler(ros_logger)
     source = logging.getLogger(NAME)
     before = source.level, source.propagate

@@ -1,7 +1,6 @@
-"""The process of the node: signals, start, end.
+"""Entry point of the node's process: signal handling before the slow imports.
 
-Signals are caught before anything is imported that takes time, and only remembered: whatever
-runs is finished, and the memory is closed in order.
+Signals are only recorded: running work is finished, and the memory is closed in order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Remembers that the process was asked to end."""
+    """Flag set by SIGINT and SIGTERM."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -27,7 +26,7 @@ class Stop:
         """Take SIGINT and SIGTERM; a second one changes nothing."""
         for number in SIGNALS:
             signal.signal(number, self._take)
-        # The start script holds them back until here.
+        # The start script blocks them until here.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
@@ -38,7 +37,7 @@ class Stop:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node until it is told to end.
+    """Run the node until a signal or a lifecycle shutdown.
 
     Parameters
     ----------
@@ -56,10 +55,10 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         from hylo_memory_ros.ros.process import run  # noqa: PLC0415
     except ImportError as exc:
-        # On a distribution with older libraries the bare error names neither the need nor the way out.
+        # On a distribution with older libraries the bare error names neither the requirement nor the remedy.
         sys.stderr.write(
             f'hylo_memory: a library is missing or too old ({exc}). The node needs pydantic 2 and '
-            'SQLAlchemy 2; the README, "On a robot", says how to bring them\n'
+            'SQLAlchemy 2; see the README, "On a robot"\n'
         )
         return 1
     return run(list(sys.argv if args is None else args), stop)

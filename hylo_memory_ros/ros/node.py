@@ -1,4 +1,4 @@
-"""The lifecycle node: configure opens a session, cleanup closes it; nothing gets out of a transition."""
+"""Lifecycle node `hylo_memory`: configure opens a session, cleanup closes it; no transition raises."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hylo_memory_ros.ros.bond import Bond
 from hylo_memory_ros.ros.log_bridge import UNTHROTTLED, bridged
 from hylo_memory_ros.ros.parameters import Parameters
 from hylo_memory_ros.ros.perception.transforms import transform_source
+from hylo_memory_ros.ros.rclpy_compat import answer_impossible_transitions, lifecycle_state
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
 from hylo_memory_ros.ros.services.servers import Servers
 from hylo_memory_ros.ros.session import Session
@@ -30,7 +31,7 @@ Transition = Callable[[Any], None]
 
 
 def guarded(transition: Transition) -> Callable[[Any, LifecycleState], TransitionCallbackReturn]:
-    """Make a transition callback that never raises: what goes wrong is logged, and is a FAILURE."""
+    """Wrap a transition so that it never raises: an error is logged, and the transition fails."""
 
     @functools.wraps(transition)
     def callback(self: Any, _: LifecycleState) -> TransitionCallbackReturn:
@@ -38,8 +39,8 @@ def guarded(transition: Transition) -> Callable[[Any, LifecycleState], Transitio
         try:
             transition(self)
         except HyloMemoryError as exc:
-            # Its message says it all.
-            logger.error('%s failed: %s%s', name, exc, self.way_on(name), extra=ANSWER)  # noqa: TRY400
+            # Its message is complete without a traceback.
+            logger.error('%s failed: %s%s', name, exc, self.recovery_of(name), extra=ANSWER)  # noqa: TRY400
             logger.debug('%s failed', name, exc_info=exc)
             return TransitionCallbackReturn.FAILURE
         except Exception:
@@ -51,7 +52,7 @@ def guarded(transition: Transition) -> Callable[[Any, LifecycleState], Transitio
 
 
 class MemoryNode(LifecycleNode):
-    """The node `hylo_memory`.
+    """The lifecycle node of one memory.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class MemoryNode(LifecycleNode):
             JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False),
             post_callback=self._on_jump,
         )
-        self._survive_bad_requests()
+        answer_impossible_transitions(self)
         if unknown := self.parameters.unknown():
             logger.warning('given, but there is no parameter of this name: %s', ', '.join(unknown))
 
@@ -87,21 +88,21 @@ class MemoryNode(LifecycleNode):
     @property
     def finalized(self) -> bool:
         """Whether the node was shut down."""
-        return bool(self._state_machine.current_state[0] == State.PRIMARY_STATE_FINALIZED)
+        return lifecycle_state(self)[0] == int(State.PRIMARY_STATE_FINALIZED)
 
-    def way_on(self, failed: str) -> str:
-        """Return what to do after a transition has failed, where no manager will try again."""
+    def recovery_of(self, failed: str) -> str:
+        """Return how to recover from a failed transition, where no manager will try again."""
         if failed != 'configure' or not self.autostart:
             return ''
         name = self.get_fully_qualified_name()
         return (
-            f'; mend it (ros2 param set {name} ...), then: ros2 lifecycle set {name} configure, '
+            f'; fix it (ros2 param set {name} ...), then: ros2 lifecycle set {name} configure, '
             f'ros2 lifecycle set {name} activate'
         )
 
     @guarded
     def on_configure(self) -> None:
-        """Open what the parameters say; a failure leaves nothing open."""
+        """Open the memory that the parameters name; a failure leaves nothing open."""
         config = self.parameters.read()
         self._session = Session(self, config, self._transforms, self._guard, self._stopping)
         try:
@@ -115,7 +116,7 @@ class MemoryNode(LifecycleNode):
 
     @guarded
     def on_activate(self) -> None:
-        """Subscribe to the inputs, and answer."""
+        """Subscribe to the inputs and answer requests."""
         if self._session is None:
             raise ConfigurationError('the node is not configured')
         self._session.activate()
@@ -124,7 +125,7 @@ class MemoryNode(LifecycleNode):
 
     @guarded
     def on_deactivate(self) -> None:
-        """Subscribe no more, and refuse."""
+        """Unsubscribe and refuse requests."""
         self._step(self._bond.stop)
         if self._session is not None:
             self._step(self._session.deactivate)
@@ -164,7 +165,7 @@ class MemoryNode(LifecycleNode):
         self.parameters.in_use = False
 
     def _step(self, step: Callable[[], None]) -> None:
-        """Do one step of closing; whatever it meets, the next one follows."""
+        """Do one step of closing; a failure is logged, and the next step follows."""
         try:
             step()
         except Exception:
@@ -181,27 +182,4 @@ class MemoryNode(LifecycleNode):
         try:
             return self.parameters.value(name)
         except ConfigurationError:
-            return otherwise  # configure will fail, and say why
-
-    def _survive_bad_requests(self) -> None:
-        """Answer a transition that is not possible now, where rclpy raises (ros2/rclpy#1209)."""
-        service = getattr(self, '_service_change_state', None)
-        if service is None:
-            return
-        change_state = service.callback
-
-        def answer(request: Any, response: Any) -> Any:
-            try:
-                return change_state(request, response)
-            except Exception as exc:  # noqa: BLE001 - RCLError is no public name
-                label = request.transition.label or request.transition.id
-                logger.warning(
-                    'transition %s is not possible in the state %s: %s',
-                    label,
-                    self._state_machine.current_state[1],
-                    exc,
-                )
-                response.success = False
-                return response
-
-        service.callback = answer
+            return otherwise  # configure will fail and name the reason

@@ -1,4 +1,4 @@
-"""Opening the memory of a configuration: its path, its folder, and the wait for its check."""
+"""Opening of the memory file that a configuration names."""
 
 from __future__ import annotations
 
@@ -12,25 +12,39 @@ from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.storage.engine.files import url_of
 
-__all__ = ['behind', 'database_url', 'opened']
+__all__ = ['database_url', 'open_memory']
 
 # Launch files end a process by force after 5 s.
 _GRACE_S = 2.0
 
 
-def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
-    """Open the memory in a thread of its own, and wait for it, but not for long once the process is to end.
+def open_memory(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[], bool]) -> MemoryService:
+    """Open the memory in a thread of its own, and wait for it.
 
-    Checking a large file takes its time, and nothing can interrupt it. What is nearly open is closed
-    in order.
+    Checking a large file takes long and nothing can interrupt it, so once the process is to end the
+    wait is short.
+
+    Parameters
+    ----------
+    config : NodeConfig
+        Path and settings.
+    clock : callable
+        The node's clock, nanoseconds; 0 while it has not started.
+    abandoned : callable
+        Whether the process is to end.
+
+    Raises
+    ------
+    HyloMemoryError
+        If the file cannot be opened.
     """
     results: list[Any] = []
     memory_config = config.memory
     if not clock():
-        # Before the first /clock nobody can say whether the file is of a later time.
+        # Before the first /clock the file cannot be compared with it; `check_clock` does it later.
         memory_config = memory_config.model_copy(update={'accept_older_clock': True})
 
-    def open_it() -> None:
+    def run() -> None:
         try:
             results.append(
                 MemoryService.open(
@@ -44,7 +58,7 @@ def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[],
         except BaseException as exc:  # noqa: BLE001 - raised again where it is waited for
             results.append(exc)
 
-    thread = threading.Thread(target=open_it, name='open', daemon=True)
+    thread = threading.Thread(target=run, name='open', daemon=True)
     thread.start()
     while thread.is_alive() and not abandoned():
         thread.join(0.1)
@@ -57,35 +71,13 @@ def opened(config: NodeConfig, clock: Callable[[], int], abandoned: Callable[[],
     return memory
 
 
-def behind(config: NodeConfig, recorded_ns: int, now_ns: int) -> str:
-    """Return what is to be said of a clock that turned out to lie far behind the file; empty: nothing is.
-
-    Parameters
-    ----------
-    config : NodeConfig
-        What is far, and whether it is meant so.
-    recorded_ns : int
-        The last record when the file was opened, nanoseconds.
-    now_ns : int
-        The node's time, nanoseconds; 0 while its clock has not started.
-    """
-    ahead_s = (recorded_ns - now_ns) / 1e9
-    if not now_ns or config.memory.accept_older_clock or ahead_s <= config.memory.max_clock_step_back_s:
-        return ''
-    return (
-        f'clock: the last record of {config.database_path} lies {ahead_s:.0f} s ahead of it, more than '
-        f'max_clock_step_back_s {config.memory.max_clock_step_back_s:g}, and until the clock has passed that '
-        'everything is recorded at that time: is it the right file? Set accept_older_clock if it is meant so'
-    )
-
-
 def database_url(path: str) -> str | None:
-    """Return the URL of a memory file; its folder is made where it is missing.
+    """Return the URL of a memory file; its folder is created where it is missing.
 
     Raises
     ------
     ReadOnlyError
-        If the folder cannot be made.
+        If the folder cannot be created.
     """
     if path == ':memory:':
         return None
@@ -96,6 +88,6 @@ def database_url(path: str) -> str | None:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise ReadOnlyError(
-            f'database_path: {file}: its folder cannot be made: {exc}', path=str(file)
+            f'database_path: {file}: its folder cannot be created: {exc}', path=str(file)
         ) from exc
     return url_of(file)

@@ -1,12 +1,12 @@
-"""The ROS parameters: declared once, from the typed configuration.
+"""ROS parameters, declared once from the typed configuration.
 
 Names are those of the fields: the node's own and the memory's at the top, perception's below
 ``landmarks.``, those of an input below ``input.<name>.``, those of an embedding space below
 ``space.<name>.``; ``inputs`` and ``embedding_spaces`` list their names.
 
-Everything is read at configure. While the node is configured a change is refused, because it
-would not act; before that it is checked at once. What a file or the command line gave is only
-checked by configure, so that a wrong value fails that, by name, and not the process.
+Everything is read at configure. While the node is configured a change is refused, because it would have
+no effect; before that it is checked at once. Values from files and the command line are only checked
+by configure, so that a wrong value fails the transition, by name, and not the process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.parameters import (
     Entry,
     NodeConfig,
-    configured,
+    build_configuration,
     input_entries,
     node_entries,
     space_entries,
 )
+from hylo_memory_ros.ros.rclpy_compat import given_parameters
 
 __all__ = ['Parameters', 'descriptor']
 
@@ -71,7 +72,7 @@ class Parameters:
     Parameters
     ----------
     node : Node
-        The node that they are declared on, at once. Only its executor's thread may call.
+        Owner of the parameters, which are declared at once. Threads: its executor's only.
     """
 
     def __init__(self, node: Node) -> None:
@@ -79,7 +80,7 @@ class Parameters:
         self._entries: dict[str, Entry] = {}
         self._declaring = False
         self.in_use = False
-        """While true every change is refused."""
+        """True while changes are refused."""
         self._declare(node_entries())
         self._declare_named()
         node.add_on_set_parameters_callback(self._check)
@@ -107,22 +108,25 @@ class Parameters:
         """
         self._declare_named()
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
-        return configured(self._given, clock=clock)
+        return build_configuration(self._given, clock=clock)
 
     def unknown(self) -> tuple[str, ...]:
-        """Return the names that a file or the command line gave and nothing declares: misspelt ones."""
-        given = getattr(self._node, '_parameter_overrides', {})
+        """Return given names that are not declared, mostly misspelt ones."""
         return tuple(
-            sorted(name for name in given if name not in self._entries and not name.startswith(FOREIGN))
+            sorted(
+                name
+                for name in given_parameters(self._node)
+                if name not in self._entries and not name.startswith(FOREIGN)
+            )
         )
 
     def _given(self, entry: Entry) -> Any:
         value = self._node.get_parameter_or(entry.name).value
-        self._refuse_no_topic(entry, value)
+        self._check_topic(entry, value)
         return value
 
-    def _refuse_no_topic(self, entry: Entry, value: Any) -> None:
-        """Raise a ValueError where a topic is to be named, and this is no name of one."""
+    def _check_topic(self, entry: Entry, value: Any) -> None:
+        """Raise a ValueError if the value should name a topic and does not."""
         if not entry.is_topic or not value or not isinstance(value, str):
             return
         try:
@@ -133,14 +137,14 @@ class Parameters:
             # One draws an arrow below the name, the other ends with a place in the sources of rcl.
             reason = str(exc).splitlines()[0].partition(', at ')[0]
             reason = reason.removeprefix('Invalid topic name: ').rstrip(':')
-            raise ValueError(f'{entry.name}: {value!r} is no name of a topic: {reason}') from exc
+            raise ValueError(f'{entry.name}: {value!r} is not the name of a topic: {reason}') from exc
 
     def _declare_named(self) -> None:
         for listed, entries in (('inputs', input_entries), ('embedding_spaces', space_entries)):
             try:
                 names = self.value(listed)
             except ConfigurationError:
-                continue  # configure will say so
+                continue  # configure will report it
             for name in names:
                 self._declare(entries(name))
 
@@ -174,7 +178,7 @@ class Parameters:
                 continue
             try:
                 entry.validated(parameter.value)
-                self._refuse_no_topic(entry, parameter.value)
+                self._check_topic(entry, parameter.value)
             except ValueError as exc:
                 problems.append(str(exc))
         return SetParametersResult(successful=not problems, reason='; '.join(problems))

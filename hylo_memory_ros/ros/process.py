@@ -1,4 +1,4 @@
-"""From a started interpreter to a closed memory: ROS, the executor, the node."""
+"""Life of the node's process: ROS, the executor, the node, and the interpreter's settings."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.signals import SignalHandlerOptions
 
 from hylo_memory_ros.ros.node import MemoryNode
-from hylo_memory_ros.ros.runtime.executor import MessageExecutor
+from hylo_memory_ros.ros.rclpy_compat import MessageExecutor
 
 __all__ = ['run']
 
 logger = logging.getLogger(__name__)
 
-# After a lifecycle shutdown its caller must still get the reply.
+# Time that the executor goes on after a lifecycle shutdown, so that its caller gets the reply, seconds.
 LINGER_S = 0.3
 # The end must come within 5 s of the signal, of which the executor may have taken half a second.
 END_S = 4.0
 # M_ARENA_MAX of glibc's <malloc.h>, and how many arenas all threads share.
 M_ARENA_MAX, ARENAS = -8, 2
-# Objects made between two looks at the youngest of them; ten queries make as many.
+# Allocations between two collections of the youngest generation, about ten queries.
 GC_ALLOCATIONS = 10_000
+# How long a thread keeps the interpreter while another one waits, seconds.
+SWITCH_S = 0.0005
 
 
 def run(args: list[str], stopping: Callable[[], bool]) -> int:
@@ -44,6 +46,9 @@ def run(args: list[str], stopping: Callable[[], bool]) -> int:
         Whether the process is to end.
     """
     _share_memory()
+    # One thread computes while another answers; by default an answer waits 5 ms each time it comes back from
+    # the database.
+    sys.setswitchinterval(SWITCH_S)
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     except Exception as exc:  # noqa: BLE001 - RCLError is no public name; a wrong parameter file, mostly
@@ -91,7 +96,7 @@ def _share_memory() -> None:
 
 
 def _calm_garbage_collector() -> None:
-    """Look for cycles where there can be some, and seldom enough that a query does not wait for it.
+    """Collect cycles seldom, and not among imported modules.
 
     By default each query of ten hits is interrupted several times, and now and then for as long
     as it takes to go through every module that was imported.
@@ -107,7 +112,7 @@ def _autostart(node: MemoryNode) -> None:
 
 
 def _give_up_later() -> None:
-    """End the process in time although a thread is still at a large file; the file bears that."""
+    """End the process in time although a thread still checks a large file, which is safe."""
 
     def give_up() -> None:
         sys.stderr.write('hylo_memory: closing takes too long; the process ends\n')

@@ -1,4 +1,4 @@
-"""Named quality-of-service profiles; one place says what each topic and service asks for."""
+"""Named quality-of-service profiles of all topics and services, and publishers that use them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ __all__ = [
     'INTROSPECTION',
     'LATCHED',
     'SERVICE',
+    'Topic',
     'detections',
-    'publish',
-    'publisher',
 ]
 
 EVENTS = QoSProfile(
@@ -27,7 +26,7 @@ EVENTS = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.VOLATILE,
 )
-"""`~/events`: reliable; whoever comes late or loses some asks `~/changes`."""
+"""`~/events`: reliable; a late subscriber, or one that lost events, reads `~/changes`."""
 
 LATCHED = QoSProfile(
     depth=1,
@@ -35,7 +34,7 @@ LATCHED = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.TRANSIENT_LOCAL,
 )
-"""`~/status` and `~/markers`: the newest is also for whoever subscribes later."""
+"""`~/status` and `~/markers`: late subscribers receive the newest message."""
 
 DIAGNOSTICS = QoSProfile(
     depth=10,
@@ -43,7 +42,7 @@ DIAGNOSTICS = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.VOLATILE,
 )
-"""`/diagnostics`: what the aggregator asks for."""
+"""`/diagnostics`: the profile of the aggregator."""
 
 SERVICE = QoSProfile(
     depth=100,
@@ -51,7 +50,7 @@ SERVICE = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.VOLATILE,
 )
-"""Requests and replies: as every client's default, with room for a hundred that wait."""
+"""Requests and replies: as every client's default, with room for a hundred waiting requests."""
 
 
 INTROSPECTION = QoSProfile(
@@ -60,11 +59,11 @@ INTROSPECTION = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.VOLATILE,
 )
-"""What services publish about their calls."""
+"""Introspection of service calls."""
 
 
 def detections(reliability: str, depth: int, durability: str = 'volatile') -> QoSProfile:
-    """Return what a perception input asks for.
+    """Return the profile of a perception input.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ def detections(reliability: str, depth: int, durability: str = 'volatile') -> Qo
     depth : int
         Messages that the middleware keeps.
     durability : {'volatile', 'transient_local'}
-        A latched subscription also gets what was published before it, from publishers that latch.
+        A latched subscription also receives the last messages of publishers that latch.
     """
     return QoSProfile(
         depth=depth,
@@ -83,28 +82,46 @@ def detections(reliability: str, depth: int, durability: str = 'volatile') -> Qo
     )
 
 
-def publisher(node: Node, kind: Any, topic: str, profile: QoSProfile) -> Any:
-    """Return a publisher without event handlers.
+class Topic:
+    """Publisher of one topic, for any thread, that may be closed while others publish.
 
-    rclpy would wait for two events of each; that is a third of what a turn of its executor costs.
-    Who subscribes with another profile is warned on the own side.
+    It has no event handlers: rclpy would wait for two events of each publisher, a third of the cost of a
+    turn of its executor. A subscriber with an incompatible profile is warned on its own side.
 
     Parameters
     ----------
     node : Node
-        Whose topic it is.
+        Owner of the topic.
     kind : type
         Class of its messages.
-    topic : str
+    name : str
         Its name.
     profile : QoSProfile
         One of this module.
     """
-    events = PublisherEventCallbacks(use_default_callbacks=False)
-    return node.create_publisher(kind, topic, profile, event_callbacks=events)
 
+    def __init__(self, node: Node, kind: Any, name: str, profile: QoSProfile) -> None:
+        events = PublisherEventCallbacks(use_default_callbacks=False)
+        self._node = node
+        self._publisher: Any = node.create_publisher(kind, name, profile, event_callbacks=events)
 
-def publish(publisher: Any, message: Any) -> None:
-    """Publish in any thread, unless the executor's has destroyed the publisher since."""
-    with contextlib.suppress(InvalidHandle):
-        publisher.publish(message)
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody subscribes."""
+        return self._publisher is not None and self._publisher.get_subscription_count() > 0
+
+    def publish(self, message: Any) -> bool:
+        """Publish, unless it is closed; return whether it was open."""
+        publisher = self._publisher
+        if publisher is None:
+            return False
+        # The executor's thread may have destroyed it since.
+        with contextlib.suppress(InvalidHandle):
+            publisher.publish(message)
+        return True
+
+    def close(self) -> None:
+        """Destroy the publisher. Safe to repeat."""
+        if self._publisher is not None:
+            self._node.destroy_publisher(self._publisher)
+            self._publisher = None

@@ -1,7 +1,7 @@
-"""Keeps a memory within its limits: when it is over one, on schedule, at low battery, and at the end.
+"""Schedule of consolidations: over a limit, at intervals, at low battery and at shutdown.
 
-Who may touch what: one thread of its own does all of it, in slices between which the writer and the
-readers go on; the executor's thread and readers only ask for it, and read what came of it.
+Threads: one of its own does the work, in slices between which the writer and the readers go on; the
+executor's thread and readers only request it and read its results.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool, logged
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['BatteryTopic', 'Discharge', 'Keeping']
+__all__ = ['BatteryTopic', 'Discharge', 'RetentionScheduler']
 
 logger = logging.getLogger(__name__)
 
-# How often what is too old is looked for, and what was done for a limit is tried again.
+# Period of the search for items that are too old, and between two attempts to meet a limit, seconds.
 AGAIN_S = 60.0
-# Or once so much of a limit came on top of what was left.
+# Growth since the last attempt, as part of the limit, after which it is repeated at once.
 STEP = 0.1
 # A shutdown must end within 5 s, and closing takes its part.
 END_S = 1.5
@@ -37,8 +37,8 @@ LIMITS = 'keeping within limits'
 WARN_AT = 0.8
 
 
-class Keeping:
-    """What keeps one memory within the limits of its configuration.
+class RetentionScheduler:
+    """Keeps one memory within the limits of its configuration.
 
     Parameters
     ----------
@@ -52,31 +52,31 @@ class Keeping:
         self._memory = memory
         self._retention = config.memory.retention
         self._aging = [kind for kind, limits in self._retention.by_kind.items() if limits.max_age_s]
-        self._lane = WorkerPool('keeping', 1, 1)
+        self._pool = WorkerPool('retention', 1, 1)
         self._aged_at_s = -AGAIN_S
         self._left: dict[str, tuple[float, float]] = {}
         self._problems: dict[str, str] = {}
         self._last = ''
 
     def check(self) -> None:
-        """Look at the limits in the thread of its own, unless that is at it."""
+        """Check the limits in its own thread, unless a check is running."""
         if self._retention.any:
-            self._lane.once(f'{LIMITS} (check)', self._check)
+            self._pool.once(f'{LIMITS} (check)', self._check)
 
     def keep(self, reason: str) -> None:
         """Bring every kind that has limits to its target; `reason` is for the log."""
-        self._lane.once(f'{LIMITS} ({reason})', lambda: self._retain(None, reason))
+        self._pool.once(f'{LIMITS} ({reason})', lambda: self._retain(None, reason))
 
     def at_end(self) -> None:
-        """Do the same for as long as a shutdown may take; it ends between slices."""
+        """Do the same within the time of a shutdown; it ends between slices."""
         self.close()
         until_s = time.monotonic() + END_S
         reason = 'shutdown'
         logged(f'{LIMITS} ({reason})', lambda: self._retain(None, reason, lambda: time.monotonic() > until_s))
 
     def close(self) -> None:
-        """End after the slice at hand. Safe to repeat."""
-        if not self._lane.close(END_S):
+        """End after the current slice. Safe to repeat."""
+        if not self._pool.close(END_S):
             logger.warning('%s did not end within %g s', LIMITS, END_S)
 
     def diagnosis(self) -> tuple[Mapping[str, Any], list[str]]:
@@ -106,7 +106,7 @@ class Keeping:
             self._retain(self._aging, 'age')
 
     def _is_due(self, full: Fill, now_s: float) -> bool:
-        """Return whether another look at a kind may help: much of what is left may hold."""
+        """Return whether another attempt at a kind may help: what holds now is never removed."""
         done_at_s, left = self._left.get(full.kind, (now_s - AGAIN_S, 0.0))
         return now_s - done_at_s >= AGAIN_S or full.part >= left + STEP
 
@@ -114,7 +114,7 @@ class Keeping:
         self, kinds: Collection[str] | None, reason: str, cancelled: Callable[[], bool] | None = None
     ) -> None:
         report = self._memory.retain(
-            kinds, cancelled=cancelled or (lambda: self._lane.closing), actor=f'retention: {reason}'
+            kinds, cancelled=cancelled or (lambda: self._pool.closing), actor=f'retention: {reason}'
         )
         self._note(report, reason)
 
@@ -137,12 +137,12 @@ class Keeping:
 
 DEPTH = 10
 CHARGING = {BatteryState.POWER_SUPPLY_STATUS_CHARGING, BatteryState.POWER_SUPPLY_STATUS_FULL}
-# A reading that wavers about the limit is one discharge.
+# Hysteresis: a reading that wavers about the limit is one discharge.
 RISE = 0.05
 
 
 class Discharge:
-    """Notices when a battery gets low.
+    """Detector of a low battery.
 
     Parameters
     ----------
@@ -159,26 +159,26 @@ class Discharge:
     def __init__(self, low: float) -> None:
         # A percentage is a float32: 0.2 arrives as a little more.
         self._low = low + 1e-6
-        self._told = False
+        self._reported = False
 
     def is_now_low(self, part: float, *, charging: bool) -> bool:
         """Return whether a reading is the first low one since the battery was charged."""
         if charging or part > self._low + RISE:
-            self._told = False
+            self._reported = False
             return False
-        if self._told or part > self._low:
+        if self._reported or part > self._low:
             return False
-        self._told = True
+        self._reported = True
         return True
 
 
 class BatteryTopic:
-    """Subscribes to the state of the battery.
+    """Subscription to the state of the battery.
 
     Parameters
     ----------
     node : Node
-        Whose namespace and remappings give the topic its name.
+        Owner of the subscription.
     topic : str
         Where ``sensor_msgs/BatteryState`` is published.
     low : float
@@ -200,15 +200,15 @@ class BatteryTopic:
         )
 
     def close(self) -> None:
-        """Subscribe no more."""
+        """Unsubscribe."""
         self._node.destroy_subscription(self._subscription)
 
     def _take(self, message: BatteryState) -> None:
         part = message.percentage
         if not 0.0 <= part <= 1.0:
-            # NaN is how drivers say that they do not know it; 80 for 80 % is a mistake worth a word.
+            # NaN means unknown; 80 for 80 % is a mistake of the driver.
             if not self._warned and not math.isnan(part):
-                logger.warning('battery: percentage %g is not between 0 and 1; it says nothing', part)
+                logger.warning('battery: percentage %g is not between 0 and 1, it is ignored', part)
                 self._warned = True
             return
         if self._discharge.is_now_low(part, charging=message.power_supply_status in CHARGING):

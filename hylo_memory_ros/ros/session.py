@@ -1,13 +1,13 @@
-"""What configure opens and cleanup closes: memory, threads, perception, timers, topics.
+"""Session of a configured node: opened by configure, closed by cleanup.
 
-Who may touch what: the executor's thread only, except for what the parts say of themselves.
+Threads: the executor's only, except where a part says otherwise.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
@@ -16,35 +16,30 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import NotNowError
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.open_memory import behind, opened
+from hylo_memory_ros.ros.clock import StampWatch
+from hylo_memory_ros.ros.open_memory import open_memory
 from hylo_memory_ros.ros.perception.localization import LocalisationTopic
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.perception.placement import Placement
 from hylo_memory_ros.ros.perception.transforms import NodeTransforms
-from hylo_memory_ros.ros.publishers.events import Events
-from hylo_memory_ros.ros.publishers.markers import Markers
-from hylo_memory_ros.ros.publishers.status import Diagnostics, StatusTopic
-from hylo_memory_ros.ros.retention_scheduler import BatteryTopic, Keeping
+from hylo_memory_ros.ros.publishers.diagnostics import DiagnosticsTopic
+from hylo_memory_ros.ros.publishers.events import EventTopic
+from hylo_memory_ros.ros.publishers.markers import MarkerTopic
+from hylo_memory_ros.ros.publishers.status import StatusTopic
+from hylo_memory_ros.ros.retention_scheduler import BatteryTopic, RetentionScheduler
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
-from hylo_memory_ros.ros.services.episodes import EpisodeHandler
-from hylo_memory_ros.ros.services.feedback import Judging
-from hylo_memory_ros.ros.services.landmarks import Editing
-from hylo_memory_ros.ros.services.maintenance import Maintenance
-from hylo_memory_ros.ros.services.maps import Correcting
-from hylo_memory_ros.ros.services.query import Reading
-from hylo_memory_ros.ros.services.receipts import Proving
-from hylo_memory_ros.ros.services.write import Writing
-from hylo_memory_ros.ros.stamp_watch import StampWatch
+from hylo_memory_ros.ros.services import HANDLERS
+from hylo_memory_ros.ros.services.service import Handlers, ServiceContext
 from hylo_memory_ros.transforms import PendingLookups
 
 __all__ = ['Session']
 
 logger = logging.getLogger(__name__)
 
-# How often waiting requests are looked at; the shortest timeout that still is about right.
+# Period of the check of waiting requests; the shortest timeout that is still kept.
 TICK_S = 0.1
-# What ends must end within 5 s; the rest is for the middleware.
+# Everything must end within 5 s; the rest is for the middleware.
 END_S = 2.0
 # Threads that answer queries, and requests that may wait for each pool before others are refused as busy.
 READERS, QUEUE_LIMIT = 2, 256
@@ -53,16 +48,16 @@ DIAGNOSTICS_S, MARKERS_S, MIRROR_CHECK_S = 1.0, 1.0, 600.0
 
 
 class Session:
-    """One configured memory of a node.
+    """One opened memory of a node, with its threads, inputs, topics and timers.
 
     Parameters
     ----------
     node : Node
-        Whose clock, topics and timers it uses.
+        Owner of clock, topics and timers.
     config : NodeConfig
         Its settings.
     transforms : NodeTransforms
-        Where frames were; outlives the session.
+        Transforms; outlive the session.
     guard : RequestGuard
         Counts requests; outlives the session.
     abandoned : callable
@@ -71,7 +66,7 @@ class Session:
     Raises
     ------
     HyloMemoryError
-        If anything cannot be had; then nothing is left open.
+        If a part cannot be opened; then nothing is left open.
     """
 
     def __init__(
@@ -85,117 +80,96 @@ class Session:
         self._node, self._config, self._transforms, self._guard = node, config, transforms, guard
         self._undo: list[Callable[[], Any]] = []
         self._group = MutuallyExclusiveCallbackGroup()
-        self._mirror_mended = 0
-        self._behind_told = False
         try:
-            self._open(abandoned)
+            self.memory = open_memory(config, self.now_ns, abandoned)
+            self._undo.append(self.memory.close)
+            self.context = self._create_parts()
+            self._retention = RetentionScheduler(self.memory, config)
+            self._undo.append(self._retention.close)
+            self._subscribe_state()
+            self._create_topics()
+            self._undo.append(transforms.on_change(self._on_transforms))
+            self._undo.append(lambda: self._pending.finish('the memory was closed'))
+            self._create_timers()
         except BaseException:
             self.close()
             raise
 
-    def _open(self, abandoned: Callable[[], bool]) -> None:
+    def _create_parts(self) -> ServiceContext:
         config = self._config
-        self.memory = opened(config, self.now_ns, abandoned)
-        self._undo.append(self.memory.close)
-        self._recorded_ns = self.memory.now_ns()
-        self._readers = self._lane('readers', READERS)
-        self._writer = self._lane('writer', 1)
-        self._slow = self._lane('maintenance', 1)
+        self._readers = self._create_pool('readers', READERS)
+        writer = self._create_pool('writer', 1)
+        slow = self._create_pool('maintenance', 1)
         self._pending = PendingLookups(self._transforms, timeout_s=config.tf_timeout_s)
-        self._placement = Placement(self._pending, config.global_frame, config.untransformable)
-        self.perception = Perception(
-            self._node, config, self.memory, self._transforms, self._writer, self.now_ns, self._group
+        self._perception = Perception(
+            self._node, config, self.memory, self._transforms, writer, self.now_ns, self._group
         )
+        # Closed after the pools have ended, and before the memory: it processes what they left.
+        self._undo.insert(1, self._perception.close)
+        return ServiceContext(
+            memory=self.memory,
+            config=config,
+            writer=writer,
+            readers=self._readers,
+            slow=slow,
+            perception=self._perception,
+            placement=Placement(self._pending, config.global_frame, config.untransformable),
+            pending=self._pending,
+            transforms=self._transforms,
+            clock=self.now_ns,
+            watch=StampWatch(self.now_ns),
+        )
+
+    def _subscribe_state(self) -> None:
+        config = self._config
         if config.localisation_topic:
             localisation = LocalisationTopic(
                 self._node, config.localisation_topic, config.global_frame,
-                self.perception.note_localisation, self._group,
+                self._perception.note_localisation, self._group,
             )  # fmt: skip
             self._undo.append(localisation.close)
-        # Lanes end before it, in the order of undoing; what they left is processed here.
-        self._undo.insert(1, self.perception.close)
-        self._keeping = Keeping(self.memory, config)
-        self._undo.append(self._keeping.close)
         if config.battery_topic and config.consolidate_below_battery:
             battery = BatteryTopic(
                 self._node, config.battery_topic, config.consolidate_below_battery,
-                lambda: self._keeping.keep('low battery'), self._group,
+                lambda: self._retention.keep('low battery'), self._group,
             )  # fmt: skip
             self._undo.append(battery.close)
-        self._topics()
-        self._undo.append(self._transforms.on_change(self._on_transforms))
-        self._undo.append(lambda: self._pending.finish('the memory was closed'))
-        self._timers()
 
-    def _topics(self) -> None:
+    def _create_topics(self) -> None:
         config, node = self._config, self._node
-        events = Events(node, self.memory, config.reply_limit_bytes, retrievals=config.publish_retrievals)
-        self._status = StatusTopic(node, self.memory, self.perception, config.global_frame, self.now_ns)
-        self._diagnostics = Diagnostics(
-            node, self.diagnosis, str(self.memory.path or ':memory:'), self.now_ns
-        )
-        self._markers = Markers(node, self.memory, self._transforms, config, self.now_ns)
+        events = EventTopic(node, self.memory, config.reply_limit_bytes, retrievals=config.publish_retrievals)
+        self._status = StatusTopic(node, self.memory, self._perception, config.global_frame, self.now_ns)
+        self._diagnostics = DiagnosticsTopic(node, self.context, self._guard, self._retention)
+        self._markers = MarkerTopic(node, self.memory, self._transforms, config, self.now_ns)
         self._undo += [events.close, self._status.close, self._diagnostics.close, self._markers.close]
 
-    def _timers(self) -> None:
+    def _create_timers(self) -> None:
         config = self._config
-        self._timer(TICK_S, self._tick)
-        self._timer(config.commit_interval_s, self.perception.commit)
-        self._timer(config.status_interval_s, lambda: self._readers.once('status', self._status.publish))
-        self._timer(
-            DIAGNOSTICS_S,
-            lambda: self._readers.once('diagnostics', self._diagnostics.publish),
-        )
-        self._timer(MIRROR_CHECK_S, lambda: self._readers.once('mirror check', self._check_mirror))
-        self._timer(DIAGNOSTICS_S, self._keeping.check)
+        self._create_timer(TICK_S, self._tick)
+        self._create_timer(config.commit_interval_s, self._perception.commit)
+        self._read_every(config.status_interval_s, 'status', self._status.publish)
+        self._read_every(DIAGNOSTICS_S, 'diagnostics', self._diagnostics.publish)
+        self._read_every(MIRROR_CHECK_S, 'mirror check', self._diagnostics.check_mirror)
+        self._create_timer(DIAGNOSTICS_S, self._retention.check)
         if config.consolidate_interval_s:
-            self._timer(config.consolidate_interval_s, lambda: self._keeping.keep('schedule'))
+            self._create_timer(config.consolidate_interval_s, lambda: self._retention.keep('schedule'))
         if config.publish_markers:
-            self._timer(MARKERS_S, self._show)
+            self._create_timer(MARKERS_S, self._show_markers)
 
-    def handlers(self) -> Mapping[str, Any]:
-        """Return what answers each service, and the action."""
-        config = self._config
-        reading = Reading(self.memory, self._readers, self._placement, config.reply_limit_bytes)
-        writing = Writing(
-            self.memory, self._writer, self._readers, self._placement, self.perception, self._pending,
-            self._transforms, self.now_ns, StampWatch(self.now_ns), config.reply_limit_bytes,
-        )  # fmt: skip
-        proving = Proving(
-            self.memory, self._readers, self._placement, config.reply_limit_bytes,
-            config.memory.receipts != 'off', self.perception.receipt,
-        )  # fmt: skip
-        editing = Editing(
-            self.memory, self._writer, self.perception, self._pending, self.now_ns, config.global_frame,
-            config.base_frame,
-        )  # fmt: skip
-        correcting = Correcting(self._writer, self.perception, config.global_frame)
-        episodes = EpisodeHandler(self.memory, self._writer, self.perception, self.now_ns)
-        maintenance = Maintenance(
-            self.memory, self._writer, self._readers, self.perception, self._slow, config.reply_limit_bytes
-        )
-        return {
-            "query": reading.query, "history": reading.history, "changes": reading.changes,
-            "write": writing.write, "forget": writing.forget, "retract": writing.retract,
-            "purge": writing.purge, "set_map": writing.set_map, "flush": writing.flush,
-            "correct_map": correcting.correct_map, "snapshot": writing.snapshot,
-            "maintain": maintenance.perform,
-            "render": proving.render, "may_reuse": proving.may_reuse, "receipt": proving.receipt,
-            "report_absent": editing.report_absent, "edit_landmark": editing.edit_landmark,
-            "episode": episodes.episode,
-            "feedback": Judging(self.memory, self._writer).feedback,
-        }  # fmt: skip
+    def handlers(self) -> list[Handlers]:
+        """Return the handlers of all services."""
+        return [group(self.context) for group in HANDLERS]
 
     def activate(self) -> None:
-        """Subscribe to the inputs and let requests through."""
-        self.perception.start()
+        """Subscribe to the inputs and admit requests."""
+        self._perception.start()
         self._guard.open = True
 
     def deactivate(self) -> None:
-        """Let no requests through, subscribe no more, commit what was received. Safe to repeat."""
+        """Admit no requests, unsubscribe, commit what was received. Safe to repeat."""
         self._guard.open = False
         try:
-            self.perception.stop().result(timeout=END_S)
+            self._perception.stop().result(timeout=END_S)
         except NotNowError:
             pass
         except concurrent.futures.TimeoutError:
@@ -203,17 +177,17 @@ class Session:
         self._pending.finish('the node was deactivated')
 
     def finish(self) -> None:
-        """Consolidate once more, where that is asked of a shutdown; only `close` may follow."""
+        """Consolidate once more, if that is configured for a shutdown; only `close` may follow."""
         if self._config.consolidate_at_shutdown:
-            self._keeping.at_end()
+            self._retention.at_end()
 
     def on_clock_jump(self) -> None:
-        """Finish what can be resolved, and clear the transforms of the old time; keep the memory.
+        """Resolve what can be resolved, and clear the transforms of the old time; keep the memory.
 
         Not left to the writer: transforms of the new time arrive next, in this same thread.
         """
         self._pending.finish('the clock jumped back')
-        self.perception.on_clock_jump()
+        self._perception.on_clock_jump()
         self._transforms.clear()
 
     def close(self) -> None:
@@ -230,96 +204,36 @@ class Session:
         """Return the node's time, nanoseconds; 0 while its clock has not started."""
         return int(self._node.get_clock().now().nanoseconds)
 
-    def diagnosis(self) -> tuple[Mapping[str, Any], list[str], list[str]]:
-        """Return values for /diagnostics, and the problems: warnings, errors."""
-        memory, perception, guard = self.memory, self.perception, self._guard
-        status = perception.status()
-        values: dict[str, Any] = {
-            'active': guard.open,
-            'map_id': memory.map_id,
-            'sequence': memory.sequence,
-            'episode': memory.current_episode,
-            'mirror': 'loaded' if memory.ready else 'loading',
-            'requests': sum(guard.calls.values()),
-            'requests refused': sum(guard.refused.values()),
-            'requests running': guard.running,
-            'transforms refused': sum(self._transforms.refused.values()),
-            'poses kept in their frame': self._placement.kept,
-            'messages unreadable': sum(getattr(self._node.executor, 'unreadable', {}).values()),
-            'skill directory': memory.skill_directory or '',
-            'landmarks': status.landmarks,
-            'landmarks confirmed': status.confirmed,
-        }
-        filled, full = self._keeping.diagnosis()
-        values |= filled
-        warnings = [] if memory.ready else ['the spatial mirror is loading']
-        if self._config.localisation_topic and not perception.localised:
-            warnings.append(f'perception waits for localisation on {self._config.localisation_topic}')
-        warnings += self._behind()
-        warnings += full
-        warnings += memory.skill_report.warnings
-        warnings += [f'input {name}: its message type is not installed' for name in perception.skipped]
-        warnings += [
-            f'input {source.name}: a publisher does not match its quality of service ({source.incompatible})'
-            for source in perception.inputs
-            if source.incompatible
-        ]
-        for source in status.inputs:
-            lost = {
-                'dropped': source.dropped,
-                'late': source.late,
-                'pending': source.pending,
-                **source.refused,
-            }
-            values[f'input {source.name}'] = ', '.join(
-                f'{name} {count}' for name, count in lost.items() if count
-            )
-            if source.dropped or source.late:
-                warnings.append(f'input {source.name}: {source.dropped} dropped, {source.late} late')
-        errors = [f'perception: {perception.last_failure}'] if perception.last_failure else []
-        if self._mirror_mended:
-            errors.append(
-                f'the spatial mirror differed from the database {self._mirror_mended} times, and was mended'
-            )
-        return values, warnings, errors
+    def _create_pool(self, name: str, threads: int) -> WorkerPool:
+        pool = WorkerPool(name, threads, QUEUE_LIMIT)
 
-    def _behind(self) -> list[str]:
-        """Return what is wrong with the clock, which may have started after the file was opened."""
-        told = behind(self._config, self._recorded_ns, self.now_ns())
-        if told and not self._behind_told:
-            logger.warning('%s', told)
-        self._behind_told = bool(told)
-        return [told] if told else []
+        def close() -> None:
+            if not pool.close(END_S):
+                logger.warning('the %s did not end within %g s', name, END_S)
 
-    def _lane(self, name: str, threads: int) -> WorkerPool:
-        lane = WorkerPool(name, threads, QUEUE_LIMIT)
-        self._undo.append(lambda: self._ended(name, lane))
-        return lane
+        self._undo.append(close)
+        return pool
 
-    def _ended(self, name: str, lane: WorkerPool) -> None:
-        if not lane.close(END_S):
-            logger.warning('the %s did not end within %g s', name, END_S)
-
-    def _timer(self, period_s: float, callback: Callable[[], None]) -> None:
+    def _create_timer(self, period_s: float, callback: Callable[[], None]) -> None:
         timer = self._node.create_timer(
             period_s, callback, callback_group=self._group, clock=Clock(clock_type=ClockType.STEADY_TIME)
         )
         self._undo.append(lambda: self._node.destroy_timer(timer))
 
+    def _read_every(self, period_s: float, name: str, job: Callable[[], None]) -> None:
+        """Run a job in a reader's thread periodically, once at a time."""
+        self._create_timer(period_s, lambda: self._readers.once(name, job))
+
     def _tick(self) -> None:
         self._pending.expire()
-        self.perception.tick()
+        self._perception.tick()
 
     def _on_transforms(self) -> None:
         if len(self._pending):
             self._pending.poll()
-        self.perception.on_transforms()
-        self.perception.tick()
+        self._perception.on_transforms()
+        self._perception.tick()
 
-    def _show(self) -> None:
+    def _show_markers(self) -> None:
         if self._markers.wanted:
             self._readers.once('markers', self._markers.publish)
-
-    def _check_mirror(self) -> None:
-        if self.memory.ready and self.memory.verify_mirror():
-            self._mirror_mended += 1

@@ -1,13 +1,11 @@
-"""Work that can wait gives way to questions.
+"""Throttle of background work: it yields to queries.
 
-All threads of a process share one interpreter: whoever computes for long keeps an answer waiting, also
-without any lock. So long work is cut into pieces of about a millisecond, and asks between them; meanwhile
-whoever wants the interpreter gets it sooner than usual.
+All threads of a process share one interpreter: a long computation delays an answer even without any lock.
+So background work is cut into pieces of about a millisecond, and calls `give_way` between them.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,22 +14,15 @@ from contextlib import contextmanager
 __all__ = ['BackgroundThrottle']
 
 _LONGEST_WAIT_S = 0.05
-# However steadily somebody asks, a fifth of the time is left for work.
+# Background work keeps a fifth of the time, however many queries come.
 _WAIT_OF_WORK = 4.0
-# Instead of 5 ms: who answers comes back from the database several times, and waits each time.
-_SWITCH_S = 0.0001
 
 
 class BackgroundThrottle:
-    """Knows whether somebody is being answered.
+    """Counts the queries that are being answered, and lets background work wait for them.
 
     Threads: any.
     """
-
-    # The interpreter is one for all memories of a process.
-    _process = threading.Lock()
-    _working = 0
-    _interval_s = 0.0
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +33,7 @@ class BackgroundThrottle:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Let work that can wait stand back until the end of the block."""
+        """Let background work wait until the end of the block."""
         with self._lock:
             self._asking += 1
             self._silent.clear()
@@ -54,27 +45,10 @@ class BackgroundThrottle:
                 if not self._asking:
                     self._silent.set()
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Let others have the interpreter sooner until the end of the block, also in the midst of a piece."""
-        shared = type(self)
-        with shared._process:
-            shared._working += 1
-            if shared._working == 1:
-                shared._interval_s = sys.getswitchinterval()
-                sys.setswitchinterval(_SWITCH_S)
-        try:
-            yield
-        finally:
-            with shared._process:
-                shared._working -= 1
-                if not shared._working:
-                    sys.setswitchinterval(shared._interval_s)
-
     def give_way(self) -> None:
-        """Wait until nobody is being answered.
+        """Wait until no query is being answered.
 
-        It waits four times as long as was worked since it last did, at most, and 50 ms.
+        At most four times as long as the work since the last wait took, and at most 50 ms.
         """
         worked_s = time.monotonic() - self._resumed_s
         self._silent.wait(min(_WAIT_OF_WORK * worked_s, _LONGEST_WAIT_S))

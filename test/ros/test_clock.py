@@ -14,7 +14,7 @@ from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
-from hylo_memory_ros.ros.services.servers import TYPES
+from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.service import MemoryService
 
 pytestmark = pytest.mark.ros
@@ -65,7 +65,7 @@ def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) 
         tick(clock, 51.0)
         talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 7.0)
         assert list(talker.write(spatial('mug', 1.0)).outcomes) == ['SKIP_DUP']
-        for name, kind in TYPES.items():
+        for name, kind in SERVICES.items():
             assert talker.call(kind, name, kind.Request()).error_code != ErrorCode.INTERNAL, name
         assert process.ended() == 0
         assert 'Traceback' not in process.log

@@ -16,8 +16,7 @@ from hylo_memory_ros.msg import MemoryItem as ItemMsg
 from hylo_memory_ros.ros.convert.fields import stamp_msg, stamp_ns
 from hylo_memory_ros.ros.convert.filters import OPTIONS, query_from_msg
 from hylo_memory_ros.ros.convert.items import item_from_msg, item_to_msg
-from hylo_memory_ros.ros.convert.pagination import cursor_of, cursor_read
-from hylo_memory_ros.ros.convert.results import bytes_of_hit, fitting, hit_to_msg
+from hylo_memory_ros.ros.convert.results import bytes_of_hit, cursor_of, cursor_read, fitting, hit_to_msg
 
 pytestmark = pytest.mark.ros
 
@@ -125,7 +124,7 @@ def message(**fields: Any) -> Any:
         (message(payload_json='{"a": 1, "a": 2}'), '$.a: the key appears twice'),
         (message(payload_json='{'), 'items[0].payload_json'),
         (message(payload_json='{"a": "\\ud800"}'), '$.a: a lone surrogate'),
-        (message(scope=['robot']), "items[0].scope[0]: 'robot' does not read name=value"),
+        (message(scope=['robot']), "items[0].scope[0]: expected name=value, got 'robot'"),
         (message(scope=['map_id=a'], map_id='b'), "items[0].scope: 'map_id' is both"),
         (message(links=['on']), 'items[0].links[0]'),
         (message(embedding_space='clip@1'), 'items[0].embedding: 0 numbers'),

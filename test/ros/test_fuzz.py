@@ -11,7 +11,7 @@ from ros.harness import Talker, spatial
 from support.effort import scaled
 
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.services.servers import TYPES
+from hylo_memory_ros.ros.services import SERVICES
 
 pytestmark = pytest.mark.ros
 
@@ -104,10 +104,10 @@ def messages(draw: st.DrawFn, kind: Any) -> Any:
     return message
 
 
-@pytest.mark.parametrize('name', sorted(TYPES))
+@pytest.mark.parametrize('name', sorted(SERVICES))
 def test_a_service_answers_whatever_it_is_asked(shared: SimpleNamespace, name: str) -> None:
     talker: Talker = shared.talker
-    kind = TYPES[name]
+    kind = SERVICES[name]
 
     @given(messages(kind.Request))
     @settings(

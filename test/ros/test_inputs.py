@@ -1,6 +1,7 @@
 """Perception over DDS: received as bytes, bounded, counted, committed in groups."""
 
 import importlib
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.msg import MemoryFilter, MemoryStatus
 from hylo_memory_ros.perception import InputSettings
 from hylo_memory_ros.ros.perception.inputs import message_type
-from hylo_memory_ros.srv import Flush, SetMap, Snapshot
+from hylo_memory_ros.srv import Flush, SetMap, Snapshot, Write
 
 pytestmark = pytest.mark.ros
 BOXES = 'vision_msgs/msg/Detection3DArray'
@@ -179,10 +180,18 @@ def test_overload_drops_the_oldest_before_decoding_and_counts(ros_domain: int, t
         talker.spin_until(boxes.get_subscription_count)
         statuses = heard(talker, MemoryStatus, f'{NODE}/status', LATCHED)
         message = serialize_message(array(NOW, *(('cup', float(n), 0.0) for n in range(200))))
-        for n in range(150):
-            boxes.publish(message[:4] + (NOW + n).to_bytes(4, 'little') + message[8:])
+        stamps = itertools.count(NOW)
+        # The one thread that writes is busy, so that nothing is decoded meanwhile.
+        writing = talker.client(Write, f'{NODE}/write').call_async(
+            Write.Request(items=[spatial(f'busy{n}') for n in range(3000)])
+        )
 
-        talker.spin_until(lambda: statuses and sum(statuses[-1].dropped) > 0, 'drops')
+        def overloaded() -> bool:
+            boxes.publish(message[:4] + next(stamps).to_bytes(4, 'little') + message[8:])
+            return bool(statuses) and sum(statuses[-1].dropped) > 0
+
+        talker.spin_until(overloaded, 'drops')
+        talker.spin_until(writing.done, 'write')
 
         assert not talker.call(Snapshot, 'snapshot').complete
         assert talker.write(spatial('a')).success

@@ -251,9 +251,9 @@ def test_an_autostart_that_fails_says_how_to_go_on(ros_domain: int, tmp_path: Pa
         'battery_topic': 'bad topic!',
     }  # fmt: skip
     with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
-        process.wait_for_log("configure failed: battery_topic: 'bad topic!' is no name of a topic")
+        process.wait_for_log("configure failed: battery_topic: 'bad topic!' is not the name of a topic")
         (line,) = (line for line in process.log.splitlines() if 'configure failed' in line)
-        assert f'mend it (ros2 param set {NODE} ...), then: ros2 lifecycle set {NODE} configure' in line
+        assert f'fix it (ros2 param set {NODE} ...), then: ros2 lifecycle set {NODE} configure' in line
         assert 'Traceback' not in process.log
         assert set_parameter(talker, 'battery_topic', 'battery').successful
         talker.activate()

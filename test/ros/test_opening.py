@@ -9,18 +9,18 @@ import pytest
 
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.open_memory import opened
+from hylo_memory_ros.ros.open_memory import open_memory
 from hylo_memory_ros.service import MemoryService
 
 
 @pytest.fixture
 def go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return what an opening waits for."""
-    event, open_memory = threading.Event(), MemoryService.open
+    event, real = threading.Event(), MemoryService.open
 
     def slowly(*args: Any, **options: Any) -> MemoryService:
         event.wait()
-        return open_memory(*args, **options)
+        return real(*args, **options)
 
     monkeypatch.setattr(MemoryService, 'open', slowly)
     return event
@@ -32,7 +32,7 @@ def test_what_is_nearly_open_is_opened_to_be_closed_in_order(
     monkeypatch.setattr('hylo_memory_ros.ros.open_memory._GRACE_S', 60.0)
     config = NodeConfig(database_path=str(tmp_path / 'memory.db'))
     threading.Timer(0.2, go_on.set).start()
-    with opened(config, time.time_ns, lambda: True) as memory:
+    with open_memory(config, time.time_ns, lambda: True) as memory:
         assert memory.sequence == 0
     assert not Path(f'{memory.path}-wal').exists()
 
@@ -41,6 +41,6 @@ def test_what_takes_longer_is_left(tmp_path: Path, go_on: threading.Event) -> No
     config = NodeConfig(database_path=str(tmp_path))  # refused when its turn comes
     begun_s = time.monotonic()
     with pytest.raises(NotActiveError, match='the process ends; the file is opened no further'):
-        opened(config, time.time_ns, lambda: True)
+        open_memory(config, time.time_ns, lambda: True)
     assert time.monotonic() - begun_s < 5.0, 'launch files end a process by force then'
     go_on.set()

@@ -188,7 +188,7 @@ def test_what_names_no_topic_is_refused_by_name(declare: Any, name: str, topic: 
     with pytest.raises(ConfigurationError) as refusal:
         parameters.read()
 
-    assert str(refusal.value).startswith(f'{name}: {topic!r} is no name of a topic: ')
+    assert str(refusal.value).startswith(f'{name}: {topic!r} is not the name of a topic: ')
     assert reason in str(refusal.value)
     assert ' at /' not in str(refusal.value)
     assert len(str(refusal.value).splitlines()) == 1

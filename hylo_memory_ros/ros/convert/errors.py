@@ -1,4 +1,4 @@
-"""Errors to ``error_code`` and message: the only place where that is done."""
+"""Conversion of errors to ``error_code`` and message, the only place where that is done."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from hylo_memory_ros import errors
 from hylo_memory_ros.msg import ErrorCode
 
-__all__ = ['RETRYABLE', 'described', 'told']
+__all__ = ['RETRYABLE', 'describe', 'format_problems']
 
-# The first class that fits decides, so a subclass stands above its base.
+# The first matching class decides, so a subclass stands above its base.
 CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValidationError, ErrorCode.INVALID_FIELD),
     (errors.UnsupportedError, ErrorCode.UNSUPPORTED),
@@ -33,7 +33,7 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NewerSchemaError, ErrorCode.DAMAGED),
     (errors.FileInUseError, ErrorCode.IN_USE),
     (errors.StoreBusyError, ErrorCode.BUSY),
-    # Of no narrower class is a file or folder that cannot be had: missing, there already, not as promised.
+    # Without a narrower class: a file or folder that is missing, exists already or is not as expected.
     (errors.StoreError, ErrorCode.READ_ONLY),
     (errors.NotActiveError, ErrorCode.NOT_ACTIVE),
     (errors.LoadingError, ErrorCode.LOADING),
@@ -41,7 +41,7 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotNowError, ErrorCode.BUSY),
 )
 
-# What an error carries in `details` says more than its class.
+# A key in an error's `details` selects a narrower code.
 NARROWER = {
     ('map_id', ErrorCode.NOT_FOUND): ErrorCode.MAP_UNKNOWN,
     ('limit', ErrorCode.INVALID_REQUEST): ErrorCode.TOO_LARGE,
@@ -51,7 +51,7 @@ NARROWER = {
 
 RETRYABLE = range(400, 500)
 
-# Fields that a message names otherwise than the model does, by the end of their path.
+# Names in messages of fields that the model names differently, by the end of their path.
 RENAMED = {
     ('pose', 'frame_id'): 'header.frame_id',
     ('pose', 'stamp_ns'): 'header.stamp',
@@ -72,19 +72,19 @@ RENAMED = {
 MAX_MESSAGE = 4000
 
 
-def described(error: BaseException) -> tuple[int, str]:
-    """Return the code and the message of a refusal; of anything else ``INTERNAL``.
+def describe(error: BaseException) -> tuple[int, str]:
+    """Return the code and the message of an error; ``INTERNAL`` for an unknown one.
 
     Parameters
     ----------
     error : BaseException
-        What a handler raised.
+        Raised by a handler.
     """
     for kind, code in CODES:
         if isinstance(error, kind):
-            said = told(error) if isinstance(error, ValidationError) else str(error)
-            return _narrowed(code, getattr(error, 'details', {})), _printable(said)
-    return int(ErrorCode.INTERNAL), _printable(f'a fault of the node, logged there: {error!r}')
+            text = format_problems(error) if isinstance(error, ValidationError) else str(error)
+            return _narrowed(code, getattr(error, 'details', {})), _printable(text)
+    return int(ErrorCode.INTERNAL), _printable(f'internal error, logged by the node: {error!r}')
 
 
 def _narrowed(code: int, details: Mapping[str, Any]) -> int:
@@ -92,15 +92,15 @@ def _narrowed(code: int, details: Mapping[str, Any]) -> int:
     return int(next(fits, code))
 
 
-def told(error: ValidationError, place: str = '') -> str:
-    """Return all problems of a model in one line, by the names that fields have in messages.
+def format_problems(error: ValidationError, place: str = '') -> str:
+    """Return all problems of a model in one line, with the names of fields in messages.
 
     Parameters
     ----------
     error : ValidationError
-        What building the model raised.
+        Raised by the model.
     place : str
-        Where it stands in the request, such as ``items[2]``.
+        Position in the request, such as ``items[2]``.
     """
     return '; '.join(_problem(problem, place) for problem in error.errors(include_url=False))
 
@@ -109,7 +109,7 @@ def _problem(problem: Any, place: str) -> str:
     name = _path((place, *problem['loc']) if place else tuple(problem['loc']))
     text = str(problem['msg']).removeprefix('Value error, ')
     if problem['type'] == 'value_error':
-        # The model names its own field, which the path has named already.
+        # The path has named the field already.
         own = {'name', 'text', str(problem['loc'][-1]) if problem['loc'] else ''}
         first, _, rest = text.partition(': ')
         text = rest if rest and first in own else text
@@ -118,18 +118,18 @@ def _problem(problem: Any, place: str) -> str:
 
 
 def _path(parts: Sequence[Any]) -> str:
-    parts, said = list(parts), []
+    parts, names = list(parts), []
     while parts:
         size = next((size for size in (2, 1) if tuple(parts[:size]) in RENAMED), 0)
-        said.append(RENAMED[tuple(parts[:size])] if size else parts[0])
+        names.append(RENAMED[tuple(parts[:size])] if size else parts[0])
         del parts[: size or 1]
     name = ''
-    for part in said:
+    for part in names:
         name += f'[{part}]' if isinstance(part, int) else ('.' if name else '') + part
     return name
 
 
 def _printable(text: str) -> str:
-    # A reply is UTF-8, and what is quoted in it may not be.
+    # A reply is UTF-8, and the values quoted in it may not be.
     text = text.encode('utf-8', 'backslashreplace').decode('utf-8').replace('\0', '\\x00')
     return text if len(text) <= MAX_MESSAGE else f'{text[:MAX_MESSAGE]} …'

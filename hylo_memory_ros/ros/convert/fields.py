@@ -1,19 +1,18 @@
-"""Single fields of messages: stamps, texts, pairs; zero and empty mean "not set"."""
+"""Conversion of single fields of messages: stamps, texts, pairs; zero and empty mean "not set"."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from builtin_interfaces.msg import Time
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.ros.convert.blank import maker
 
 __all__ = [
     'MAX_SEQUENCE',
     'checked_sequence',
     'checked_text',
+    'fill_stamp',
     'joined',
     'pairs_of',
     'scope_of',
@@ -24,11 +23,10 @@ __all__ = [
 
 NS_PER_S = 1_000_000_000
 MAX_SEQUENCE = 2**63 - 1
-_make_time = maker(Time, 'sec', 'nanosec')
 REPLACEMENT = '\N{REPLACEMENT CHARACTER}'
 
 
-def stamp_ns(stamp: Any, field: str) -> int | None:
+def stamp_ns(stamp: Time, field: str) -> int | None:
     """Return a ``builtin_interfaces/Time`` in integer nanoseconds; zero is None.
 
     Raises
@@ -41,7 +39,7 @@ def stamp_ns(stamp: Any, field: str) -> int | None:
         return None
     if seconds < 0 or nanoseconds >= NS_PER_S:
         raise InvalidRequestError(
-            f'{field}: {seconds} s {nanoseconds} ns is no time: seconds >= 0, nanoseconds < 1e9', field=field
+            f'{field}: {seconds} s {nanoseconds} ns, expected seconds >= 0 and nanoseconds < 1e9', field=field
         )
     return int(seconds) * NS_PER_S + int(nanoseconds)
 
@@ -49,12 +47,16 @@ def stamp_ns(stamp: Any, field: str) -> int | None:
 def stamp_msg(ns: int | None) -> Time:
     """Return nanoseconds as a message; None is zero."""
     seconds, nanoseconds = divmod(ns or 0, NS_PER_S)
-    stamp: Time = _make_time(seconds, nanoseconds)
-    return stamp
+    return Time(sec=seconds, nanosec=nanoseconds)
+
+
+def fill_stamp(stamp: Time, ns: int | None) -> None:
+    """Write nanoseconds into a message; None is zero."""
+    stamp.sec, stamp.nanosec = divmod(ns or 0, NS_PER_S)
 
 
 def checked_text(text: str, field: str) -> str:
-    """Return a text as received, unless it came as bytes that are no UTF-8.
+    """Return a text as received, unless its bytes were not UTF-8.
 
     rclpy puts U+FFFD in place of such bytes, so that two different keys would become one.
 
@@ -64,7 +66,7 @@ def checked_text(text: str, field: str) -> str:
         If there is a U+FFFD, or a lone surrogate.
     """
     if REPLACEMENT in text:
-        raise InvalidRequestError(f'{field}: {text[:80]!r} holds U+FFFD: it was no UTF-8', field=field)
+        raise InvalidRequestError(f'{field}: {text[:80]!r} holds U+FFFD: it was not UTF-8', field=field)
     if not text.isascii():
         try:
             text.encode('utf-8')
@@ -74,7 +76,7 @@ def checked_text(text: str, field: str) -> str:
 
 
 def checked_sequence(value: int, field: str) -> int:
-    """Return a sequence as received, unless no store can have come to it.
+    """Return a sequence as received, unless it is too large for any store.
 
     Raises
     ------
@@ -82,7 +84,9 @@ def checked_sequence(value: int, field: str) -> int:
         If it is 2^63 or more.
     """
     if value > MAX_SEQUENCE:
-        raise InvalidRequestError(f'{field}: {value} is no sequence: at most {MAX_SEQUENCE}', field=field)
+        raise InvalidRequestError(
+            f'{field}: expected a sequence of at most {MAX_SEQUENCE}, got {value}', field=field
+        )
     return value
 
 
@@ -109,7 +113,7 @@ def pairs_of(values: Sequence[str], separator: str, field: str) -> tuple[tuple[s
         name, found, value = text.partition(separator)
         if not found:
             raise InvalidRequestError(
-                f'{field}[{index}]: {text!r} does not read name{separator}value', field=f'{field}[{index}]'
+                f'{field}[{index}]: expected name{separator}value, got {text!r}', field=f'{field}[{index}]'
             )
         pairs.append((name, value))
     return tuple(pairs)
@@ -136,5 +140,5 @@ def scope_of(values: Sequence[str], map_id: str, prefix: str = '') -> dict[str, 
 
 
 def joined(pairs: Iterable[tuple[str, str]], separator: str) -> list[str]:
-    """Return pairs as messages carry them."""
+    """Return pairs as texts of a message."""
     return [f'{name}{separator}{value}' for name, value in pairs]

@@ -1,4 +1,4 @@
-"""`MemoryFilter.msg` to `MemoryQuery`."""
+"""Conversion of `MemoryFilter.msg` to `MemoryQuery`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery, parse_object
-from hylo_memory_ros.ros.convert.errors import told
+from hylo_memory_ros.msg import MemoryFilter
+from hylo_memory_ros.ros.convert.errors import format_problems
 from hylo_memory_ros.ros.convert.fields import (
     checked_sequence,
     checked_text,
@@ -25,8 +26,8 @@ OPTIONS = ('state', 'skill_status', 'min_helpfulness', 'episode', 'outcome', 'de
 ALWAYS = frozenset({*OPTIONS, 'k', 'include_stale'})
 
 
-def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
-    """Return the question that a filter asks.
+def query_from_msg(msg: MemoryFilter, **asked: Any) -> MemoryQuery:
+    """Return the query that a filter describes.
 
     Parameters
     ----------
@@ -70,17 +71,17 @@ def query_from_msg(msg: Any, **asked: Any) -> MemoryQuery:
     start, end = stamp_ns(msg.time_start, 'filter.time_start'), stamp_ns(msg.time_end, 'filter.time_end')
     if start is not None or end is not None:
         fields['time_range_ns'] = (start, end)
-    # What is left out is not validated; these mean something, or are refused, when they are 0.
+    # Unset fields are left out; a zero is meaningful, or refused, in these.
     given = {name: value for name, value in fields.items() if value or name in ALWAYS}
     try:
         return MemoryQuery(**given)
     except ValidationError as exc:
         in_options = {str(error['loc'][0]) for error in exc.errors() if error['loc']} <= set(OPTIONS)
         place = 'filter.options_json' if in_options else 'filter'
-        raise InvalidRequestError(told(exc, place), field=place) from exc
+        raise InvalidRequestError(format_problems(exc, place), field=place) from exc
 
 
-def _near(msg: Any) -> tuple[dict[str, Any], float] | None:
+def _near(msg: MemoryFilter) -> tuple[dict[str, Any], float] | None:
     header, point = msg.near.header, msg.near.point
     if not header.frame_id:
         if (point.x, point.y, point.z, msg.radius_m) != (0.0, 0.0, 0.0, 0.0):
@@ -98,7 +99,7 @@ def _near(msg: Any) -> tuple[dict[str, Any], float] | None:
     return centre, msg.radius_m
 
 
-def _vector(msg: Any) -> dict[str, Any]:
+def _vector(msg: MemoryFilter) -> dict[str, Any]:
     space = checked_text(msg.embedding_space, 'filter.embedding_space')
     if space and msg.text and not len(msg.embedding):
         return {'text_space': space}
@@ -124,5 +125,7 @@ def _options(text: str) -> dict[str, Any]:
             known = ', '.join(OPTIONS)
             raise InvalidRequestError(f'{field}: unknown key {name!r}; known are {known}', field=field)
         if options[name] is None:
-            raise InvalidRequestError(f'{field}.{name}: null says nothing; leave it out', field=field)
+            raise InvalidRequestError(
+                f'{field}.{name}: expected a value, got null; leave the key out', field=field
+            )
     return options

@@ -1,4 +1,4 @@
-"""`MemoryItem` to and from its message."""
+"""Conversion of `MemoryItem` to and from its message."""
 
 from __future__ import annotations
 
@@ -6,47 +6,40 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from geometry_msgs.msg import Point, Quaternion, Vector3
-from geometry_msgs.msg import Pose as PoseMsg
+from geometry_msgs.msg import Vector3
 from pydantic import ValidationError
-from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import MemoryItem, parse_object
+from hylo_memory_ros.model import MemoryItem, Pose, parse_object
 from hylo_memory_ros.msg import MemoryItem as ItemMsg
-from hylo_memory_ros.ros.convert.blank import maker
-from hylo_memory_ros.ros.convert.errors import told
+from hylo_memory_ros.ros.convert.errors import format_problems
 from hylo_memory_ros.ros.convert.fields import (
     checked_text,
+    fill_stamp,
     joined,
     pairs_of,
     scope_of,
-    stamp_msg,
     stamp_ns,
     texts,
 )
 
-__all__ = ['PARTS', 'item_from_msg', 'item_to_msg']
+__all__ = ['PARTS', 'fill_item', 'item_from_msg', 'item_to_msg']
 
 PARTS = frozenset({'payload', 'embedding', 'evidence'})
 """Parts of an item that are sent only on request."""
 
 IDENTITY = (0.0, 0.0, 0.0, 1.0)
 
-_make_item = maker(ItemMsg, 'id', 'kind', 'key', 'label', 'content', 'confidence', 'source', 'valid_from')
-_make_header, _make_pose = maker(Header, 'frame_id'), maker(PoseMsg, 'position')
-_make_point = maker(Point, 'x', 'y', 'z')
 
-
-def item_from_msg(msg: Any, place: str) -> MemoryItem:
-    """Return the statement that a message makes.
+def item_from_msg(msg: ItemMsg, place: str) -> MemoryItem:
+    """Return the statement in a message.
 
     Parameters
     ----------
     msg : MemoryItem message
         Zero, an empty text and an empty array mean "not set".
     place : str
-        Where it stands in the request (``items[2]``), for refusals.
+        Position in the request, such as ``items[2]``, for errors.
 
     Raises
     ------
@@ -76,16 +69,16 @@ def item_from_msg(msg: Any, place: str) -> MemoryItem:
         if text := checked_text(getattr(msg, name), at + name):
             fields[name] = text
     if fields['pose'] is None and fields['valid_from_ns'] is None and fields['event_time'] is None:
-        # Without a pose this is the only thing that the stamp of the observation can say.
+        # Without a pose the stamp of the observation can only be this.
         fields['valid_from_ns'] = stamp_ns(msg.header.stamp, at + 'header.stamp')
-    _refuse_extra(msg.extra_json, at + 'extra_json')
+    _reject_extra(msg.extra_json, at + 'extra_json')
     try:
         return MemoryItem(**fields)
     except ValidationError as exc:
-        raise InvalidRequestError(told(exc, place), field=place) from exc
+        raise InvalidRequestError(format_problems(exc, place), field=place) from exc
 
 
-def _pose(msg: Any, at: str) -> dict[str, Any] | None:
+def _pose(msg: ItemMsg, at: str) -> dict[str, Any] | None:
     position, turn = msg.pose.position, msg.pose.orientation
     frame = checked_text(msg.header.frame_id, at + 'header.frame_id')
     if not frame:
@@ -98,7 +91,7 @@ def _pose(msg: Any, at: str) -> dict[str, Any] | None:
         return None
     if len(msg.covariance) not in (0, 36):
         raise InvalidRequestError(
-            f'{at}covariance: {len(msg.covariance)} numbers are no 6x6 covariance: none, or 36',
+            f'{at}covariance: {len(msg.covariance)} numbers, expected none or 36 (6x6)',
             field=at + 'covariance',
         )
     return {
@@ -110,12 +103,12 @@ def _pose(msg: Any, at: str) -> dict[str, Any] | None:
     }
 
 
-def _extent(extent: Any) -> tuple[float, float, float] | None:
+def _extent(extent: Vector3) -> tuple[float, float, float] | None:
     size = (extent.x, extent.y, extent.z)
     return size if any(size) else None
 
 
-def _event_time(msg: Any, at: str) -> dict[str, Any] | None:
+def _event_time(msg: ItemMsg, at: str) -> dict[str, Any] | None:
     start = stamp_ns(msg.event_start, at + 'event_start')
     end = stamp_ns(msg.event_end, at + 'event_end')
     if start is None and end is None:
@@ -137,7 +130,7 @@ def _payload(text: str, field: str) -> dict[str, Any]:
         raise InvalidRequestError(str(exc), field=field) from exc
 
 
-def _embeddings(msg: Any, at: str) -> dict[str, Any]:
+def _embeddings(msg: ItemMsg, at: str) -> dict[str, Any]:
     space = checked_text(msg.embedding_space, at + 'embedding_space')
     if bool(space) != (len(msg.embedding) > 0):
         raise InvalidRequestError(
@@ -147,34 +140,44 @@ def _embeddings(msg: Any, at: str) -> dict[str, Any]:
     return {space: msg.embedding} if space else {}
 
 
-def _refuse_extra(text: str, field: str) -> None:
+def _reject_extra(text: str, field: str) -> None:
     if unknown := _payload(text, field):
         raise InvalidRequestError(f'{field}: unknown key {next(iter(unknown))!r}', field=field)
 
 
 def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
-    """Return a statement as a message.
+    """Return a statement as a message; parameters as for `fill_item`."""
+    msg = ItemMsg()
+    fill_item(msg, item, include)
+    return msg
+
+
+def fill_item(msg: ItemMsg, item: MemoryItem, include: Collection[str] = PARTS) -> None:
+    """Write a statement into a new message.
+
+    A constructor with a nested message builds the default of that field too, which took most of the time of
+    an answer; so nested messages are written in place.
 
     Parameters
     ----------
+    msg : MemoryItem message
+        With defaults in all fields.
     item : MemoryItem
         The statement; where it has vectors in several spaces, the first by name is sent.
     include : collection of str
         Which of `PARTS` are filled.
     """
-    msg: ItemMsg = _make_item(
-        item.id or "", item.kind.value, item.key or "", item.label, item.content, item.confidence,
-        item.source, stamp_msg(item.valid_from_ns),
-    )  # fmt: skip
+    msg.id, msg.kind, msg.key, msg.label = item.id or '', item.kind.value, item.key or '', item.label
+    msg.content, msg.confidence, msg.source = item.content, item.confidence, item.source
+    fill_stamp(msg.valid_from, item.valid_from_ns)
     if item.entities:
         msg.entities = list(item.entities)
     if item.object_ids:
         msg.object_ids = list(item.object_ids)
     if item.pose is not None:
-        _put_pose(msg, item)
+        _fill_pose(msg, item.pose)
     if item.extent is not None:
-        x, y, z = item.extent
-        msg.extent = Vector3(x=x, y=y, z=z)
+        msg.extent.x, msg.extent.y, msg.extent.z = item.extent
     if item.scope:
         msg.map_id = item.scope.get('map_id', '')
         if len(item.scope) > bool(msg.map_id):
@@ -182,8 +185,8 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     if item.links:
         msg.links = joined(item.links, ':')
     if item.event_time is not None:
-        msg.event_start = stamp_msg(item.event_time.start_ns)
-        msg.event_end = stamp_msg(item.event_time.end_ns)
+        fill_stamp(msg.event_start, item.event_time.start_ns)
+        fill_stamp(msg.event_end, item.event_time.end_ns)
     if 'payload' in include and item.payload:
         msg.payload_json = json.dumps(item.payload, ensure_ascii=False, allow_nan=False)
     if 'evidence' in include and item.evidence:
@@ -191,18 +194,15 @@ def item_to_msg(item: MemoryItem, include: Collection[str] = PARTS) -> ItemMsg:
     if 'embedding' in include and item.embeddings:
         msg.embedding_space, vector = min(item.embeddings.items())
         msg.embedding = vector
-    return msg
 
 
-def _put_pose(msg: ItemMsg, item: MemoryItem) -> None:
-    pose = item.pose
-    assert pose is not None
-    msg.header, msg.pose = _make_header(pose.frame_id), _make_pose(_make_point(*pose.position))
-    if pose.stamp_ns is not None:
-        msg.header.stamp = stamp_msg(pose.stamp_ns)
+def _fill_pose(msg: ItemMsg, pose: Pose) -> None:
+    msg.header.frame_id = pose.frame_id
+    point, turn = msg.pose.position, msg.pose.orientation
+    point.x, point.y, point.z = pose.position
+    fill_stamp(msg.header.stamp, pose.stamp_ns)
     if pose.orientation is not None:
-        qx, qy, qz, qw = pose.orientation
-        msg.pose.orientation = Quaternion(x=qx, y=qy, z=qz, w=qw)
+        turn.x, turn.y, turn.z, turn.w = pose.orientation
         msg.has_orientation = True
     if pose.covariance is not None:
         msg.covariance = pose.covariance

@@ -1,26 +1,31 @@
-"""Hits, versions and events as messages, and how many of them fit into one reply."""
+"""Conversion of hits, versions and events to messages, the size limit of replies, and cursors."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from geometry_msgs.msg import Point, PointStamped
+from pydantic import ValidationError
 from std_msgs.msg import Header
 
-from hylo_memory_ros.model import Change, Hit, Pose, Version
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import Change, Hit, MemoryItem, Pose, Version
 from hylo_memory_ros.msg import MemoryEvent, MemoryHit, MemoryVersion
-from hylo_memory_ros.ros.convert.blank import maker
-from hylo_memory_ros.ros.convert.fields import stamp_msg
-from hylo_memory_ros.ros.convert.items import item_to_msg
+from hylo_memory_ros.ros.convert.fields import fill_stamp, stamp_msg
+from hylo_memory_ros.ros.convert.items import fill_item
 
 __all__ = [
     'bytes_of_event',
     'bytes_of_hit',
     'bytes_of_texts',
     'bytes_of_version',
+    'cursor_of',
+    'cursor_read',
     'event_to_msg',
     'fitting',
     'hit_to_msg',
@@ -28,20 +33,18 @@ __all__ = [
     'version_to_msg',
 ]
 
-_make_hit = maker(
-    MemoryHit, 'item', 'status', 'sequence', 'score', distance_m=math.nan, existence=math.nan,
-    p_within=math.nan, text_score=math.nan, vector_score=math.nan,
-)  # fmt: skip
-
 A = TypeVar('A')
 B = TypeVar('B')
 
-# What the fields of fixed size take in CDR, rounded up.
+# Size of the fixed fields in CDR, rounded up, bytes.
 FIXED_BYTES = 512
+# A client pages by sending the same filter again. "Around base_link" is elsewhere by then, so the cursor
+# carries the centre of the first page, after this mark.
+MARK = 'at:'
 
 
 def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> MemoryHit:
-    """Return a hit as a message; what was not computed is NaN.
+    """Return a hit as a message; values that were not computed are NaN.
 
     Parameters
     ----------
@@ -53,23 +56,31 @@ def hit_to_msg(hit: Hit, include: Collection[str], *, explain: bool = False) -> 
         Whether ``details_json`` is filled.
     """
     details, stats = hit.details, hit.stats
-    msg: MemoryHit = _make_hit(item_to_msg(hit.item, include), hit.status, hit.sequence, hit.score)
-    if hit.valid_to_ns is not None:
-        msg.valid_to = stamp_msg(hit.valid_to_ns)
+    msg = _new_hit(hit.item, include, hit.status, hit.valid_to_ns, hit.sequence)
+    msg.score = hit.score
     if hit.distance_m is not None:
         msg.distance_m = hit.distance_m
-    if 'p_within' in details:
-        msg.p_within = details['p_within']
-    if 'text' in details:
-        msg.text_score = details['text']
-    if 'vector' in details:
-        msg.vector_score = details['vector']
+    msg.p_within = details.get('p_within', math.nan)
+    msg.text_score, msg.vector_score = details.get('text', math.nan), details.get('vector', math.nan)
     if stats is not None:
-        msg.last_observed, msg.observations = stamp_msg(stats.last_observed_ns), stats.observations
+        fill_stamp(msg.last_observed, stats.last_observed_ns)
+        msg.observations = stats.observations
         if stats.existence is not None:
             msg.existence = stats.existence
     if explain:
         msg.details_json = _details_json(hit)
+    return msg
+
+
+def _new_hit(
+    item: MemoryItem, include: Collection[str], status: str, valid_to_ns: int | None, sequence: int
+) -> MemoryHit:
+    """Return a hit whose numbers are NaN."""
+    msg = MemoryHit()
+    fill_item(msg.item, item, include)
+    fill_stamp(msg.valid_to, valid_to_ns)
+    msg.status, msg.sequence = status, sequence
+    msg.score = msg.distance_m = msg.existence = msg.p_within = msg.text_score = msg.vector_score = math.nan
     return msg
 
 
@@ -91,11 +102,10 @@ def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> M
         status = 'invalidated'
     else:
         status = 'scheduled' if version.valid_from_ns > now_ns else 'current'
-    hit: MemoryHit = _make_hit(item_to_msg(version.item, include), status, version.from_seq, math.nan)
-    hit.valid_to = stamp_msg(version.valid_to_ns)
+    hit = _new_hit(version.item, include, status, version.valid_to_ns, version.from_seq)
     if version.episode:
         hit.details_json = json.dumps({'episode': version.episode})
-    hit.item.valid_from = stamp_msg(version.valid_from_ns)
+    fill_stamp(hit.item.valid_from, version.valid_from_ns)
     return MemoryVersion(
         hit=hit,
         recorded_at=stamp_msg(version.recorded_at_ns),
@@ -142,9 +152,9 @@ def fitting(
     Returns
     -------
     list
-        What fits.
+        The converted things that fit.
     bool
-        Whether something was left out.
+        True if something was left out.
     """
     fits: list[B] = []
     room = limit
@@ -157,7 +167,7 @@ def fitting(
     return fits, False
 
 
-def bytes_of_hit(msg: Any) -> int:
+def bytes_of_hit(msg: MemoryHit) -> int:
     """Return about how many bytes a hit takes in a reply, never less."""
     item = msg.item
     size = FIXED_BYTES + 8 * len(item.covariance) + 4 * len(item.embedding)
@@ -172,12 +182,12 @@ def bytes_of_hit(msg: Any) -> int:
     return size
 
 
-def bytes_of_version(msg: Any) -> int:
+def bytes_of_version(msg: MemoryVersion) -> int:
     """Return about how many bytes a version takes in a reply, never less."""
     return bytes_of_hit(msg.hit) + 128
 
 
-def bytes_of_event(msg: Any) -> int:
+def bytes_of_event(msg: MemoryEvent) -> int:
     """Return about how many bytes an event takes in a reply, never less."""
     return FIXED_BYTES + bytes_of_texts(msg.ids, msg.keys, msg.outcomes, (msg.extra_json,))
 
@@ -187,3 +197,40 @@ def bytes_of_texts(*lists: Iterable[str]) -> int:
     return sum(
         8 + (len(text) if text.isascii() else len(text.encode('utf-8'))) for texts in lists for text in texts
     )
+
+
+def cursor_of(core: str | None, centre: Pose | None) -> str:
+    """Return a cursor for a reply.
+
+    Parameters
+    ----------
+    core : str or None
+        The memory's cursor; None: the end.
+    centre : Pose or None
+        The centre that was used, if it differs from the requested one.
+    """
+    if core is None:
+        return ''
+    if centre is None:
+        return core
+    place = [centre.frame_id, centre.position, centre.stamp_ns, core]
+    return MARK + base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def cursor_read(text: str) -> tuple[str | None, Pose | None]:
+    """Return the memory's cursor and the centre in a cursor of a request.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it was not issued by this memory.
+    """
+    if not text.startswith(MARK):
+        return text or None, None
+    try:
+        frame_id, position, stamp_ns, core = json.loads(base64.urlsafe_b64decode(text[len(MARK) :]))
+        return str(core), Pose(frame_id=frame_id, position=position, stamp_ns=stamp_ns)
+    except (ValueError, TypeError, binascii.Error, ValidationError) as exc:
+        raise InvalidRequestError(
+            f'cursor: {text[:40]!r} is not a cursor of this memory', field='cursor'
+        ) from exc

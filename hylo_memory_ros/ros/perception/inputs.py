@@ -1,7 +1,7 @@
-"""Perception subscribers: messages wait as bytes, and are decoded by the writer.
+"""Perception subscribers: messages are queued as bytes, and decoded by the writer.
 
-Who may touch what: the executor's thread receives; the writer's thread takes. The queue between
-them is a deque, whose ends are safe to use from two threads.
+Threads: the executor's receives, the writer's takes. The queue between them is a deque, whose ends are
+safe to use from two threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline
 from hylo_memory_ros.perception.ingestion.decoders import DECODERS
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.stamp_watch import StampWatch
+from hylo_memory_ros.ros.clock import StampWatch
 
 __all__ = ['Input', 'message_type']
 
@@ -33,7 +33,7 @@ def message_type(source: InputSettings) -> Any:
     Raises
     ------
     ConfigurationError
-        If nothing here reads this type, or its package is missing and not optional.
+        If no decoder reads this type, or its package is missing and not optional.
     """
     name, wanted = source.name, source.type
     if wanted not in DECODERS:
@@ -56,20 +56,20 @@ def message_type(source: InputSettings) -> Any:
 
 
 class Input:
-    """One subscription, and the messages that wait to be decoded.
+    """Subscription of one input, and its queue of undecoded messages.
 
     Parameters
     ----------
     node : Node
-        Whose namespace and remappings give the topic its name.
+        Owner of the subscription.
     source : InputSettings
         Its settings.
     kind : type
         Class of its messages.
     arrived : callable
-        Called after a message came, in the executor's thread.
+        Called after a message was received, in the executor's thread.
     watch : StampWatch
-        Looks at the stamps.
+        Checks the stamps.
     group : CallbackGroup
         Group of the subscription.
     """
@@ -87,14 +87,14 @@ class Input:
         self.received = 0
         """Messages received since the node was configured."""
         self.incompatible = ''
-        """The quality of service for which a publisher does not match; empty: all match."""
+        """Policy in which a publisher is incompatible; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
         self._watch = watch
         self._read = DECODERS[source.type]()
         self._waiting: deque[bytes] = deque()
-        # Each is written by one thread only: the executor's counts, the writer's has told the pipeline.
+        # Each counter is written by one thread only: the executor's, then the two of the writer's.
         self._dropped = 0
-        self._told = 0
+        self._noted = 0
         self._malformed = 0
         self._subscription: Any = None
 
@@ -106,24 +106,24 @@ class Input:
             )
 
     def stop(self) -> None:
-        """Subscribe no more; what was received stays. Safe to repeat."""
+        """Unsubscribe; received messages stay. Safe to repeat."""
         if self._subscription is not None:
             self._node.destroy_subscription(self._subscription)
             self._subscription = None
 
     def drain(self, pipeline: LandmarkPipeline, most: int) -> int:
-        """Decode and offer what waits; return how many messages.
+        """Decode and offer queued messages; return how many.
 
         Parameters
         ----------
         pipeline : LandmarkPipeline
-            Takes the messages, and counts what was dropped or refused.
+            Takes the messages, and counts dropped and refused ones.
         most : int
-            Messages to take at most, so that acknowledged writes need not wait for a burst.
+            Messages to take, at most, so that writes do not wait for a burst.
         """
-        if (dropped := self._dropped) > self._told:
-            pipeline.note_dropped(self.name, dropped - self._told)
-            self._told = dropped
+        if (dropped := self._dropped) > self._noted:
+            pipeline.note_dropped(self.name, dropped - self._noted)
+            self._noted = dropped
         taken = 0
         while taken < most and self._waiting:
             self._offer(pipeline, self._waiting.popleft())
@@ -136,10 +136,10 @@ class Input:
         except ValueError as exc:
             pipeline.note_refused(self.name, 'malformed')
             self._malformed += 1
-            # A sender that is wrong mostly stays so: the first, second, fourth, eighth... are told.
+            # A faulty sender mostly stays so: the first, second, fourth, eighth... message is logged.
             if self._malformed & (self._malformed - 1) == 0:
-                told = 'input %s: refused a message, %d so far: %s'
-                logger.warning(told, self.name, self._malformed, exc)
+                text = 'input %s: refused a message, %d so far: %s'
+                logger.warning(text, self.name, self._malformed, exc)
             return
         for reason, count in read.refused.items():
             pipeline.note_refused(self.name, reason, count)
@@ -156,7 +156,7 @@ class Input:
                 callback_group=self._group, event_callbacks=events, raw=True,
             )  # fmt: skip
         except UnsupportedEventTypeError:
-            # Then nobody can tell what the middleware lost.
+            # Then messages lost by the middleware cannot be counted.
             return self._node.create_subscription(
                 self._kind, settings.topic, self._take, profile, callback_group=self._group, raw=True
             )

@@ -1,6 +1,6 @@
-"""How sure localisation is: reports on a topic such as ``amcl_pose``, told to perception.
+"""Uncertainty of localisation, from a topic such as ``amcl_pose``.
 
-Who may touch what: all in the executor's thread; what is told hands it to the writer's.
+Threads: the executor's; the receiver passes reports on to the writer's.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ DEPTH = 10
 
 
 class LocalisationTopic:
-    """Subscribes to the robot's pose, for its covariance.
+    """Subscription to the robot's pose, for its covariance.
 
     Parameters
     ----------
     node : Node
-        Whose namespace and remappings give the topic its name.
+        Owner of the subscriptions.
     topic : str
         Where ``geometry_msgs/PoseWithCovarianceStamped`` is published.
     global_frame : str
-        Reports in another frame say nothing.
-    told : callable
+        Reports in another frame are ignored.
+    receive : callable
         Takes a stamp in nanoseconds and 36 numbers.
     group : CallbackGroup
         Group of the subscription.
@@ -46,14 +46,14 @@ class LocalisationTopic:
         node: Node,
         topic: str,
         global_frame: str,
-        told: Callable[[int, Sequence[float]], None],
+        receive: Callable[[int, Sequence[float]], None],
         group: CallbackGroup,
     ) -> None:
-        self._node, self._global_frame, self._told = node, global_frame, told
+        self._node, self._global_frame, self._receive = node, global_frame, receive
         self.refused = 0
-        """Reports without a sound stamp, or in another frame."""
-        # Nav2 latches the pose and says it only when the robot moves; others do not latch it, and a
-        # subscription that asks for that hears nothing of them.
+        """Reports without a valid stamp, or in another frame."""
+        # Nav2 latches the pose and publishes it only when the robot moves; others do not latch it, and a
+        # latched subscription receives nothing from them.
         self._subscriptions = [
             node.create_subscription(
                 PoseWithCovarianceStamped, topic, self._take, profile, callback_group=group
@@ -65,7 +65,7 @@ class LocalisationTopic:
         ]
 
     def close(self) -> None:
-        """Subscribe no more; safe to repeat."""
+        """Unsubscribe; safe to repeat."""
         while self._subscriptions:
             self._node.destroy_subscription(self._subscriptions.pop())
 
@@ -78,10 +78,10 @@ class LocalisationTopic:
         if at_ns is None or frame_id != self._global_frame:
             if not self.refused:
                 logger.warning(
-                    'localisation: a pose in %r without a sound stamp, or not in %r, says nothing',
+                    'localisation: ignored a pose in %r: its stamp is invalid or it is not in %r',
                     message.header.frame_id,
                     self._global_frame,
                 )
             self.refused += 1
             return
-        self._told(at_ns, message.pose.covariance.tolist())
+        self._receive(at_ns, message.pose.covariance.tolist())

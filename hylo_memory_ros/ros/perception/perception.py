@@ -1,7 +1,7 @@
-"""Perception in the node: inputs are drained, polled and committed by the writer's thread.
+"""Perception of the node: inputs are decoded, processed and committed by the writer's thread.
 
-Who may touch what: the executor's thread starts, stops and ticks; the pipeline is used by the
-writer's thread, except when the clock jumps.
+Threads: the executor's starts, stops and ticks; the pipeline is used by the writer's, except when the
+clock jumps.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.perception import AbsenceAnswer, AbsenceReport, LandmarkPipeline, PipelineStatus
 from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection, Trajectory
 from hylo_memory_ros.perception.edits import Edit, Edited
+from hylo_memory_ros.ros.clock import StampWatch
 from hylo_memory_ros.ros.perception.inputs import Input, message_type
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
-from hylo_memory_ros.ros.stamp_watch import StampWatch
 from hylo_memory_ros.transforms import TransformSource
 
 __all__ = ['Perception']
 
 logger = logging.getLogger(__name__)
 
-# Messages in one job of the writer, so that a write waits for a burst no longer than some 100 ms.
+# Messages in one job of the writer, so that a burst delays a write by about 100 ms at most.
 BATCH = 32
 
 
@@ -40,13 +40,13 @@ class Perception:
     Parameters
     ----------
     node : Node
-        Where to subscribe.
+        Owner of the subscriptions.
     config : NodeConfig
         Its inputs and the settings of the pipeline.
     memory : MemoryService
-        Where landmarks are kept.
+        Store of the landmarks.
     transforms : TransformSource
-        Where frames were.
+        Source of transforms.
     writer : WorkerPool
         The one thread that writes.
     clock : callable
@@ -57,7 +57,7 @@ class Perception:
     Raises
     ------
     ConfigurationError
-        If an input cannot be had.
+        If an input has an unknown or missing type.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Perception:
         self.skipped: list[str] = []
         """Optional inputs whose message package is missing."""
         self.last_failure = ''
-        """Why the last commit failed; empty: it did not."""
+        """Error of the last commit; empty: it succeeded."""
         self.localised: bool | None = None
-        """Whether the newest report of localisation was good enough; None: there was none."""
+        """True if the newest report of localisation was good enough; None: there was none."""
         self._inputs: list[Input] = []
         watch = StampWatch(clock)
         for source in config.inputs:
@@ -111,13 +111,13 @@ class Perception:
             source.start()
 
     def stop(self) -> Future[Any]:
-        """Subscribe no more; return when what was received is committed."""
+        """Unsubscribe; the future is done when received messages are committed."""
         for source in self._inputs:
             source.stop()
         return self._writer.submit(self._finish, always=True)
 
     def close(self) -> None:
-        """Process and commit what is left; safe to repeat. After the writer has ended."""
+        """Process and commit received messages; safe to repeat. After the writer has ended."""
         for source in self._inputs:
             source.stop()
         self._pipeline.close()
@@ -127,53 +127,53 @@ class Perception:
         return self._pipeline.status()
 
     def on_transforms(self) -> None:
-        """Go on with what waited for transforms; for `TransformSource.on_change`."""
+        """Process messages that waited for transforms; for `TransformSource.on_change`."""
         if self._inputs:
             self._schedule()
 
     def tick(self) -> None:
-        """Let those look again who wait for a flush."""
+        """Wake the flushes that wait."""
         with self._lock:
             waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.set_result(None)
 
     def commit(self) -> None:
-        """Have the writer commit what changed; for a timer."""
+        """Let the writer commit changes; for a timer."""
         if self._inputs:
             self._once('commit', self._commit)
 
     def changed(self) -> Future[None]:
-        """Return what is done after the next tick."""
+        """Return a future that is done at the next tick."""
         waiter: Future[None] = Future()
         with self._lock:
             self._waiters.append(waiter)
         return waiter
 
     def flushed(self, until_ns: int | None) -> int:
-        """Process what was received and lift the watermark; return what still waits. In the writer."""
+        """Process received messages and lift the watermark; return how many still wait. In the writer."""
         self._drained()
         pending = self._pipeline.flush(until_ns)
         self._pipeline.commit(force=True)
         return pending
 
     def settle(self) -> None:
-        """Commit what was received and can be decided; what waits for more goes on waiting. In the writer."""
+        """Commit received messages that can be decided; the others go on waiting. In the writer."""
         self._drained()
         self._pipeline.commit(force=True)
 
     def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
-        """Take a report of absence after all that was received. In the writer."""
+        """Take a report of absence after all received messages. In the writer."""
         self._drained()
         return self._pipeline.report_absent(report)
 
     def named(self, names: Sequence[str]) -> list[str]:
-        """Return the keys of landmarks named by key or id, after all that was received. In the writer."""
+        """Return the keys of landmarks named by key or id, after all received messages. In the writer."""
         self._drained()
         return self._pipeline.resolve_keys(names)
 
     def edit(self, edit: Edit) -> Edited:
-        """Change landmarks by hand, and commit it; return what is left. In the writer."""
+        """Edit landmarks and commit; return the remaining ones. In the writer."""
         edited = self._pipeline.edit(edit)
         self._pipeline.commit(force=True)
         return edited
@@ -187,17 +187,17 @@ class Perception:
         return self._pipeline.receipt(receipt_id)
 
     def on_clock_jump(self) -> None:
-        """Finish what can be resolved before the transforms of the old time are cleared."""
+        """Resolve what can be resolved before the transforms of the old time are cleared."""
         self._drained()
         self._pipeline.on_clock_jump()
 
     def set_map(self, map_id: str) -> None:
-        """Finish or drop pending work, then go on in another map. In the writer."""
+        """Finish or drop pending work, then switch to another map. In the writer."""
         self._drained()
         self._pipeline.set_map(map_id)
 
     def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> None:
-        """Have the writer take a report of how sure the robot's pose is."""
+        """Let the writer take the covariance of the robot's pose."""
 
         def take() -> None:
             good = self._pipeline.note_localisation(stamp_ns, covariance)
@@ -213,17 +213,17 @@ class Perception:
     def corrected(
         self, correction: RigidCorrection | Trajectory, map_id: str | None, actor: str, dry_run: bool
     ) -> CorrectionResult:
-        """Move a map, and go on with its landmarks as that leaves them. In the writer."""
+        """Correct a map and its landmarks. In the writer."""
         self._drained()
         return self._pipeline.correct(correction, map_id=map_id, actor=actor, dry_run=dry_run)
 
     def reverted(self, correction_id: str, actor: str, dry_run: bool) -> CorrectionResult:
-        """Take a correction back. In the writer."""
+        """Revert a correction. In the writer."""
         self._drained()
         return self._pipeline.revert(correction_id, actor=actor, dry_run=dry_run)
 
     def replaced(self, change: Callable[[], None]) -> None:
-        """Do something that replaces the memory, and go on with what is then in it. In the writer."""
+        """Run a change that replaces the memory, and continue with its content. In the writer."""
         self._drained()
         self._pipeline.close()
         try:
@@ -283,4 +283,4 @@ class Perception:
 
     def _failed(self, exc: HyloMemoryError) -> None:
         self.last_failure = str(exc)
-        logger.error('perception is not stored, and will be tried again: %s', exc)
+        logger.error('perception could not be stored and will be retried: %s', exc)

@@ -1,7 +1,6 @@
-"""Poses into the global frame: at their stamp, through the transforms, without waiting.
+"""Placement of poses in the global frame, at their stamps, without blocking.
 
-A draft is placed at once when its transform is known. Otherwise it names the futures that a
-coroutine awaits before it asks again; nothing blocks.
+A draft is placed at once when its transform is known; otherwise it holds the future that a coroutine awaits.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ __all__ = ['Draft', 'Placement']
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One statement, and the transform that its pose needs."""
+    """A statement, and the transform that its pose needs."""
 
     item: MemoryItem
     """The statement as it was received."""
     index: int = 0
-    """Its place in the request."""
+    """Its index in the request."""
     stamp_ns: int = 0
-    """When the transform must hold, nanoseconds."""
+    """Time of the transform, nanoseconds."""
     future: Future[Transform] | None = None
-    """The transform, perhaps still to come; None: none is needed."""
+    """The transform, perhaps pending; None: none is needed."""
 
 
 class Placement:
-    """Brings poses and centres into the global frame.
+    """Transforms poses and centres into the global frame.
 
     Parameters
     ----------
     pending : PendingLookups
-        Asks for transforms, again when they arrive.
+        Pending lookups of transforms.
     global_frame : str
         Fixed frame in which poses are stored.
     untransformable : {'reject', 'keep_frame'}
-        What happens to a pose whose transform is refused.
+        Treatment of a pose whose transform is refused.
 
     Notes
     -----
-    Any thread may call.
+    Threads: any.
     """
 
     def __init__(
@@ -56,24 +55,24 @@ class Placement:
         self.global_frame = global_frame
         self._keeps = untransformable == 'keep_frame'
         self.kept = 0
-        """Poses that were kept in their own frame, because their transform was refused."""
+        """Poses kept in their own frame because their transform was refused."""
 
     def drafts(self, items: Sequence[MemoryItem], now_ns: int) -> list[Draft]:
-        """Ask for the transform of each pose that is in another frame; one question a message.
+        """Look up the transform of each pose that is in another frame, once for each frame and stamp.
 
         Parameters
         ----------
         items : sequence of MemoryItem
             As received.
         now_ns : int
-            The node's clock; it is the stamp of what has none. 0: it has not started.
+            The node's clock, the stamp of poses without one. 0: it has not started.
 
         Raises
         ------
         ClockError
             If a stamp is missing and the clock has not started.
         """
-        asked: dict[tuple[str, int], Future[Transform]] = {}
+        lookups: dict[tuple[str, int], Future[Transform]] = {}
         drafts = []
         for index, item in enumerate(items):
             pose = item.pose
@@ -92,18 +91,18 @@ class Placement:
                 drafts.append(Draft(item, index))
                 continue
             key = (pose.frame_id, stamp_ns)
-            if key not in asked:
-                asked[key] = self._pending.submit(self.global_frame, *key)
-            drafts.append(Draft(item, index, stamp_ns, asked[key]))
+            if key not in lookups:
+                lookups[key] = self._pending.submit(self.global_frame, *key)
+            drafts.append(Draft(item, index, stamp_ns, lookups[key]))
         return drafts
 
     def placed(self, draft: Draft) -> MemoryItem:
-        """Return a draft whose transform is there as the statement to store.
+        """Return the statement to store of a draft whose lookup is done.
 
         Raises
         ------
         FrameError
-            If the transform was refused, and such poses are.
+            If the transform was refused and such poses are rejected.
         """
         if draft.future is None:
             return draft.item
@@ -128,11 +127,11 @@ class Placement:
         )
 
     def needs_centre(self, query: MemoryQuery) -> bool:
-        """Whether the centre of a query is in another frame."""
+        """Return whether the centre of a query is in another frame."""
         return query.near is not None and query.near[0].frame_id != self.global_frame
 
     def centre(self, query: MemoryQuery) -> Future[Transform] | None:
-        """Ask for the transform of a query's centre; None when none is needed."""
+        """Look up the transform of a query's centre; None: none is needed."""
         if query.near is None or not self.needs_centre(query):
             return None
         centre = query.near[0]
@@ -145,8 +144,8 @@ class Placement:
         Raises
         ------
         FrameError
-            If the transform was refused. Where poses are kept in their own frame, the query is
-            asked there instead.
+            If the transform was refused, unless poses are kept in their own frame: then the query
+            keeps its frame too.
         """
         if future is None or query.near is None:
             return query

@@ -1,12 +1,12 @@
-"""Where transforms come from: the topics `tf` and `tf_static`, kept by tf2 or by the stand-in.
+"""Sources of transforms: the topics `tf` and `tf_static`, stored by tf2 or by the built-in buffer.
 
 Both names are relative, so that a namespaced robot has its own; a launch file remaps them. The
 messages are read from their bytes: that is many times cheaper than Python messages, and bytes that
 are no TFMessage are counted instead of raised in the executor.
 
-Who may touch what: the executor's thread delivers messages; questions may be asked from any
-thread. Nothing waits: `hylo_memory_ros.transforms.PendingLookups` asks again. A clock that jumps back is
-the node's business: it finishes its pending work, then calls `clear`.
+Threads: the executor's delivers messages; any may look transforms up. Nothing waits:
+`hylo_memory_ros.transforms.PendingLookups` repeats lookups. After a clock jump the node finishes its pending
+work, then calls `clear`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class NodeTransforms(TransformSource, Protocol):
         ...
 
     def close(self) -> None:
-        """Stop listening; safe to repeat. Questions are still answered from what is there."""
+        """Unsubscribe; safe to repeat. Lookups still use the stored transforms."""
         ...
 
 
 class StandInTransformSource(TransformBuffer):
-    """The stand-in buffer, fed by the topics `tf` and `tf_static` of a node.
+    """Built-in buffer, fed by the topics `tf` and `tf_static` of a node.
 
     Parameters
     ----------
@@ -116,14 +116,14 @@ class StandInTransformSource(TransformBuffer):
         self.set_transforms(transforms, static=static)
 
     def close(self) -> None:
-        """Stop listening; safe to repeat. Questions are still answered from what is there."""
+        """Unsubscribe; safe to repeat. Lookups still use the stored transforms."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         self._subscriptions.clear()
 
 
 class Tf2TransformSource(StandInTransformSource):
-    """tf2's own buffer behind the same face; parameters as for `StandInTransformSource`.
+    """tf2's own buffer behind the same interface; parameters as for `StandInTransformSource`.
 
     The numbers are tf2's. What the base class keeps beside them is stamps only, to count and to
     name refusals: tf2's Python face does not say which transforms it did not take, and tells past,
@@ -180,7 +180,7 @@ def transform_source(
     callback_group: CallbackGroup | None = None,
     kind: Literal['auto', 'tf2', 'stand_in'] = 'auto',
 ) -> NodeTransforms:
-    """Return what answers questions about transforms on this machine: tf2 where it is installed.
+    """Return the source of transforms on this machine: tf2 where it is installed.
 
     Build one per process, with the node, and `close` it with the node.
 

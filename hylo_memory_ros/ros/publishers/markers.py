@@ -1,4 +1,4 @@
-"""`~/markers`: what the robot believes, for RViz and Foxglove.
+"""Topic `~/markers`: landmarks near the robot, for RViz and Foxglove.
 
 Only while somebody subscribes, at most once a second, and only when something has changed: one
 list of spheres for each label, the nearest to the robot first, with names for the nearest. The less
@@ -25,32 +25,32 @@ from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.transforms import LATEST, TransformSource
 
-__all__ = ['Markers']
+__all__ = ['MarkerTopic', 'marker_array']
 
 EVERYWHERE_M = 1e9
 # Landmarks that are shown, and that carry their name as text, nearest to the robot first.
 NEAREST, NAMED = 2000, 100
 SPHERE_M = 0.2
 TEXT_M = 0.15
-# The robot moves on; what is nearest to it is looked for again after this distance.
+# Distance that the robot moves before the nearest landmarks are looked up again, metres.
 MOVED_M = 1.0
-# How often statistics are looked at again.
+# Period after which changed statistics are shown, nanoseconds.
 REFRESH_NS = 10_000_000_000
-# Opacity of what is certain, of what is stale, and of what is hardly there any more.
+# Opacity of certain, stale and nearly gone landmarks.
 SOLID, STALE, FAINTEST = 0.9, 0.35, 0.15
 
 
-class Markers:
+class MarkerTopic:
     """Publishes what is near the robot.
 
     Parameters
     ----------
     node : Node
-        Whose topic it is.
+        Owner of the topic.
     memory : MemoryService
-        What is shown.
+        Source of the landmarks.
     transforms : TransformSource
-        Says where the robot is.
+        Gives the robot's position.
     config : NodeConfig
         Frames and limits.
     clock : callable
@@ -65,21 +65,21 @@ class Markers:
         config: NodeConfig,
         clock: Callable[[], int],
     ) -> None:
-        self._node, self._memory, self._transforms = node, memory, transforms
+        self._memory, self._transforms = memory, transforms
         self._config, self._clock = config, clock
-        self._publisher: Any = qos.publisher(node, MarkerArray, '~/markers', qos.LATCHED)
+        self._topic = qos.Topic(node, MarkerArray, '~/markers', qos.LATCHED)
         self._shown: tuple[Any, ...] = ()
         self._place = (0.0, 0.0, 0.0)
 
     @property
     def wanted(self) -> bool:
         """Whether somebody subscribes."""
-        return self._publisher is not None and self._publisher.get_subscription_count() > 0
+        return self._topic.wanted
 
     def publish(self) -> None:
         """Publish, if anything has changed since the last time."""
         place = self._robot()
-        # What is only statistics takes no sequence.
+        # Statistics change without a new sequence.
         state = (
             *(self._memory.epoch, self._memory.sequence, self._memory.map_id),
             self._clock() // REFRESH_NS,
@@ -100,16 +100,12 @@ class Markers:
             hits = self._memory.query(nearest).hits
         except LoadingError:
             return
-        publisher = self._publisher
-        if publisher is not None:
-            qos.publish(publisher, marker_array(hits, self._config, self._clock()))
+        if self._topic.publish(marker_array(hits, self._config, self._clock())):
             self._shown, self._place = state, place
 
     def close(self) -> None:
-        """Publish no more. Safe to repeat."""
-        if self._publisher is not None:
-            self._node.destroy_publisher(self._publisher)
-            self._publisher = None
+        """Stop publishing. Safe to repeat."""
+        self._topic.close()
 
     def _robot(self) -> tuple[float, float, float]:
         try:
@@ -141,7 +137,7 @@ def marker_array(hits: Sequence[Hit], config: NodeConfig, now_ns: int) -> Marker
 
 
 def _opacity(hit: Hit) -> float:
-    """Return how solid a thing looks: the less probable it is, the more it fades."""
+    """Return the opacity of a landmark: the less probable it is, the more it fades."""
     existence = None if hit.stats is None else hit.stats.existence
     solid = FAINTEST + (SOLID - FAINTEST) * (1.0 if existence is None else existence)
     return min(solid, STALE) if hit.status == 'stale' else solid

@@ -1,14 +1,12 @@
-"""`~/status` and `/diagnostics`: how the memory stands.
+"""Topic `~/status`: sequence, watermarks and counts of the memory.
 
-A timer of the executor asks for it; a reader gathers and publishes it.
+A timer of the executor requests it; a reader thread collects and publishes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from std_msgs.msg import Header
 
@@ -19,7 +17,7 @@ from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['Diagnostics', 'StatusTopic']
+__all__ = ['StatusTopic']
 
 
 class StatusTopic:
@@ -28,11 +26,11 @@ class StatusTopic:
     Parameters
     ----------
     node : Node
-        Whose topic it is.
+        Owner of the topic.
     memory : MemoryService
-        Whose status it is.
+        The memory.
     perception : Perception
-        Whose inputs are told of.
+        The inputs.
     global_frame : str
         Frame in which poses are stored.
     clock : callable
@@ -47,29 +45,27 @@ class StatusTopic:
         global_frame: str,
         clock: Callable[[], int],
     ) -> None:
-        self._node, self._memory, self._perception = node, memory, perception
+        self._memory, self._perception = memory, perception
         self._frame, self._clock = global_frame, clock
-        self._publisher: Any = qos.publisher(node, MemoryStatus, '~/status', qos.LATCHED)
+        self._topic = qos.Topic(node, MemoryStatus, '~/status', qos.LATCHED)
         self._last: MemoryStatus | None = None
 
     def publish(self) -> None:
-        """Publish what has changed; nothing, if nothing has."""
-        msg = self._gathered()
-        last, publisher = self._last, self._publisher
-        if last is not None:
-            msg.header.stamp = last.header.stamp
-        if publisher is not None and msg != last:
-            msg.header.stamp = stamp_msg(self._clock())
-            qos.publish(publisher, msg)
+        """Publish the status, if it has changed."""
+        msg = self._collect()
+        if self._last is not None:
+            msg.header.stamp = self._last.header.stamp
+        if msg == self._last:
+            return
+        msg.header.stamp = stamp_msg(self._clock())
+        if self._topic.publish(msg):
             self._last = msg
 
     def close(self) -> None:
-        """Publish no more. Safe to repeat."""
-        if self._publisher is not None:
-            self._node.destroy_publisher(self._publisher)
-            self._publisher = None
+        """Stop publishing. Safe to repeat."""
+        self._topic.close()
 
-    def _gathered(self) -> MemoryStatus:
+    def _collect(self) -> MemoryStatus:
         status: PipelineStatus = self._perception.status()
         counts = self._memory.counts()
         return MemoryStatus(
@@ -87,55 +83,3 @@ class StatusTopic:
             items=sum(counts.values()),
             landmarks=status.confirmed,
         )
-
-
-class Diagnostics:
-    """Publishes `/diagnostics`.
-
-    Parameters
-    ----------
-    node : Node
-        Whose state it is.
-    gather : callable
-        Returns the values by name, and the problems by severity: warnings, errors.
-    hardware_id : str
-        What it is about: the file of the memory.
-    clock : callable
-        The node's clock, nanoseconds.
-    """
-
-    def __init__(
-        self,
-        node: Node,
-        gather: Callable[[], tuple[Mapping[str, Any], list[str], list[str]]],
-        hardware_id: str,
-        clock: Callable[[], int],
-    ) -> None:
-        self._node, self._gather, self._clock = node, gather, clock
-        self._name = f'{node.get_fully_qualified_name().lstrip("/")}: memory'
-        self._hardware_id = hardware_id
-        self._publisher: Any = qos.publisher(node, DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
-
-    def publish(self) -> None:
-        """Publish the state."""
-        values, warnings, errors = self._gather()
-        level = (
-            DiagnosticStatus.ERROR if errors else DiagnosticStatus.WARN if warnings else DiagnosticStatus.OK
-        )
-        status = DiagnosticStatus(
-            level=level,
-            name=self._name,
-            message='; '.join([*errors, *warnings]) or 'ok',
-            hardware_id=self._hardware_id,
-            values=[KeyValue(key=key, value=str(value)) for key, value in values.items()],
-        )
-        publisher = self._publisher
-        if publisher is not None:
-            header = Header(stamp=stamp_msg(self._clock()))
-            qos.publish(publisher, DiagnosticArray(header=header, status=[status]))
-
-    def close(self) -> None:
-        """Publish no more. Safe to repeat."""
-        if self._publisher is not None:
-            self._node.destroy_publisher(self._publisher)
-            self._publisher = None

@@ -1,8 +1,8 @@
-"""Coroutines that answer later: run by whichever thread has what they wait for.
+"""Dispatch of service coroutines to the threads that complete their futures.
 
-A handler awaits futures. In rclpy's executor each of them costs two turns of its loop and a wake:
-a third of the time of a small query. Here the thread that completes a future goes on with the
-handler, and the last one sends the reply. The executor has done its part once the request is taken.
+In rclpy's executor each awaited future costs two turns of its loop and a wake: a third of the time of a
+small query. Here the thread that completes a future continues the handler, and the last one sends the
+reply; the executor only takes the request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Settled:
-    """What a handler awaits: that futures are done, well or not.
+    """Awaitable completion of futures, with a result or an exception.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Settled:
 
 
 class Awaited(Generic[T]):
-    """The result of one future, or its exception.
+    """Awaitable result of one future, or its exception.
 
     Parameters
     ----------
@@ -59,14 +59,14 @@ class Awaited(Generic[T]):
 
 
 def drive(handler: Coroutine[Any, Any, T], done: Callable[[T], None]) -> None:
-    """Run a handler, here until it waits, then in the threads that complete what it waits for.
+    """Run a handler in this thread until it waits, then in the threads that complete its futures.
 
     Parameters
     ----------
     handler : coroutine
         Awaits `Settled` and `Awaited` only, and never raises.
     done : callable
-        Takes what it returns, in the thread where it ends.
+        Takes its result, in the thread where it ends.
     """
 
     def step(_: object = None) -> None:
@@ -84,14 +84,14 @@ def drive(handler: Coroutine[Any, Any, T], done: Callable[[T], None]) -> None:
 
 
 def awaited_in_executor(handler: Coroutine[Any, Any, T], wake: Callable[[], None]) -> _InExecutor[T]:
-    """Return what a coroutine of rclpy's own executor may await: that a driven handler has ended.
+    """Return an awaitable for a coroutine of rclpy's own executor: the result of a driven handler.
 
     Parameters
     ----------
     handler : coroutine
         As for `drive`.
     wake : callable
-        Wakes the executor; without it the coroutine goes on at the next event only.
+        Wakes the executor; without it the coroutine continues only at the next event.
     """
     future: Future[T] = Future()
     drive(handler, future.set_result)

@@ -1,4 +1,4 @@
-"""The outermost guard of every service: a request is answered, whatever happens."""
+"""Outermost guard of every service: each request is answered, whatever happens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, StoreError
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.convert.errors import described
+from hylo_memory_ros.ros.convert.errors import describe
 
 __all__ = ['Handler', 'RequestGuard']
 
@@ -23,19 +23,19 @@ Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
 class RequestGuard:
-    """Lets requests through while the node is active, and turns every refusal into an answer.
+    """Admits requests while the node is active, and turns every exception into a response.
 
-    A request comes in in the executor's thread and may end in another.
+    Threads: a request arrives in the executor's thread and may end in another.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.open = False
-        """Whether the node is active."""
+        """True while the node is active."""
         self.running = 0
-        """Requests that are being answered."""
+        """Requests in progress."""
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when the last of them was."""
+        """Called when the last request in progress has ended."""
         self.calls: Counter[str] = Counter()
         """Requests received, by service."""
         self.refused: Counter[str] = Counter()
@@ -49,9 +49,9 @@ class RequestGuard:
         name : str
             Name of the service, for counts and logs.
         response_type : type
-            Of its responses; that of a refusal is a fresh one, with nothing else in it.
+            Of its responses; a refusal is a fresh one with no other content.
         handler : Handler
-            What answers.
+            The handler.
         """
 
         async def guarded(request: Any, response: Any) -> Any:
@@ -68,13 +68,13 @@ class RequestGuard:
         return guarded
 
     def entered(self, name: str) -> None:
-        """Count a request that came in."""
+        """Count an incoming request."""
         with self._lock:
             self.running += 1
             self.calls[name] += 1
 
     def left(self) -> None:
-        """Count a request whose answer was sent, or could not be."""
+        """Count a request as ended, whether or not its answer could be sent."""
         with self._lock:
             self.running -= 1
             idle = not self.running
@@ -85,8 +85,8 @@ class RequestGuard:
         with self._lock:
             self.refused[name] += 1
         if not self.open and isinstance(exc, StoreError):
-            exc = NotActiveError('the node is not active: its memory was closed meanwhile')
-        code, message = described(exc)
+            exc = NotActiveError('the node is not active: its memory has been closed')
+        code, message = describe(exc)
         if not isinstance(exc, HyloMemoryError | ValidationError):
             logger.error('~/%s failed', name, exc_info=exc)
         elif code == ErrorCode.INTERNAL:

@@ -1,7 +1,7 @@
-"""One writer, a few readers.
+"""Worker pools: one writer, a few readers.
 
-Who may touch what: anybody may submit; a job runs in one thread of its lane. Threads are daemons,
-so that a file check that takes minutes cannot hold up the end of the process.
+Threads: any may submit; a job runs in one thread of its pool. They are daemons, so that a file check that
+takes minutes cannot delay the end of the process.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerPool:
-    """A bounded queue of jobs, and the threads that do them in order.
+    """Bounded queue of jobs, and the threads that run them in order.
 
     Parameters
     ----------
     name : str
         For the names of the threads, and for refusals.
     threads : int
-        How many; one keeps the order.
+        Number of threads; one keeps the order.
     limit : int
-        Jobs that may wait.
+        Largest number of waiting jobs.
     """
 
     def __init__(self, name: str, threads: int, limit: int) -> None:
@@ -40,7 +40,7 @@ class WorkerPool:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
-        self._alone: set[str] = set()
+        self._pending: set[str] = set()
         names = [f'{name}-{index}' for index in range(threads)]
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
         for thread in self._threads:
@@ -48,7 +48,7 @@ class WorkerPool:
 
     @property
     def closing(self) -> bool:
-        """Whether it is being closed; a long job looks now and then."""
+        """True while it is being closed; a long job checks this between steps."""
         return self._closed
 
     def submit(self, job: Callable[[], T], *, always: bool = False) -> Future[T]:
@@ -57,16 +57,16 @@ class WorkerPool:
         Parameters
         ----------
         job : callable
-            What to do.
+            The job.
         always : bool
-            Take it although the queue is full; for jobs that are queued once at a time.
+            Accept it although the queue is full; for jobs that are queued once at a time.
 
         Raises
         ------
         StoreBusyError
-            If as many jobs wait as may.
+            If the queue is full.
         NotActiveError
-            If the lane is closed.
+            If the pool is closed.
         """
         future: Future[T] = Future()
         with self._lock:
@@ -81,29 +81,29 @@ class WorkerPool:
         return future
 
     def do(self, job: Callable[[], T]) -> Awaited[T]:
-        """Queue a job whose result a handler awaits; raises as `submit`."""
+        """Queue a job and return its awaitable result; raises as `submit`."""
         return Awaited(self.submit(job))
 
     def once(self, name: str, job: Callable[[], None]) -> None:
-        """Queue a job that nobody awaits, unless one of this name waits or runs; none if the lane is closed.
+        """Queue a job without a result, unless one of this name waits or runs; none if the pool is closed.
 
-        What it raises is logged.
+        An exception is logged.
         """
         with self._lock:
-            if name in self._alone:
+            if name in self._pending:
                 return
-            self._alone.add(name)
+            self._pending.add(name)
 
         def run() -> None:
             try:
                 logged(name, job)
             finally:
-                self._alone.discard(name)
+                self._pending.discard(name)
 
         try:
             self.submit(run, always=True)
         except NotActiveError:
-            self._alone.discard(name)
+            self._pending.discard(name)
 
     def close(self, timeout_s: float) -> bool:
         """End the threads; jobs that still wait are refused. Return whether all ended in time."""
@@ -134,7 +134,7 @@ class WorkerPool:
                 continue
             try:
                 result = job()
-            except BaseException as exc:  # noqa: BLE001 - it belongs to whoever awaits the job
+            except BaseException as exc:  # noqa: BLE001 - it is raised where the job is awaited
                 future.set_exception(exc)
             else:
                 future.set_result(result)
@@ -142,7 +142,7 @@ class WorkerPool:
 
 
 def logged(name: str, job: Callable[[], None]) -> None:
-    """Do a job; what it raises goes to the log."""
+    """Run a job; an exception is logged."""
     try:
         job()
     except HyloMemoryError as exc:

@@ -1,14 +1,12 @@
-"""What people and planners say of landmarks: `~/report_absent`, `~/edit_landmark`.
-
-Handlers are coroutines; what they change runs in the one writer's thread.
-"""
+"""Handlers of reports and edits of landmarks: `~/report_absent`, `~/edit_landmark`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
+
+from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import ClockError, FrameError, InvalidRequestError
 from hylo_memory_ros.model import MAX_STAMP_NS, MemoryKind, MemoryQuery, normal_frame
@@ -16,19 +14,19 @@ from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import AbsenceReport
 from hylo_memory_ros.perception.edits import Edit, EditOp
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns, texts
-from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
-from hylo_memory_ros.transforms import LATEST, PendingLookups, Transform
+from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.srv import EditLandmark, ReportAbsent
+from hylo_memory_ros.transforms import LATEST, Transform
 from hylo_memory_ros.transforms.geometry import unit_quaternion
 
-__all__ = ['Editing']
+__all__ = ['LandmarkHandlers']
 
 _OPS: dict[str, EditOp] = {
     'pin': 'pin', 'unpin': 'unpin', 'correct': 'correct', 'split': 'split', 'merge': 'merge',
     'attach': 'attach', 'detach': 'detach', 'delete': 'delete',
 }  # fmt: skip
-# Which fields mean something for which operations.
+# Operations that each field is for.
 _MEANT = {
     'pose': ('correct', 'detach'),
     'label': ('correct',),
@@ -37,40 +35,31 @@ _MEANT = {
 }
 
 
-@dataclass(frozen=True)
-class Editing:
-    """The handlers that change landmarks of one memory."""
+class LandmarkHandlers(Handlers):
+    """Services that report on and edit landmarks: ``report_absent``, ``edit_landmark``."""
 
-    memory: Any
-    """The `MemoryService`."""
-    writer: WorkerPool
-    """The one thread that writes."""
-    perception: Perception
-    """The landmarks."""
-    pending: PendingLookups
-    """Asks for transforms."""
-    clock: Callable[[], int]
-    """The node's clock, nanoseconds; 0 while it has not started."""
-    global_frame: str
-    """Fixed frame in which poses are stored."""
-    base_frame: str
-    """Where the robot is, when a report does not say."""
-
-    async def report_absent(self, request: Any, response: Any) -> Any:
+    @service(ReportAbsent)
+    async def report_absent(
+        self, request: ReportAbsent.Request, response: ReportAbsent.Response
+    ) -> ReportAbsent.Response:
         """Take the report that something was looked for and not found."""
-        where = self._asked(request.where.header, 'where', LATEST)
+        config = self.context.config
+        where = self._transform_of(request.where.header, 'where')
         at_ns = stamp_ns(request.where.header.stamp, 'where.header.stamp') or LATEST
-        told = bool(request.observed_from.header.frame_id)
-        event_count = self._asked(request.observed_from.header, 'observed_from', LATEST)
-        event_count = event_count or self.pending.submit(self.global_frame, self.base_frame, at_ns)
-        await Settled(future for future in (where, event_count) if future is not None)
-        return await self.writer.do(lambda: self._reported(request, response, where, event_count, told))
+        observer = self._transform_of(request.observed_from.header, 'observed_from')
+        if observer is None:
+            observer = self.context.pending.submit(config.global_frame, config.base_frame, at_ns)
+        await Settled(future for future in (where, observer) if future is not None)
+        return await self.context.writer.do(lambda: self._report(request, response, where, observer))
 
-    async def edit_landmark(self, request: Any, response: Any) -> Any:
+    @service(EditLandmark)
+    async def edit_landmark(
+        self, request: EditLandmark.Request, response: EditLandmark.Response
+    ) -> EditLandmark.Response:
         """Pin, correct, split, merge, attach or delete landmarks."""
         op = checked_text(request.op, 'op')
         if op not in _OPS:
-            raise InvalidRequestError(f'op: {op!r} is none of {", ".join(_OPS)}', field='op')
+            raise InvalidRequestError(f'op: {op!r}: expected one of {", ".join(_OPS)}', field='op')
         frame_id = _frame(request.pose.header.frame_id, 'pose.header.frame_id')
         given = {
             'pose': frame_id,
@@ -89,58 +78,58 @@ class Editing:
                 "pose.header.frame_id: '' with a position set", field='pose.header.frame_id'
             )
         names = texts(request.ids, 'ids')
-        place = self._asked(request.pose.header, 'pose', LATEST)
+        place = self._transform_of(request.pose.header, 'pose')
         if place is None and op == 'detach' and len(names) == 1:
-            keys = await self.writer.do(lambda: self.perception.named(names))
-            if held_in := self.perception.held_in(keys[0]):
-                place = self.pending.submit(self.global_frame, held_in, LATEST)
+            keys = await self.context.writer.do(lambda: self.context.perception.named(names))
+            if held_in := self.context.perception.held_in(keys[0]):
+                place = self.context.pending.submit(self.context.config.global_frame, held_in, LATEST)
         if place is not None:
             await Settled((place,))
-        return await self.writer.do(lambda: self._edited(request, response, op, names, place))
+        return await self.context.writer.do(lambda: self._edit(request, response, op, names, place))
 
-    def _asked(self, header: Any, name: str, none_ns: int) -> Future[Transform] | None:
-        """Ask for the transform of a header; None: it has no frame, and so was not set."""
+    def _transform_of(self, header: Header, name: str) -> Future[Transform] | None:
+        """Request the transform of a header into the global frame; None: its frame is not set."""
+        global_frame = self.context.config.global_frame
         frame_id = _frame(header.frame_id, f'{name}.header.frame_id')
         if not frame_id:
             return None
-        at_ns = stamp_ns(header.stamp, f'{name}.header.stamp') or none_ns
-        if frame_id == self.global_frame:
+        at_ns = stamp_ns(header.stamp, f'{name}.header.stamp') or LATEST
+        if frame_id == global_frame:
             same: Future[Transform] = Future()
             same.set_result(Transform((0.0, 0.0, 0.0), target_frame=frame_id, source_frame=frame_id))
             return same
-        return self.pending.submit(self.global_frame, frame_id, at_ns)
+        return self.context.pending.submit(global_frame, frame_id, at_ns)
 
     def _now_ns(self, *stamps: int | None) -> int:
         """Return the first stamp that is given, else the clock."""
-        now_ns = next((stamp for stamp in stamps if stamp), 0) or self.clock()
+        now_ns = next((stamp for stamp in stamps if stamp), 0) or self.context.clock()
         if not now_ns:
             raise ClockError('header.stamp: 0, and the clock is not started: give the stamp')
         if now_ns > MAX_STAMP_NS:
             raise InvalidRequestError(f'header.stamp: {now_ns} ns is beyond all clocks', field='header.stamp')
         return now_ns
 
-    def _reported(
+    def _report(
         self,
-        request: Any,
-        response: Any,
+        request: ReportAbsent.Request,
+        response: ReportAbsent.Response,
         where: Future[Transform] | None,
-        event_count: Future[Transform] | None,
-        told: bool,
-    ) -> Any:
+        observer: Future[Transform] | None,
+    ) -> ReportAbsent.Response:
         point = request.where.point
         if where is None and (_is_set(point) or request.radius_m):
             raise InvalidRequestError(
                 f"where.header.frame_id: '' with a place or the radius {request.radius_m} m set",
                 field='where.header.frame_id',
             )
-        answer = self.perception.report_absent(
+        answer = self.context.perception.report_absent(
             AbsenceReport(
                 id=checked_text(request.id, 'id'),
                 key=checked_text(request.key, 'key'),
                 label=checked_text(request.label, 'label'),
                 where=None if where is None else _position(_known(where, 'where'), point, 'where'),
                 radius_m=request.radius_m,
-                observed_from=self._observer(request, event_count, told),
+                observed_from=self._observer(request, observer),
                 at_ns=self._now_ns(
                     stamp_ns(request.observed_from.header.stamp, 'observed_from.header.stamp'),
                     stamp_ns(request.where.header.stamp, 'where.header.stamp'),
@@ -154,13 +143,13 @@ class Editing:
         return response
 
     @staticmethod
-    def _observer(request: Any, event_count: Future[Transform] | None, told: bool) -> Transform | None:
-        """Return where it was looked from; None: the robot's newest keyframe says it."""
-        if event_count is None:
+    def _observer(request: ReportAbsent.Request, observer: Future[Transform] | None) -> Transform | None:
+        """Return the pose that was looked from; None: that of the robot's newest keyframe."""
+        if observer is None:
             return None
-        if not told:
+        if not request.observed_from.header.frame_id:
             try:
-                return event_count.result(timeout=0)
+                return observer.result(timeout=0)
             except FrameError:
                 return None
         pose = request.observed_from.pose
@@ -172,11 +161,16 @@ class Editing:
             )
         except ValueError as exc:
             raise InvalidRequestError(f'observed_from.pose: {exc}', field='observed_from.pose') from exc
-        return _known(event_count, 'observed_from') @ local
+        return _known(observer, 'observed_from') @ local
 
-    def _edited(
-        self, request: Any, response: Any, op: str, names: Sequence[str], place: Future[Transform] | None
-    ) -> Any:
+    def _edit(
+        self,
+        request: EditLandmark.Request,
+        response: EditLandmark.Response,
+        op: str,
+        names: Sequence[str],
+        place: Future[Transform] | None,
+    ) -> EditLandmark.Response:
         keys = self._keys(request, names)
         actor = checked_text(request.actor, 'actor')
         position = None
@@ -194,26 +188,28 @@ class Editing:
             frame_id=_frame(request.frame_id, 'frame_id'),
             actor=actor,
         )
-        left = self.perception.edit(edit)
-        response.ids, response.sequence = self._ids(left.keys), self.memory.sequence
-        response.receipt_id = left.receipts[0].id
+        edited = self.context.perception.edit(edit)
+        response.ids, response.sequence = self._ids(edited.keys), self.memory.sequence
+        response.receipt_id = edited.receipts[0].id
         return response
 
-    def _keys(self, request: Any, names: Sequence[str]) -> list[str]:
+    def _keys(self, request: EditLandmark.Request, names: Sequence[str]) -> list[str]:
         if names or not request.receipt_id:
             if not names:
                 raise InvalidRequestError('ids: empty; an edit needs at least one', field='ids')
-            return self.perception.named(names)
-        receipt = self.perception.receipt(request.receipt_id) or self.memory.receipt(request.receipt_id)
+            return self.context.perception.named(names)
+        receipt = self.context.perception.receipt(request.receipt_id) or self.memory.receipt(
+            request.receipt_id
+        )
         if receipt.get('kind') != 'merge':
             raise InvalidRequestError(
-                f'receipt_id: {request.receipt_id!r} is not of landmarks that became one', field='receipt_id'
+                f'receipt_id: {request.receipt_id!r} is no receipt of a merge', field='receipt_id'
             )
-        return self.perception.named([receipt['keys'][0]])
+        return self.context.perception.named([receipt['keys'][0]])
 
     def _deleted(self, keys: Sequence[str], actor: str) -> tuple[list[str], int]:
-        """Withdraw all that was said of landmarks: they were never there; return the ids."""
-        self.perception.edit(Edit('delete', keys, self._now_ns(), actor=actor))
+        """Retract every statement about landmarks, which never existed; return the ids."""
+        self.context.perception.edit(Edit('delete', keys, self._now_ns(), actor=actor))
         query = self._query(keys, include_invalidated=True)
         removal = self.memory.retract(query, reason='edit_landmark: delete', actor=actor)
         return list(dict.fromkeys(removal.ids)), int(removal.sequence)
@@ -221,7 +217,7 @@ class Editing:
     def _ids(self, keys: Sequence[str]) -> list[str]:
         """Return the items of landmarks, and the keys of those that have none yet."""
         ids = {hit.item.key: hit.item.id for hit in self.memory.query(self._query(keys))}
-        return [ids.get(key, key) for key in keys]
+        return [ids.get(key) or key for key in keys]
 
     def _query(self, keys: Sequence[str], **fields: Any) -> MemoryQuery:
         scope = {'map_id': self.memory.map_id} if self.memory.map_id else None
@@ -256,5 +252,5 @@ def _position(transform: Transform, point: Any, name: str) -> tuple[float, float
     position = transform.position(given)
     # Comparisons with NaN are false.
     if not all(abs(value) <= MAX_COORDINATE_M for value in (*given, *position)):
-        raise InvalidRequestError(f'{name}: {given} m is no place', field=name)
+        raise InvalidRequestError(f'{name}: {given} m is not a finite place', field=name)
     return position

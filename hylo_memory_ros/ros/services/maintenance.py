@@ -1,14 +1,16 @@
-"""The action `~/maintain`: long operations on the whole memory.
+"""Handlers of the whole memory: `~/flush`, `~/snapshot` and the action `~/maintain`.
 
-A consolidation and its reversal have a thread of their own: they are many short changes, between which the
-writer goes on.
+A consolidation and its reversal have a thread of their own: they are many short changes, between which
+the writer goes on.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rclpy.action import ActionServer, CancelResponse
@@ -18,47 +20,78 @@ from rclpy.node import Node
 from hylo_memory_ros.action import Maintain
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
 from hylo_memory_ros.model import Budget, ConsolidationReport, Reversion
-from hylo_memory_ros.ros.convert.fields import MAX_SEQUENCE, checked_text, scope_of
-from hylo_memory_ros.ros.perception.perception import Perception
-from hylo_memory_ros.ros.runtime.dispatch import awaited_in_executor
+from hylo_memory_ros.ros.convert.fields import MAX_SEQUENCE, checked_text, scope_of, stamp_msg, stamp_ns
+from hylo_memory_ros.ros.runtime.dispatch import Settled, awaited_in_executor
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
-from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
-from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.srv import Flush, Snapshot
+from hylo_memory_ros.storage.engine.files import file_named
 
-__all__ = ['Maintenance', 'Progress', 'maintain_server']
+__all__ = ['MaintenanceHandlers', 'Progress', 'maintain_server']
 
-# What an id takes in a report, at least.
+# Bytes of an id in a report, at least.
 _ID_BYTES = 32
+# How long a flush waits when its request does not say so, and at most, seconds.
+FLUSH_S, MAX_FLUSH_S = 5.0, 3600.0
 
 
-@dataclass(frozen=True)
-class Maintenance:
-    """The operations on one memory that take long."""
+class MaintenanceHandlers(Handlers):
+    """The services ``flush`` and ``snapshot``, and the operations of the action ``maintain``."""
 
-    memory: MemoryService
-    """What is maintained."""
-    writer: WorkerPool
-    """The one thread that writes; nothing else is written meanwhile."""
-    readers: WorkerPool
-    """Threads that read."""
-    perception: Perception
-    """Goes on in what a restore put in place."""
-    slow: WorkerPool
-    """A thread for what takes long beside all others."""
-    reply_limit: int
-    """Largest report, bytes."""
+    @service(Flush)
+    async def flush(self, request: Flush.Request, response: Flush.Response) -> Flush.Response:
+        """Process and commit what perception has received."""
+        until_ns = stamp_ns(request.until, 'until')
+        response.pending = await self._flush(until_ns, _timeout_s(request.timeout_s))
+        response.watermark = stamp_msg(self.context.perception.status().watermark_ns)
+        response.sequence = self.memory.sequence
+        return response
 
-    async def perform(self, goal: Any, tell: Progress, result: Any) -> Any:
-        """Do what a goal asks for.
+    @service(Snapshot)
+    async def snapshot(self, request: Snapshot.Request, response: Snapshot.Response) -> Snapshot.Response:
+        """Flush, and answer with the digest of what is believed and open."""
+        path = checked_text(request.copy_path, 'copy_path')
+        if path and file_named(path, room='').exists():
+            raise InvalidRequestError(
+                f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path'
+            )
+        pending = await self._flush(None, FLUSH_S)
+        return await self.context.writer.do(lambda: self._snapshot(path, pending, response))
+
+    async def _flush(self, until_ns: int | None, timeout_s: float) -> int:
+        """Flush until nothing waits any more, or the time is over; return how many messages still wait."""
+        perception = self.context.perception
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            changed = perception.changed()
+            pending = await self.context.writer.do(lambda: perception.flushed(until_ns))
+            if not pending or time.monotonic() >= deadline_s:
+                return pending
+            await Settled((changed,))
+
+    def _snapshot(self, path: str, pending: int, response: Snapshot.Response) -> Snapshot.Response:
+        if path:
+            self.memory.snapshot(path)
+        manifest = dict(self.memory.manifest())
+        response.digest = manifest.pop('digest')
+        response.sequence = manifest.pop('sequence')
+        response.complete = bool(manifest.pop('complete')) and not pending
+        if pending:
+            manifest['pending'] = pending
+        response.manifest_json = json.dumps(manifest, default=str)
+        return response
+
+    async def perform(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
+        """Perform the operation of a goal.
 
         Parameters
         ----------
         goal : Maintain.Goal
-            What to do.
+            The operation.
         tell : Progress
-            Takes the part that is done, and what is being done.
+            Takes the completed part and the current stage.
         result : Maintain.Result
-            To be filled.
+            Result to fill.
 
         Raises
         ------
@@ -66,29 +99,29 @@ class Maintenance:
             For an operation that this version does not have.
         """
         op = checked_text(goal.op, 'op')
-        ways = {
+        operations = {
             Maintain.Goal.VERIFY: self._verify,
             Maintain.Goal.RESTORE: self._restore,
             Maintain.Goal.CONSOLIDATE: self._consolidate,
             Maintain.Goal.REVERT_CONSOLIDATION: self._revert,
         }
-        if op not in ways:
-            raise UnsupportedError(f'op: {op!r} is none of {", ".join(ways)}', field='op')
+        if op not in operations:
+            raise UnsupportedError(f'op: {op!r}: expected one of {", ".join(operations)}', field='op')
         if op != Maintain.Goal.CONSOLIDATE:
-            _refuse(goal, op, 'scope', 'budget_items', 'budget_bytes')
-        return await ways[op](goal, tell, result)
+            _reject_fields(goal, op, 'scope', 'budget_items', 'budget_bytes')
+        return await operations[op](goal, tell, result)
 
-    async def _verify(self, goal: Any, tell: Progress, result: Any) -> Any:
+    async def _verify(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
         if goal.path:
             raise InvalidRequestError(f'path: {goal.path!r}: verify takes none', field='path')
         tell(0.0, 'recomputing timelines, hashes and the mirror')
-        report = await self.readers.do(self.memory.verify)
+        report = await self.context.readers.do(self.memory.verify)
         result.report_json = json.dumps({'ok': report.ok, **asdict(report)})
-        result.digest = await self.readers.do(self.memory.snapshot)
+        result.digest = await self.context.readers.do(self.memory.snapshot)
         tell(1.0, 'done')
         return result
 
-    async def _restore(self, goal: Any, tell: Progress, result: Any) -> Any:
+    async def _restore(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
         path = checked_text(goal.path, 'path')
         if not path:
             raise InvalidRequestError("path: '' names no file to restore from", field='path')
@@ -97,58 +130,72 @@ class Maintenance:
                 'dry_run: true: a restore verifies the copy first in any case', field='dry_run'
             )
         tell(0.0, f'verifying {path}')
-        await self.writer.do(lambda: self.perception.replaced(lambda: self.memory.restore(path)))
-        result.digest = await self.readers.do(self.memory.snapshot)
+        await self.context.writer.do(
+            lambda: self.context.perception.replaced(lambda: self.memory.restore(path))
+        )
+        result.digest = await self.context.readers.do(self.memory.snapshot)
         result.report_json = json.dumps({'epoch': self.memory.epoch, 'sequence': self.memory.sequence})
         tell(1.0, 'done')
         return result
 
-    async def _consolidate(self, goal: Any, tell: Progress, result: Any) -> Any:
+    async def _consolidate(
+        self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result
+    ) -> Maintain.Result:
         if goal.path:
             raise InvalidRequestError(f'path: {goal.path!r}: consolidate takes none', field='path')
         scope = scope_of(goal.scope, '')
         budget = _budget(goal)
-        report = await self.slow.do(
+        report = await self.context.slow.do(
             lambda: self.memory.consolidate(
                 scope,
                 budget,
                 dry_run=goal.dry_run,
                 tell=tell,
-                cancelled=lambda: tell.cancel_requested or self.slow.closing,
+                cancelled=lambda: tell.cancel_requested or self.context.slow.closing,
                 actor='maintain',
             )
         )
         tell.cancelled = report.cancelled
         result.report_json = _fitting(report, self.reply_limit)
         result.digest = report.digest_after
-        result.message = 'cancelled: what the report tells was done' if report.cancelled else ''
+        result.message = 'cancelled: the report lists what was done before' if report.cancelled else ''
         return result
 
-    async def _revert(self, goal: Any, tell: Progress, result: Any) -> Any:
+    async def _revert(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
         name = checked_text(goal.path, 'path')
         if not name:
             raise InvalidRequestError("path: '' names no consolidation to revert", field='path')
-        _refuse(goal, goal.op, 'dry_run')
+        _reject_fields(goal, goal.op, 'dry_run')
         tell(0.0, f'reverting {name}')
-        reversion = await self.slow.do(lambda: self.memory.revert_consolidation(name, actor='maintain'))
+        reversion = await self.context.slow.do(
+            lambda: self.memory.revert_consolidation(name, actor='maintain')
+        )
         result.report_json = _fitting(reversion, self.reply_limit)
         result.digest = reversion.digest
         tell(1.0, 'done')
         return result
 
 
-def _refuse(goal: Any, op: str, *names: str) -> None:
+def _reject_fields(goal: Maintain.Goal, op: str, *names: str) -> None:
     """Refuse fields that an operation has no use for."""
     for name in names:
         if getattr(goal, name):
             raise UnsupportedError(f'{name}: {getattr(goal, name)!r}: {op} takes none', field=name)
 
 
-def _budget(goal: Any) -> Budget:
+def _timeout_s(given_s: float) -> float:
+    if not (math.isfinite(given_s) and 0.0 <= given_s <= MAX_FLUSH_S):
+        raise InvalidRequestError(
+            f'timeout_s: expected 0 to {MAX_FLUSH_S:g} s, got {given_s}', field='timeout_s'
+        )
+    return given_s or FLUSH_S
+
+
+def _budget(goal: Maintain.Goal) -> Budget:
     limits = {'items': goal.budget_items, 'bytes': goal.budget_bytes}
     if not any(limits.values()):
         raise InvalidRequestError(
-            'budget_items: 0 and budget_bytes: 0: one of them must say how much may stay',
+            'budget_items: 0 and budget_bytes: 0: give one of them',
             field='budget_items',
         )
     for name, limit in limits.items():
@@ -170,7 +217,7 @@ def _fitting(report: ConsolidationReport | Reversion, most_bytes: int) -> str:
 
 
 class Progress:
-    """What a client is told of its goal, and whether it wants no more.
+    """Progress of one goal, published to its client.
 
     Threads: one at a time.
 
@@ -182,20 +229,20 @@ class Progress:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._told: tuple[int, str] | None = None
+        self._published: tuple[int, str] | None = None
         self.cancelled = False
-        """Whether the goal was ended before its end."""
+        """Whether the operation ended early because of that."""
 
     def __call__(self, progress: float, stage: str) -> None:
-        """Tell of each hundredth and each stage once."""
+        """Publish each hundredth and each stage once."""
         now = round(progress * 100), stage
-        if now != self._told:
-            self._told = now
+        if now != self._published:
+            self._published = now
             self._handle.publish_feedback(Maintain.Feedback(progress=progress, stage=stage))
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether the client wants no more."""
+        """Whether the client has cancelled it."""
         return bool(self._handle.is_cancel_requested)
 
 
@@ -221,7 +268,7 @@ def maintain_server(
     async def execute(handle: Any) -> Any:
         tell = Progress(handle)
 
-        async def run(goal: Any, result: Any) -> Any:
+        async def run(goal: Maintain.Goal, result: Maintain.Result) -> Maintain.Result:
             return await perform(goal, tell, result)
 
         guard.entered('maintain')

@@ -1,7 +1,4 @@
-"""What only reads: `~/query`, `~/history`, `~/changes`.
-
-Handlers are coroutines; what takes time runs in a reader's thread.
-"""
+"""Handlers of the services that read: `~/query`, `~/history`, `~/changes`."""
 
 from __future__ import annotations
 
@@ -9,84 +6,80 @@ import json
 import math
 from collections.abc import Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery, QueryResult
 from hylo_memory_ros.ros.convert.fields import checked_sequence, checked_text
 from hylo_memory_ros.ros.convert.filters import query_from_msg
 from hylo_memory_ros.ros.convert.items import PARTS
-from hylo_memory_ros.ros.convert.pagination import cursor_of, cursor_read
 from hylo_memory_ros.ros.convert.results import (
     bytes_of_event,
     bytes_of_hit,
     bytes_of_texts,
     bytes_of_version,
+    cursor_of,
+    cursor_read,
     event_to_msg,
     fitting,
     hit_to_msg,
     point_to_msg,
     version_to_msg,
 )
-from hylo_memory_ros.ros.perception.placement import Placement
-from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.srv import Changes, History, Query
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Reading']
+__all__ = ['QueryHandlers']
 
 # Asked of the store at a time when the caller sets no limit; what fits into a reply decides.
 PAGE = 1000
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The handlers that read one memory."""
+class QueryHandlers(Handlers):
+    """Services that read: ``query``, ``history``, ``changes``."""
 
-    memory: Any
-    """The `MemoryService`."""
-    readers: WorkerPool
-    """Threads that answer."""
-    placement: Placement
-    """Brings centres into the global frame."""
-    reply_limit: int
-    """Size to which a reply is cut, bytes."""
+    @service(Query)
+    async def query(self, request: Query.Request, response: Query.Response) -> Query.Response:
+        """Answer a query."""
+        return await self.answer_centred(
+            self.context.readers, lambda centre: self._query(request, response, centre)
+        )
 
-    async def query(self, request: Any, response: Any) -> Any:
-        """Answer a question."""
-        answer = await self.readers.do(lambda: self._query(request, response, None))
-        if isinstance(answer, Future):
-            centre = answer
-            await Settled((centre,))
-            answer = await self.readers.do(lambda: self._query(request, response, centre))
-        return answer
-
-    async def history(self, request: Any, response: Any) -> Any:
+    @service(History)
+    async def history(self, request: History.Request, response: History.Response) -> History.Response:
         """Answer with the versions of one identity."""
-        return await self.readers.do(lambda: self._history(request, response))
+        return await self.context.readers.do(lambda: self._history(request, response))
 
-    async def changes(self, request: Any, response: Any) -> Any:
+    @service(Changes)
+    async def changes(self, request: Changes.Request, response: Changes.Response) -> Changes.Response:
         """Answer with what was committed after a sequence."""
-        return await self.readers.do(lambda: self._changes(request, response))
+        return await self.context.readers.do(lambda: self._changes(request, response))
 
-    def _query(self, request: Any, response: Any, centre: Future[Transform] | None) -> Any:
+    def _query(
+        self, request: Query.Request, response: Query.Response, centre: Future[Transform] | None
+    ) -> Query.Response | Future[Transform]:
         include = _parts(request.include)
+        placement = self.context.placement
         core, pinned = cursor_read(checked_text(request.cursor, 'cursor'))
         query = query_from_msg(request.filter, k=request.k, cursor=core, explain=request.explain)
-        moved = self.placement.needs_centre(query)
+        moved = placement.needs_centre(query)
         if pinned is not None and query.near is not None:
             query = query.model_copy(update={'near': (pinned, query.near[1])})
         elif moved:
-            centre = centre or self.placement.centre(query)
+            centre = centre or placement.centre(query)
             if centre is not None and not centre.done():
                 return centre
-            query = self.placement.centred(query, centre)
+            query = placement.centred(query, centre)
         return self._answered(request, response, query, include, moved)
 
     def _answered(
-        self, request: Any, response: Any, query: MemoryQuery, include: Collection[str], moved: bool
-    ) -> Any:
+        self,
+        request: Query.Request,
+        response: Query.Response,
+        query: MemoryQuery,
+        include: Collection[str],
+        moved: bool,
+    ) -> Query.Response:
         result: QueryResult = self.memory.query(query, receipt=request.receipt)
         shown = self._put_hits(request, response, result, include)
         if shown < len(result):
@@ -108,7 +101,9 @@ class Reading:
             response.extra_json = json.dumps({'purged': result.purged})
         return response
 
-    def _put_hits(self, request: Any, response: Any, result: QueryResult, include: Collection[str]) -> int:
+    def _put_hits(
+        self, request: Query.Request, response: Query.Response, result: QueryResult, include: Collection[str]
+    ) -> int:
         if not request.ids_only:
             response.hits, _ = fitting(
                 result,
@@ -127,13 +122,13 @@ class Reading:
         ]
         return len(hits)
 
-    def _history(self, request: Any, response: Any) -> Any:
-        asked = {
+    def _history(self, request: History.Request, response: History.Response) -> History.Response:
+        identity = {
             name: checked_text(getattr(request, name), name) or None
             for name in ('id', 'kind', 'key', 'map_id')
         }
         cursor = checked_text(request.cursor, 'cursor') or None
-        result = self.memory.history(**asked, limit=request.limit or PAGE, cursor=cursor)
+        result = self.memory.history(**identity, limit=request.limit or PAGE, cursor=cursor)
         now_ns = self.memory.now_ns()
         response.versions, cut = fitting(
             result.versions,
@@ -142,11 +137,11 @@ class Reading:
             self.reply_limit,
         )
         if cut:
-            result = self.memory.history(**asked, limit=len(response.versions), cursor=cursor)
+            result = self.memory.history(**identity, limit=len(response.versions), cursor=cursor)
         response.cursor = result.cursor or ''
         return response
 
-    def _changes(self, request: Any, response: Any) -> Any:
+    def _changes(self, request: Changes.Request, response: Changes.Response) -> Changes.Response:
         epoch = checked_text(request.epoch, 'epoch') or self.memory.epoch
         after = checked_sequence(request.after_sequence, 'after_sequence')
         result = self.memory.changes((epoch, after), limit=request.limit or PAGE)
@@ -160,7 +155,7 @@ class Reading:
         return response
 
 
-def _parts(include: Any) -> frozenset[str]:
+def _parts(include: Collection[str]) -> frozenset[str]:
     for part in include:
         if part not in PARTS:
             raise InvalidRequestError(

@@ -1,74 +1,58 @@
-"""What proves an answer: `~/receipt`, `~/render`, `~/may_reuse`.
-
-Handlers are coroutines; what takes time runs in a reader's thread.
-"""
+"""Handlers of evidence and feedback: `~/receipt`, `~/render`, `~/may_reuse`, `~/feedback`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from hylo_memory_ros.domain.identity import prefix_from_json
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.ros.convert.fields import checked_text
+from hylo_memory_ros.model.feedback import Verdict
+from hylo_memory_ros.ros.convert.fields import checked_text, texts
 from hylo_memory_ros.ros.convert.filters import query_from_msg
-from hylo_memory_ros.ros.perception.placement import Placement
-from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.srv import Feedback, MayReuse, Receipt, Render
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Proving']
+__all__ = ['FeedbackHandler', 'ReceiptHandlers']
 
 
-@dataclass(frozen=True)
-class Proving:
-    """The handlers that prove answers of one memory."""
+class ReceiptHandlers(Handlers):
+    """Services that prove answers: ``render``, ``may_reuse``, ``receipt``."""
 
-    memory: Any
-    """The `MemoryService`."""
-    readers: WorkerPool
-    """Threads that answer."""
-    placement: Placement
-    """Brings centres into the global frame."""
-    reply_limit: int
-    """Largest reply, bytes."""
-    keeps_receipts: bool
-    """Whether a rendering has a receipt."""
-    decided: Callable[[str], Mapping[str, Any] | None]
-    """Returns the receipt of a recent association, which may be stored nowhere."""
-
-    async def render(self, request: Any, response: Any) -> Any:
+    @service(Render)
+    async def render(self, request: Render.Request, response: Render.Response) -> Render.Response:
         """Answer with the memory prelude of a prompt."""
-        answer = await self.readers.do(lambda: self._render(request, response, None))
-        if isinstance(answer, Future):
-            centre = answer
-            await Settled((centre,))
-            answer = await self.readers.do(lambda: self._render(request, response, centre))
-        return answer
+        return await self.answer_centred(
+            self.context.readers, lambda centre: self._render(request, response, centre)
+        )
 
-    async def may_reuse(self, request: Any, response: Any) -> Any:
+    @service(MayReuse)
+    async def may_reuse(self, request: MayReuse.Request, response: MayReuse.Response) -> MayReuse.Response:
         """Answer whether a kept prompt cache may be used."""
-        return await self.readers.do(lambda: self._may_reuse(request, response))
+        return await self.context.readers.do(lambda: self._may_reuse(request, response))
 
-    async def receipt(self, request: Any, response: Any) -> Any:
+    @service(Receipt)
+    async def receipt(self, request: Receipt.Request, response: Receipt.Response) -> Receipt.Response:
         """Answer with the evidence of one retrieval or association."""
-        return await self.readers.do(lambda: self._receipt(request, response))
+        return await self.context.readers.do(lambda: self._receipt(request, response))
 
-    def _render(self, request: Any, response: Any, centre: Future[Transform] | None) -> Any:
+    def _render(
+        self, request: Render.Request, response: Render.Response, centre: Future[Transform] | None
+    ) -> Render.Response | Future[Transform]:
+        placement = self.context.placement
         query = query_from_msg(request.filter, k=request.k)
-        if self.placement.needs_centre(query):
-            centre = centre or self.placement.centre(query)
+        if placement.needs_centre(query):
+            centre = centre or placement.centre(query)
             if centre is not None and not centre.done():
                 return centre
-            query = self.placement.centred(query, centre)
+            query = placement.centred(query, centre)
         rendering = self.memory.render(
             query,
             request.max_tokens or None,
             renderer=checked_text(request.renderer, 'renderer'),
-            receipt=self.keeps_receipts,
+            receipt=self.context.config.memory.receipts != 'off',
         )
         size = len(rendering.text.encode('utf-8'))
         if size > self.reply_limit:
@@ -87,18 +71,20 @@ class Proving:
             )
         return response
 
-    def _may_reuse(self, request: Any, response: Any) -> Any:
+    def _may_reuse(self, request: MayReuse.Request, response: MayReuse.Response) -> MayReuse.Response:
         have = prefix_from_json(checked_text(request.have_json, 'have_json'), 'have_json')
         want = prefix_from_json(checked_text(request.want_json, 'want_json'), 'want_json')
         answer = self.memory.may_reuse(have, want)
         response.allowed, response.reasons = answer.allowed, list(answer.reasons)
         return response
 
-    def _receipt(self, request: Any, response: Any) -> Any:
+    def _receipt(self, request: Receipt.Request, response: Receipt.Response) -> Receipt.Response:
         name = checked_text(request.id, 'id')
         if not name:
             raise InvalidRequestError("id: '' names no receipt", field='id')
-        response.receipt_json = self._fitting(dict(self.decided(name) or self.memory.receipt(name)))
+        response.receipt_json = self._fitting(
+            dict(self.context.perception.receipt(name) or self.memory.receipt(name))
+        )
         return response
 
     def _fitting(self, body: dict[str, Any]) -> str:
@@ -111,3 +97,26 @@ class Proving:
             body = {**body, 'hits': hits[:most], 'render': None, 'hits_left_out': len(hits) - most}
             text = json.dumps(body, ensure_ascii=False)
         return text
+
+
+class FeedbackHandler(Handlers):
+    """The service ``feedback``: verdicts on answers."""
+
+    @service(Feedback)
+    async def feedback(self, request: Feedback.Request, response: Feedback.Response) -> Feedback.Response:
+        """Count whether remembered items helped."""
+        return await self.context.writer.do(lambda: self._feedback(request, response))
+
+    def _feedback(self, request: Feedback.Request, response: Feedback.Response) -> Feedback.Response:
+        judged = self.memory.feedback(
+            cast('Verdict', checked_text(request.outcome, 'outcome')),  # any other word is refused there
+            receipt_id=checked_text(request.receipt_id, 'receipt_id'),
+            ids=texts(request.ids, 'ids'),
+            episode=checked_text(request.episode, 'episode'),
+            note=checked_text(request.note, 'note'),
+            actor=checked_text(request.actor, 'actor'),
+        )
+        response.updated = len(judged)
+        if judged.replaced:
+            response.message = f'{judged.replaced} earlier verdicts were replaced'
+        return response

@@ -1,16 +1,16 @@
-"""The services of the node: made at configure, gone after cleanup.
+"""Service servers of the node: created at configure, destroyed after cleanup.
 
-They outlive a cleanup by the requests that are still being answered, and by a moment in which what
-has come is refused and what was sent arrives: destroying a service costs its clients every reply
-that they do not have yet.
-A configure that comes before takes the same ones over, so that there are never two of one name.
+They outlive a cleanup by the requests that are still being answered, and by a moment in which new
+requests are refused and sent replies arrive: destroying a service costs its clients every reply that
+they do not have yet. A configure within that time takes the same servers over, so that there are
+never two of one name.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -22,55 +22,15 @@ from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.runtime.dispatch import awaited_in_executor, drive
 from hylo_memory_ros.ros.runtime.request_guard import Handler, RequestGuard
+from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.ros.services.maintenance import maintain_server
-from hylo_memory_ros.srv import (
-    Changes,
-    CorrectMap,
-    EditLandmark,
-    Episode,
-    Feedback,
-    Flush,
-    Forget,
-    History,
-    MayReuse,
-    Purge,
-    Query,
-    Receipt,
-    Render,
-    ReportAbsent,
-    Retract,
-    SetMap,
-    Snapshot,
-    Write,
-)
+from hylo_memory_ros.ros.services.service import Handlers
 
-__all__ = ['TYPES', 'Servers']
-
-TYPES = {
-    'changes': Changes,
-    'correct_map': CorrectMap,
-    'edit_landmark': EditLandmark,
-    'episode': Episode,
-    'feedback': Feedback,
-    'flush': Flush,
-    'forget': Forget,
-    'history': History,
-    'may_reuse': MayReuse,
-    'purge': Purge,
-    'query': Query,
-    'receipt': Receipt,
-    'render': Render,
-    'report_absent': ReportAbsent,
-    'retract': Retract,
-    'set_map': SetMap,
-    'snapshot': Snapshot,
-    'write': Write,
-}
-"""Services whose operation exists, by name."""
+__all__ = ['Servers']
 
 # The executor's next turn takes the interpreter from the thread that answers, and with it a fifth of
-# the time of a small query. So it gives way, but never so long that a message would notice.
-GIVE_WAY_S = 0.002
+# the time of a small query. So it yields, but too briefly to delay messages.
+YIELD_S = 0.002
 
 # How long a service outlives the last request: the reply to it must have reached its client.
 LINGER_S = 0.5
@@ -90,7 +50,7 @@ class Servers:
     node : Node
         Whose services they are.
     guard : RequestGuard
-        Stands before every handler.
+        Wraps every handler.
     """
 
     def __init__(self, node: Node, guard: RequestGuard) -> None:
@@ -100,34 +60,39 @@ class Servers:
         self._until_s = 0.0
         self._called = 0
         self._action: Any = None
-        # Handlers await; in another group the first would keep all others waiting.
+        # Handlers are awaited; in a mutually exclusive group the first would block all others.
         self._group = ReentrantCallbackGroup()
         guard.on_idle = self._on_idle
 
-    def offer(self, handlers: Mapping[str, Any], introspection: str) -> None:
+    def offer(self, groups: Sequence[Handlers], introspection: str) -> None:
         """Answer requests with these handlers from now on.
 
         Parameters
         ----------
-        handlers : mapping
-            A handler for each name in `TYPES`, and for ``maintain``.
+        groups : sequence of Handlers
+            One of each class in `HANDLERS`.
         introspection : {'off', 'metadata', 'contents'}
             What is published about each call.
         """
-        self._handlers = handlers
+        self._handlers = {
+            name: getattr(group, name)
+            for group in groups
+            for name in (*SERVICES, 'perform')
+            if hasattr(type(group), name)
+        }
         if not self._services:
-            self._services = [self._made(name, kind) for name, kind in TYPES.items()]
+            self._services = [self._create(name, kind) for name, kind in SERVICES.items()]
             self._action = maintain_server(self._node, self._guard, self._group, self._maintain, self._wake)
         for service in self._services:
             service.configure_introspection(self._clock(), qos.INTROSPECTION, INTROSPECTION[introspection])
 
     def withdraw(self, *, linger: bool = True) -> None:
-        """Offer no services any more, once what has come is answered. Safe to repeat.
+        """Destroy the services once pending requests are answered. Safe to repeat.
 
         Parameters
         ----------
         linger : bool
-            Whether the executor goes on, so that they can be destroyed later; if not, `close` does it.
+            Whether the executor goes on and can destroy them later; if not, `close` does it.
         """
         self._handlers = {}
         if not linger:
@@ -171,7 +136,7 @@ class Servers:
         if action is not None:
             action.destroy()
 
-    def _made(self, name: str, kind: Any) -> Any:
+    def _create(self, name: str, kind: Any) -> Any:
         async def handle(request: Any, response: Any) -> Any:
             return await self._handler(name)(request, response)
 
@@ -187,8 +152,8 @@ class Servers:
         if executor is not None:
             executor.wake()
 
-    async def _maintain(self, goal: Any, tell: Any, result: Any) -> Any:
-        return await self._handler('maintain')(goal, tell, result)
+    async def _maintain(self, goal: Any, progress: Any, result: Any) -> Any:
+        return await self._handler('perform')(goal, progress, result)
 
     def _handler(self, name: str) -> Any:
         handler = self._handlers.get(name)
@@ -228,7 +193,7 @@ def deferred(
 
         guard.entered(name)
         drive(handler(request, response_type()), send)
-        sent.wait(GIVE_WAY_S)
+        sent.wait(YIELD_S)
 
     callback.begin = begin  # type: ignore[attr-defined]
     return callback

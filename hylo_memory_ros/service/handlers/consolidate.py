@@ -236,8 +236,7 @@ class ConsolidationHandler:
         if not self._running.acquire(blocking=False):
             raise StoreBusyError('consolidate: another consolidation is running; ask again when it has ended')
         try:
-            with self._core.throttle.working():
-                yield
+            yield
         finally:
             self._running.release()
 

@@ -94,11 +94,10 @@ class RetentionHandler:
                 raise InvalidRequestError(f'retain: {kind!r} has no limits', field='kinds')
         done: list[KindRetention] = []
         stop = cancelled or (lambda: False)
-        with self._core.throttle.working():
-            for kind in chosen:
-                if stop():
-                    break
-                done.append(self._retain(kind, limited[kind], tell, stop, actor))
+        for kind in chosen:
+            if stop():
+                break
+            done.append(self._retain(kind, limited[kind], tell, stop, actor))
         return RetentionReport(tuple(done), cancelled=stop())
 
     def _retain(

@@ -8,7 +8,7 @@ import pytest
 from ros.harness import Talker, near, spatial
 
 from hylo_memory_ros.msg import ErrorCode
-from hylo_memory_ros.ros.services.servers import TYPES
+from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.srv import Changes, Flush, SetMap, Snapshot
 
 pytestmark = pytest.mark.ros
@@ -22,7 +22,7 @@ def test_exactly_the_services_whose_operation_exists_are_offered(shared: SimpleN
     }
     own = {name.rpartition('/')[2] for name in names if name.count('/') == 2}
 
-    assert set(TYPES) <= own
+    assert set(SERVICES) <= own
 
 
 def test_changes_have_no_gap_and_an_unknown_epoch_is_told(talker: Talker, key: str) -> None:

@@ -10,7 +10,7 @@ from rclpy.node import Node
 from ros.harness import Talker
 from std_msgs.msg import String
 
-from hylo_memory_ros.ros.runtime.executor import MessageExecutor
+from hylo_memory_ros.ros.rclpy_compat import MessageExecutor
 
 pytestmark = pytest.mark.ros
 

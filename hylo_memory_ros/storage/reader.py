@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,13 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
 from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
-from hylo_memory_ros.storage.archive.tiered_reader import asked_of, everything, given, nothing, past_of
+from hylo_memory_ros.storage.archive.state import (
+    everything,
+    given_ids,
+    nothing,
+    reached_by,
+    reached_by_history,
+)
 from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
 from hylo_memory_ros.storage.consolidation.sizes import Held
 from hylo_memory_ros.storage.engine.state import get_state
@@ -27,6 +34,7 @@ from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select as asking
 from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import audit, known_map, txn
 from hylo_memory_ros.storage.statements import history
@@ -69,21 +77,31 @@ class StatementReader:
         """Return the highest service time seen."""
         return self._transactions.now_ns()
 
+    @contextmanager
+    def _open(self, asked: QuerySpec, needed: QuerySpec | None = None) -> Iterator[TieredReader]:
+        """Open the main file, and the archive where a query can have a match there."""
+        if self._archive.is_empty:
+            with self._db.reading() as connection:
+                yield TieredReader(connection)
+        else:
+            with self._archive.reading(reached_by(asked), reached_by(needed or asked)) as reader:
+                yield reader
+
     def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             found = reader.page(asked, limit, offset)
             seq = asked.seq if asked.seq is not None else history.last_transaction(reader.live)[0]
         return found, seq
 
     def count(self, asked: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals stands for "more"."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             return reader.count(asked)
 
     def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             return reader.matching(asked, among)
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
@@ -109,22 +127,22 @@ class StatementReader:
 
     def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
-        with self._archive.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as reader:
+        with self._open(replace(asked, world='any'), asked) as reader:
             return reader.excluded_by_time(asked, among)
 
     def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             return reader.candidates(asked, among)
 
     def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             return reader.estimates(asked, most)
 
     def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the counts beside it exclude, by reason."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             return reader.excluded_by_statistics(asked, among)
 
     def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
@@ -139,7 +157,7 @@ class StatementReader:
 
     def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return (name, map) of what the links of a question reach with at least one to spare."""
-        with self._archive.reading(asked_of(asked)) as reader:
+        with self._open(asked) as reader:
             return reader.names_reached(asked)
 
     def sequence_at(self, known_at_ns: int) -> int:
@@ -163,7 +181,7 @@ class StatementReader:
 
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
-        with self._archive.reading(given, nothing) as reader:
+        with self._archive.reading(given_ids, nothing) as reader:
             return set().union(*(existing_ids(one, ids) for one in reader.all))
 
     def history(
@@ -177,7 +195,7 @@ class StatementReader:
         offset: int,
     ) -> list[Version]:
         """Return versions of an id or an identity in the order of belief."""
-        with self._archive.reading(past_of(key)) as reader:
+        with self._archive.reading(reached_by_history(key)) as reader:
             return reader.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
 
     def changes(self, after: int, limit: int) -> Changes:

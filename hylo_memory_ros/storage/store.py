@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
-from hylo_memory_ros.storage.archive.tiered_reader import everything, nothing
+from hylo_memory_ros.storage.archive.state import everything, nothing
 from hylo_memory_ros.storage.backup import Backup
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.episodes.facts import named_in

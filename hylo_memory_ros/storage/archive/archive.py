@@ -49,13 +49,21 @@ from hylo_memory_ros.storage.archive.selection import (
     find_archivable_ids,
     find_cuts,
 )
-from hylo_memory_ros.storage.archive.state import ArchiveState, load_state, read_state, save_state
-from hylo_memory_ros.storage.archive.tiered_reader import Reached, TieredReader, everything, nothing
+from hylo_memory_ros.storage.archive.state import (
+    ArchiveState,
+    Reached,
+    everything,
+    load_state,
+    nothing,
+    read_state,
+    save_state,
+)
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import sync
 from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.query.links import LIVE
+from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.schema import SIZE, assertion
 from hylo_memory_ros.storage.statements.history import last_transaction
 

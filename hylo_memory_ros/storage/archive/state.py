@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,7 +13,18 @@ from hylo_memory_ros.errors import DamagedFileError
 if TYPE_CHECKING:
     from hylo_memory_ros.storage.query.filters import QuerySpec
 
-__all__ = ['ArchiveState', 'load_state', 'read_state', 'save_state']
+__all__ = [
+    'ArchiveState',
+    'Reached',
+    'everything',
+    'given_ids',
+    'load_state',
+    'nothing',
+    'reached_by',
+    'reached_by_history',
+    'read_state',
+    'save_state',
+]
 
 _SELECT = "SELECT value FROM {schema}.state WHERE name = 'archive'"
 _PUT = "INSERT OR REPLACE INTO state (name, value) VALUES ('archive', ?)"
@@ -72,3 +84,51 @@ def save_state(connection: sa.Connection, state: ArchiveState) -> None:
     """Store the state of the archive."""
     raw: Any = connection.connection.dbapi_connection
     raw.execute(_PUT, (json.dumps(state._asdict()).encode(),))
+
+
+Reached = Callable[[sa.Connection, ArchiveState], bool]
+"""Decides whether a read needs the archive, from the main file and the state of the archive."""
+
+
+def everything(_live: sa.Connection, _state: ArchiveState) -> bool:
+    """Read the archive if there is one."""
+    return True
+
+
+def nothing(_live: sa.Connection, _state: ArchiveState) -> bool:
+    """Read the main file alone."""
+    return False
+
+
+def given_ids(_live: sa.Connection, state: ArchiveState) -> bool:
+    """Read the archive for given ids: a computed id belongs to one statement only."""
+    return state.any_given
+
+
+def reached_by(asked: QuerySpec) -> Reached:
+    """Read the archive where a query can have a match there."""
+
+    def reached(live: sa.Connection, state: ArchiveState) -> bool:
+        if not state.reaches(asked):
+            return False
+        keys = asked.query.all_keys
+        return not keys or asked.query.depth > 1 or _any_archived(live, keys)
+
+    return reached
+
+
+def reached_by_history(key: str | None) -> Reached:
+    """Read the archive where the history of a key, or of an id, goes back to it."""
+    return lambda live, _: key is None or _any_archived(live, [key])
+
+
+def _any_archived(live: sa.Connection, keys: Sequence[str]) -> bool:
+    """Return whether a statement with one of these keys is archived."""
+    raw: Any = live.connection.dbapi_connection
+    return raw.execute(_ANY_ARCHIVED, (json.dumps(list(keys)),)).fetchone() is not None
+
+
+_ANY_ARCHIVED = """
+    SELECT 1 FROM identity AS i JOIN archived AS c ON c.identity_id = i.identity_id
+    WHERE i.key IN (SELECT value FROM json_each(?)) LIMIT 1
+"""

@@ -6,7 +6,6 @@ episodes lead from one to the other, and those are followed from the archive, wi
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Version
-from hylo_memory_ros.storage.archive.state import ArchiveState
 from hylo_memory_ros.storage.query import select as asking
 from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.statements import embeddings as embedding
@@ -25,7 +23,7 @@ from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['Reached', 'TieredReader', 'asked_of', 'everything', 'given', 'nothing', 'past_of']
+__all__ = ['TieredReader']
 
 T = TypeVar('T')
 _VALID_FROM, _ID = 1, 8
@@ -180,51 +178,3 @@ def _united(parts: Iterable[Mapping[int, T]]) -> dict[int, T]:
     for part in parts:
         found |= part
     return found
-
-
-Reached = Callable[[sa.Connection, ArchiveState], bool]
-"""Decides whether a read needs the archive, from the main file and the state of the archive."""
-
-
-def everything(_hot: sa.Connection, _state: ArchiveState) -> bool:
-    """Reach for whatever there is."""
-    return True
-
-
-def nothing(_hot: sa.Connection, _state: ArchiveState) -> bool:
-    """Reach for the main file alone."""
-    return False
-
-
-def given(_hot: sa.Connection, state: ArchiveState) -> bool:
-    """Reach for ids that were given: computed ones are of what is said, and no other has them."""
-    return state.any_given
-
-
-def asked_of(asked: QuerySpec) -> Reached:
-    """Reach for the archive file where a question can have a match there."""
-
-    def reached(live: sa.Connection, state: ArchiveState) -> bool:
-        if not state.reaches(asked):
-            return False
-        keys = asked.query.all_keys
-        return not keys or asked.query.depth > 1 or _any_archived(live, keys)
-
-    return reached
-
-
-def past_of(key: str | None) -> Reached:
-    """Reach for the archive file where the history of a key, or of an id, goes back to it."""
-    return lambda live, _: key is None or _any_archived(live, [key])
-
-
-def _any_archived(live: sa.Connection, keys: Sequence[str]) -> bool:
-    """Return whether anything of these keys is archived."""
-    raw: Any = live.connection.dbapi_connection
-    return raw.execute(_ANY_ARCHIVED, (json.dumps(list(keys)),)).fetchone() is not None
-
-
-_ANY_ARCHIVED = """
-    SELECT 1 FROM identity AS i JOIN archived AS c ON c.identity_id = i.identity_id
-    WHERE i.key IN (SELECT value FROM json_each(?)) LIMIT 1
-"""

@@ -25,8 +25,8 @@ from hylo_memory_ros.storage.feedback.scores import Retrieval
 from hylo_memory_ros.storage.receipts import (
     ReceiptRepository,
     ReceiptRow,
-    scrub_body,
 )
+from hylo_memory_ros.storage.schema.receipts import erase_from_body
 from hylo_memory_ros.storage.unit_of_work import ReadView
 
 __all__ = ['ReceiptLog', 'new_receipt_id']
@@ -193,7 +193,7 @@ class ReceiptLog:
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             gone = ids - view.statements.existing_ids(ids)
-            scrub_body(body, gone - self._store.reader.archived_ids(gone))
+            erase_from_body(body, gone - self._store.reader.archived_ids(gone))
         return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode)
 
     def _run(self) -> None:

@@ -17,9 +17,9 @@ from hylo_memory_ros.errors import DamagedFileError, StoreError
 from hylo_memory_ros.storage.archive.archive import Archive
 from hylo_memory_ros.storage.archive.state import everything
 from hylo_memory_ros.storage.changeset import CommitResult
-from hylo_memory_ros.storage.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import check_file, copy_database, migrate, refuse_place, swap_file
+from hylo_memory_ros.storage.erasure.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.integrity import verify_database
 from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.transaction_manager import TransactionManager, new_epoch

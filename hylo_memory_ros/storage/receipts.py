@@ -7,13 +7,11 @@ oldest leave. A purge takes out of it whatever names what was purged.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.model import MemoryKind
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, told_by
 from hylo_memory_ros.storage.schema import receipt, registered
 
 __all__ = [
@@ -25,7 +23,6 @@ __all__ = [
     'load_registered',
     'save_receipts',
     'save_registered',
-    'scrub_body',
     'size_of_receipts',
 ]
 
@@ -106,64 +103,6 @@ def existing_ids(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     """Return those ids that the store still knows."""
     raw: Any = connection.connection.dbapi_connection
     return {row[0] for row in raw.execute(_EXISTING, (json.dumps(list(ids)),))}
-
-
-@on_purge(receipt, registered)
-def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
-    """Take what was purged out of receipts, in its transaction.
-
-    A retrieval keeps its other hits and counts those that are gone; its query leaves with them when
-    it could tell of them. A receipt of an association that names them leaves whole, as do the
-    caches and compressed bytes that were made of such an answer.
-    """
-    rows = sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body)
-    for row in list(connection.execute(rows)):
-        told = json.loads(row.body)
-        if row.kind == 'retrieval':
-            answered = any(_stays(hit, purged.ids) for hit in told['hits'])
-            telling = purged.touches_query(told['query'], is_answered=answered)
-            if not _scrub(told, purged.ids, telling=telling):
-                continue
-            body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
-            values = {'body': body, 'size': len(body.encode('utf-8'))}
-            connection.execute(receipt.update().where(receipt.c.receipt_id == row.receipt_id).values(values))
-        elif purged.named_in(told):
-            connection.execute(receipt.delete().where(receipt.c.receipt_id == row.receipt_id))
-        else:
-            continue
-        connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
-
-
-def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
-    """Take ids out of a receipt of a retrieval, and its query whatever it tells; tell whether there was any.
-
-    Parameters
-    ----------
-    told : dict
-        The receipt, changed in place.
-    ids : collection of str
-        Ids that the store no longer knows.
-    """
-    return _scrub(told, ids, telling=bool(told_by(told['query'], place=False)))
-
-
-def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
-    hits = [hit for hit in told['hits'] if _stays(hit, ids)]
-    gone = len(told['hits']) - len(hits)
-    telling = telling or (bool(gone) and bool(told_by(told['query'], place=False)))
-    if not gone and not telling:
-        return False
-    told['hits'], told['purged'] = hits, told.get('purged', 0) + gone
-    if telling:
-        told['query'], told['query_digest'] = None, None
-    if gone:
-        told['render'] = None
-    return True
-
-
-def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
-    # What working memory held then cannot be found any more, by whatever it named.
-    return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
 
 
 _EXISTING = 'SELECT DISTINCT id FROM assertion WHERE id IN (SELECT value FROM json_each(?))'

@@ -17,7 +17,6 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.errors import NotFoundError
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.schema import consolidated, consolidation
 
 __all__ = [
@@ -40,29 +39,6 @@ __all__ = [
 
 
 _PREFIX = 'consolidation/'
-
-
-@on_purge(consolidation)
-def _scrub(connection: Connection, purged: Purged) -> None:
-    for number, text in connection.execute(select(consolidation.c.number, consolidation.c.asked)).all():
-        asked = json.loads(text)
-        if purged.touches_scope(asked.get('scope')):
-            told = json.dumps({**asked, 'scope': None}, sort_keys=True)
-            connection.execute(update(consolidation).where(_number == number).values(asked=told))
-
-
-@on_purge(consolidated)
-def _scrub_numbers(connection: Connection, purged: Purged) -> None:
-    """Let no number of what is gone stand for what may get it next; that of a summary becomes negative."""
-    gone = set(purged.identity_ids)
-    for row in connection.execute(select(consolidated)).all():
-        members = json.loads(row.identities)
-        left = [number for number in members if number not in gone]
-        if row.summary in gone or len(left) < len(members):
-            this = (consolidated.c.number == row.number) & (consolidated.c.summary == row.summary)
-            summary = -row.summary if row.summary in gone else row.summary
-            values = {'summary': summary, 'identities': json.dumps(left)}
-            connection.execute(update(consolidated).where(this).values(values))
 
 
 class ConsolidationRecord(NamedTuple):

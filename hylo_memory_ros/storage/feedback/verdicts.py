@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.feedback.scores import add_counts
 from hylo_memory_ros.storage.schema import feedback
 
@@ -83,17 +82,3 @@ _put = _insert.on_conflict_do_update(
     index_elements=[feedback.c.item, feedback.c.receipt_id, feedback.c.episode, feedback.c.actor],
     set_={name: _insert.excluded[name] for name in ('outcome', 'note', 'recorded_at_ns')},
 )
-
-
-@on_purge(feedback)
-def _scrub(connection: sa.Connection, purged: Purged) -> None:
-    """Delete the verdicts on what is purged, and every note that was made of it or tells of it."""
-    notes: set[str] = set()
-    for part in chunks(sorted(purged.ids)):
-        of_them = feedback.c.item.in_(part)
-        notes |= set(connection.scalars(sa.select(feedback.c.note).where(of_them)))
-        connection.execute(feedback.delete().where(of_them))
-    others = sa.select(feedback.c.note).where(feedback.c.note != '').distinct()
-    for note in list(connection.scalars(others)):
-        if note in notes or purged.touches_text(note):
-            connection.execute(feedback.update().where(feedback.c.note == note).values(note=''))

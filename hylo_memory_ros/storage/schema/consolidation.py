@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text
+import json
+
+from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, Table, Text, select
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged
 
 __all__ = ['consolidated', 'consolidation']
 
@@ -32,3 +35,28 @@ consolidated = Table(
     comment='what stands for what since a consolidation',
     sqlite_with_rowid=False,
 )
+
+
+def _erase_scopes(connection: Connection, purged: Purged) -> None:
+    for number, text in connection.execute(select(consolidation.c.number, consolidation.c.asked)).all():
+        asked = json.loads(text)
+        if purged.touches_scope(asked.get('scope')):
+            values = {'asked': json.dumps({**asked, 'scope': None}, sort_keys=True)}
+            connection.execute(consolidation.update().where(consolidation.c.number == number).values(values))
+
+
+def _erase_lineage(connection: Connection, purged: Purged) -> None:
+    """Remove the numbers of purged identities, which may be reused; that of a summary becomes negative."""
+    gone = set(purged.identity_ids)
+    for row in connection.execute(select(consolidated)).all():
+        members = json.loads(row.identities)
+        left = [number for number in members if number not in gone]
+        if row.summary in gone or len(left) < len(members):
+            this = (consolidated.c.number == row.number) & (consolidated.c.summary == row.summary)
+            summary = -row.summary if row.summary in gone else row.summary
+            values = {'summary': summary, 'identities': json.dumps(left)}
+            connection.execute(consolidated.update().where(this).values(values))
+
+
+consolidation.info[ERASURE] = _erase_scopes
+consolidated.info[ERASURE] = _erase_lineage

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, delete_rows, is_among
 
 __all__ = ['corrected', 'correction']
 
@@ -39,3 +40,13 @@ corrected = Table(
     comment='what assertions say since a correction, instead of what was first asserted',
     sqlite_with_rowid=False,
 )
+
+
+def _erase_undo(connection: Connection, purged: Purged) -> None:
+    # The landmark states before a correction name keys of purged landmarks.
+    maps = {map_id for map_id, _ in purged.landmarks}
+    connection.execute(correction.update().where(is_among(correction.c.map_id, maps)).values(undo=None))
+
+
+correction.info[ERASURE] = _erase_undo
+corrected.info[ERASURE] = delete_rows(corrected, 'assertion_id', 'assertion_ids')

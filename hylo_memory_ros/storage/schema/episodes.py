@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Table, Text, text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE
 
 __all__ = ['episode']
 
@@ -24,3 +25,5 @@ episode = Table(
     Index('episode_outcome', 'outcome', sqlite_where=text("outcome != ''")),
     comment='stretches of work with an outcome',
 )
+
+episode.info[ERASURE] = 'notes, outcome and name are erased by `EpisodeErasure`, which knows the summary'

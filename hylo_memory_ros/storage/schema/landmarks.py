@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -14,13 +18,16 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    select,
     text,
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, is_among
 
 __all__ = [
     'association_receipt',
+    'erase_landmarks',
     'keyframe',
     'landmark',
     'ledger_assignment',
@@ -138,3 +145,32 @@ association_receipt = Table(
     Column('body', LargeBinary, nullable=False, comment='JSON, deflated'),
     comment='what association decided, and on what grounds',
 )
+
+
+def erase_landmarks(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
+    """Delete all traces of landmarks, given as (map_id, key); return their number."""
+    by_map: dict[str, set[str]] = {}
+    for map_id, key in identities:
+        by_map.setdefault(map_id, set()).add(key)
+    gone = 0
+    for map_id, keys in by_map.items():
+        receipts = association_receipt.c
+        rows = connection.execute(select(receipts.row, receipts['keys']).where(receipts.map_id == map_id))
+        named = [row for row, names in rows if not keys.isdisjoint(json.loads(names))]
+        connection.execute(association_receipt.delete().where(is_among(receipts.row, named)))
+        here = (landmark.c.map_id == map_id) & is_among(landmark.c.key, keys)
+        numbers = select(landmark.c.number).where(here)
+        connection.execute(sighting.delete().where(sighting.c.landmark.in_(numbers)))
+        gone += connection.execute(landmark.delete().where(here)).rowcount
+    return gone
+
+
+def _erase_purged(connection: Connection, purged: Purged) -> None:
+    erase_landmarks(connection, purged.landmarks)
+
+
+landmark.info[ERASURE] = sighting.info[ERASURE] = association_receipt.info[ERASURE] = _erase_purged
+keyframe.info[ERASURE] = 'poses of the robot'
+ledger_input.info[ERASURE] = 'names of inputs, and counts'
+ledger_block.info[ERASURE] = 'stamps and 32-bit digests of messages'
+ledger_assignment.info[ERASURE] = 'numbers of landmarks; a purged one becomes none'

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
 
+from sqlalchemy import BigInteger, Column, Connection, Index, Integer, Table, Text, select, text
+
+from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, identifying_values
 
-__all__ = ['receipt', 'registered']
+__all__ = ['erase_from_body', 'receipt', 'registered']
 
 receipt = Table(
     'receipt',
@@ -34,3 +40,64 @@ registered = Table(
     comment='identities of caches and compressed bytes that callers made of an answer',
     sqlite_with_rowid=False,
 )
+
+
+def _erase_receipts(connection: Connection, purged: Purged) -> None:
+    """Take purged items out of receipts.
+
+    A retrieval keeps its other hits and counts those that are gone; its query is dropped when it touches a
+    purged item. A receipt of an association that names one is deleted, as are the identities of caches and
+    compressed bytes that were made of such an answer.
+    """
+    for row in list(connection.execute(select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body))):
+        body = json.loads(row.body)
+        this = receipt.c.receipt_id == row.receipt_id
+        if row.kind == 'retrieval':
+            is_answered = any(_stays(hit, purged.ids) for hit in body['hits'])
+            touches = purged.touches_query(body['query'], is_answered=is_answered)
+            if not _erase_hits(body, purged.ids, touches=touches):
+                continue
+            text = json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
+            values = {'body': text, 'size': len(text.encode('utf-8'))}
+            connection.execute(receipt.update().where(this).values(values))
+        elif purged.named_in(body):
+            connection.execute(receipt.delete().where(this))
+        else:
+            continue
+        connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
+
+
+def erase_from_body(body: dict[str, Any], ids: Collection[str]) -> bool:
+    """Take ids and an identifying query out of a receipt of a retrieval; return whether anything changed.
+
+    Parameters
+    ----------
+    body : dict
+        The receipt, changed in place.
+    ids : collection of str
+        Ids that the store no longer knows.
+    """
+    touches = bool(identifying_values(body['query'], place=False))
+    return _erase_hits(body, ids, touches=touches)
+
+
+def _erase_hits(body: dict[str, Any], ids: Collection[str], *, touches: bool) -> bool:
+    hits = [hit for hit in body['hits'] if _stays(hit, ids)]
+    gone = len(body['hits']) - len(hits)
+    touches = touches or (bool(gone) and bool(identifying_values(body['query'], place=False)))
+    if not gone and not touches:
+        return False
+    body['hits'], body['purged'] = hits, body.get('purged', 0) + gone
+    if touches:
+        body['query'], body['query_digest'] = None, None
+    if gone:
+        body['render'] = None
+    return True
+
+
+def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+    # An item of working memory cannot be found any more, whatever named it.
+    return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
+
+
+receipt.info[ERASURE] = registered.info[ERASURE] = _erase_receipts

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, ForeignKey, Integer, Table, Text
+from sqlalchemy import Column, Connection, ForeignKey, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, is_among
 
 __all__ = ['skill_transition']
 
@@ -22,3 +23,13 @@ skill_transition = Table(
     comment='who moved a skill through its gate, when and by what evidence; never deleted',
     sqlite_with_rowid=False,
 )
+
+
+def _erase_transitions(connection: Connection, purged: Purged) -> None:
+    """Keep when a skill went from which status to which, and nothing of the skill."""
+    values = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
+    of_purged = is_among(skill_transition.c.identity_id, purged.identity_ids)
+    connection.execute(skill_transition.update().where(of_purged).values(values))
+
+
+skill_transition.info[ERASURE] = _erase_transitions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE
 
 __all__ = ['known_map', 'state']
 
@@ -24,3 +25,6 @@ known_map = Table(
     comment='maps that were current or written to',
     sqlite_with_rowid=False,
 )
+
+known_map.info[ERASURE] = 'names of maps'
+state.info[ERASURE] = 'hashes, counters and configuration'

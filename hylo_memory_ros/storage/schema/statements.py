@@ -17,6 +17,7 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, delete_rows
 
 __all__ = [
     'FULL_TEXT',
@@ -158,3 +159,11 @@ FULL_TEXT_TABLES = tuple(
 def text_index_of(op: str) -> str:
     """Return the full-text index of what transactions of an operation assert."""
     return SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT
+
+
+identity.info[ERASURE] = delete_rows(identity, 'identity_id', 'identity_ids')
+forgetting.info[ERASURE] = delete_rows(forgetting, 'identity_id', 'identity_ids')
+spatial.info[ERASURE] = delete_rows(spatial, 'spatial_id', 'spatial_ids')
+assertion.info[ERASURE] = delete_rows(assertion, 'assertion_id', 'assertion_ids')
+version.info[ERASURE] = delete_rows(version, 'assertion_id', 'assertion_ids')
+tag.info[ERASURE] = delete_rows(tag, 'assertion_id', 'assertion_ids')

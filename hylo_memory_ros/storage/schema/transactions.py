@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
+import json
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, Table, Text, select, text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged
 
 __all__ = ['audit', 'change', 'request', 'txn']
 
@@ -49,3 +53,45 @@ request = Table(
     Column('answer', Text, nullable=False),
     comment='the first answers to writes that may be repeated',
 )
+
+
+def _erase_changes(connection: Connection, purged: Purged) -> None:
+    for row in list(connection.execute(select(change))):
+        ids = json.loads(row.ids)
+        if purged.ids.isdisjoint(ids):
+            continue
+        kept = [
+            parts
+            for parts in zip(ids, json.loads(row.keys), json.loads(row.outcomes), strict=True)
+            if parts[0] not in purged.ids
+        ]
+        columns = list(zip(*kept, strict=True)) or [(), (), ('PURGED',)]
+        values = dict(zip(('ids', 'keys', 'outcomes'), map(json.dumps, columns), strict=True))
+        connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
+
+
+def _erase_audit(connection: Connection, purged: Purged) -> None:
+    for row in list(connection.execute(select(audit))):
+        ids = set(json.loads(row.ids or '[]'))
+        is_named, query = not purged.ids.isdisjoint(ids), json.loads(row.query or 'null')
+        values: dict[str, Any] = {}
+        if is_named:
+            values['ids'] = None
+        if query and (is_named or purged.touches_query(query, is_answered=bool(ids))):
+            values['query'] = None
+        if row.reason and (is_named or purged.touches_text(row.reason)):
+            values['reason'] = ''
+        if values:
+            connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
+
+
+def _erase_requests(connection: Connection, purged: Purged) -> None:
+    for row in list(connection.execute(select(request))):
+        if purged.named_in(json.loads(row.answer)):
+            connection.execute(request.delete().where(request.c.request_id == row.request_id))
+
+
+txn.info[ERASURE] = 'kind, time and caller of an operation'
+change.info[ERASURE] = _erase_changes
+audit.info[ERASURE] = _erase_audit
+request.info[ERASURE] = _erase_requests

@@ -19,7 +19,6 @@ from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.query.skill_filter import STATUS
 from hylo_memory_ros.storage.schema import (
     assertion,
@@ -130,15 +129,6 @@ class Gate:
 def _evidence_of(skill: SkillPayload) -> str:
     told = {'traces': skill.evidence, 'verdicts': skill.verdicts.model_dump()}
     return json.dumps(told, ensure_ascii=False, separators=(',', ':'))
-
-
-@on_purge(skill_transition)
-def _forget_who(connection: sa.Connection, purged: Purged) -> None:
-    """Keep when a skill went from where to where, and nothing of the skill."""
-    gone = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
-    for part in chunks(purged.identity_ids):
-        of = skill_transition.c.identity_id.in_(part)
-        connection.execute(skill_transition.update().where(of).values(gone))
 
 
 def transitions_of(connection: sa.Connection, key: str | None, limit: int) -> list[SkillTransition]:

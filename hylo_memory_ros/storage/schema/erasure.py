@@ -1,14 +1,15 @@
-"""What a purge takes away, and how each table loses it.
+"""Erasure rules: what a purge deletes, and how each table loses it.
 
-Every table with words or bytes says in its own module how a purge leaves it: with `on_purge`, or
-with `tells_nothing` why there is nothing in it to take out. What asks after that is a test.
+A table with texts or bytes declares its rule in ``info['erasure']``, beside its columns: a function that
+erases in the transaction of the purge, or the reason why nothing in the table can identify an item.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -17,19 +18,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.storage.schema import metadata
+__all__ = ['ERASURE', 'Erasure', 'Purged', 'delete_rows', 'identifying_values', 'is_among']
 
-__all__ = [
-    'Purged',
-    'Scrub',
-    'how_purged',
-    'on_purge',
-    'scrub_tables',
-    'tells_nothing',
-    'told_by',
-]
-
-_PURGE = 'purge'
+ERASURE = 'erasure'
+"""Name of the rule in the ``info`` of a table."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class Purged:
             return False
         if query.get('text') and not (is_answered and query.get('embedding') is None):
             return True
-        return self._touches(told_by(query))
+        return self._touches(identifying_values(query))
 
     def touches_scope(self, scope: Mapping[str, str] | None) -> bool:
         """Return whether a scope has a value of it, other than the map."""
@@ -107,40 +99,26 @@ class Purged:
         return re.compile(rf'(?<!\w)(?:{"|".join(map(re.escape, names))})(?!\w)' if names else r'(?!)')
 
 
-Scrub = Callable[[sa.Connection, Purged], None]
-"""Takes out of its tables what was purged, in the transaction of the purge."""
+Erasure = Callable[[sa.Connection, Purged], Any] | str
+"""Erases purged items from a table in the transaction of the purge, or is the reason why it need not."""
 
 
-def on_purge(*tables: sa.Table) -> Callable[[Scrub], Scrub]:
-    """Say how tables lose what was purged: a decorator of the function that does it."""
-
-    def register(scrub: Scrub) -> Scrub:
-        for table in tables:
-            table.info[_PURGE] = scrub
-        return scrub
-
-    return register
+def is_among(column: sa.Column[Any], values: Iterable[Any]) -> sa.ColumnElement[bool]:
+    """Return whether a column has one of any number of values."""
+    rows = sa.func.json_each(json.dumps(list(values))).table_valued('value')
+    return column.in_(sa.select(rows.c.value))
 
 
-def tells_nothing(table: sa.Table, why: str) -> None:
-    """Say that nothing in a table tells of an item, and why."""
-    table.info[_PURGE] = why
+def delete_rows(table: sa.Table, column: str, purged_rows: str) -> Erasure:
+    """Return a rule that deletes rows by the numbers in a field of `Purged`."""
+
+    def erase(connection: sa.Connection, purged: Purged) -> None:
+        connection.execute(table.delete().where(is_among(table.c[column], getattr(purged, purged_rows))))
+
+    return erase
 
 
-def how_purged(table: sa.Table) -> Scrub | str | None:
-    """Return what takes out of a table what was purged, or why nothing does; None: the table says neither."""
-    how: Scrub | str | None = table.info.get(_PURGE)
-    return how
-
-
-def scrub_tables(connection: sa.Connection, purged: Purged) -> None:
-    """Take what was purged out of every table, those that refer to others first."""
-    scrubs = [how_purged(table) for table in reversed(metadata.sorted_tables)]
-    for scrub in dict.fromkeys(scrub for scrub in scrubs if callable(scrub)):
-        scrub(connection, purged)
-
-
-# What of a query says no more than when, where and how much was asked.
+# Fields of a query that only say when, where and how much was asked.
 _PLAIN = frozenset(
     {
         'kinds', 'depth', 'horizontal', 'any_map', 'time_range_ns', 'as_of_ns', 'known_at_ns',
@@ -150,13 +128,13 @@ _PLAIN = frozenset(
 )  # fmt: skip
 
 
-def told_by(query: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:
-    """Return what of a query, as a JSON object, may tell of an item.
+def identifying_values(query: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:
+    """Return the values of a query, as a JSON object, that may identify an item.
 
     Parameters
     ----------
     place : bool
-        Whether a place can: only one where the item was, not one that it was near to.
+        Whether the position that was asked for can.
     """
     asked = {name: value for name, value in (query or {}).items() if name not in _PLAIN}
     relation, scope, near = (asked.pop(name, None) or () for name in ('relation', 'scope', 'near'))

@@ -1,21 +1,22 @@
-"""The options that commands share, each with its help."""
+"""Options that commands share; those of filters come from the registry."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from hylo_memory_ros.cli.times import instant_ns
 from hylo_memory_ros.model import MemoryQuery, Pose
+from hylo_memory_ros.storage.query.filters import FILTERS, Option
 
 __all__ = [
-    'INSTANT', 'NUMBER', 'PAIR', 'TIMES', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Confidence', 'Frame',
-    'Invalidated', 'Keys', 'KnownAt', 'KnownSeq',
-    'Labels', 'Limit', 'Linked', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'Weights',
-    'centre_of', 'question',
+    'INSTANT', 'PAIR', 'TIMES', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Frame', 'Invalidated',
+    'KnownAt', 'KnownSeq', 'Limit', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'Weights',
+    'build_query', 'centre_of', 'with_filters',
 ]  # fmt: skip
 
 TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
@@ -79,8 +80,6 @@ Radius = Annotated[
 ]
 Frame = Annotated[str, typer.Option('--frame', help='Frame of --near.')]
 MapId = Annotated[str | None, typer.Option('--map', help='Search this map only; every map otherwise.')]
-Labels = Annotated[list[str] | None, typer.Option('--label', help='Class of the thing; may be repeated.')]
-Keys = Annotated[list[str] | None, typer.Option('--key', help='Key; may be repeated.')]
 AsOf = Annotated[
     int | None,
     typer.Option(
@@ -100,19 +99,6 @@ Invalidated = Annotated[
     typer.Option('--include-invalidated', help='Whenever it was true: one hit a version, with its status.'),
 ]
 
-
-Confidence = Annotated[
-    float | None, typer.Option('--min-confidence', metavar='C', help='Least confidence, 0 to 1.', **NUMBER)
-]
-Linked = Annotated[
-    Any,
-    typer.Option(
-        '--relation',
-        metavar='NAME:ID',
-        help='A link that it must have, such as on:O12.',
-        parser=_option(_pair(':')),
-    ),
-]
 Weights = Annotated[
     list[Any] | None,
     typer.Option(
@@ -143,14 +129,62 @@ def centre_of(near: tuple[str, str, str]) -> tuple[float, float, float]:
     return x, y, z
 
 
-def question(
+_Command = TypeVar('_Command', bound=Callable[..., None])
+_PARSERS: dict[type, dict[str, Any]] = {float: NUMBER, int: WHOLE, tuple: {'parser': _option(_pair(':'))}}
+
+
+def with_filters(*fields: str) -> Callable[[_Command], _Command]:
+    """Give a command, as its ``**filters``, the options of these fields of a query; of none: of every filter.
+
+    Examples
+    --------
+    >>> @with_filters('labels')
+    ... def command(file: MemoryFile, **filters: Any) -> None: ...
+    >>> list(inspect.signature(command).parameters)
+    ['file', 'labels']
+    """
+
+    def decorate(command: _Command) -> _Command:
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[name])
+            for name, parameter in inspect.signature(command).parameters.items()
+            if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        options = [option for one in FILTERS for option in one.options]
+        added = [_parameter(option) for option in options if not fields or option.field in fields]
+        signature = inspect.Signature([*own, *added])
+        command.__signature__ = signature  # type: ignore[attr-defined]
+        command.__annotations__ = {name: part.annotation for name, part in signature.parameters.items()}
+        return command
+
+    return decorate
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    default = MemoryQuery.model_fields[option.field].get_default()
+    settings = {'help': option.help, **_PARSERS.get(option.type, {})}
+    if option.metavar is not None:
+        settings['metavar'] = option.metavar
+    type_of: Any = Any if option.type is tuple else option.type
+    if option.repeated:
+        type_of, default = list[type_of] | None, None
+    elif default is None and type_of is not Any:
+        type_of = type_of | None
+    annotation = Annotated[type_of, typer.Option(option.flag, **settings)]
+    return inspect.Parameter(
+        option.field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def build_query(
     near: tuple[str, str, str] | None,
     radius_m: float | None,
     frame_id: str,
     map_id: str | None,
     **fields: Any,
 ) -> MemoryQuery:
-    """Return the question that options ask; what is None or empty is not asked.
+    """Return the query of options; what is None or empty is not set.
 
     Raises
     ------

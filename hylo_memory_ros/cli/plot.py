@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,12 +16,12 @@ from hylo_memory_ros.cli.options import (
     Frame,
     KnownAt,
     KnownSeq,
-    Labels,
     MapId,
     MemoryFile,
     Radius,
+    build_query,
     centre_of,
-    question,
+    with_filters,
 )
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.model import MAX_K, MemoryKind, MemoryQuery, Pose
@@ -30,6 +30,7 @@ from hylo_memory_ros.service import MemoryService
 __all__ = ['place_of', 'places_in', 'plot']
 
 
+@with_filters('labels')
 def plot(
     file: MemoryFile,
     output: Annotated[Path, typer.Option('-o', '--output', help='Picture to write: .png, .svg, .pdf.')],
@@ -37,20 +38,20 @@ def plot(
     radius: Radius = None,
     frame: Frame = 'map',
     map_id: MapId = None,
-    label: Labels = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
     known_seq: KnownSeq = None,
+    **filters: Any,
 ) -> None:
     """Draw where things are, with their uncertainty; --near and --radius add what is around a place."""
     # Checked before the file is read: half of a circle is no circle.
-    question(near, radius, frame, map_id)
-    asked = question(
-        None, None, frame, map_id, kinds=frozenset({MemoryKind.SPATIAL}), labels=label, as_of_ns=as_of,
-        known_at_ns=known_at, known_seq=known_seq, k=MAX_K,
+    build_query(near, radius, frame, map_id)
+    query = build_query(
+        None, None, frame, map_id, kinds=frozenset({MemoryKind.SPATIAL}), as_of_ns=as_of,
+        known_at_ns=known_at, known_seq=known_seq, k=MAX_K, **filters,
     )  # fmt: skip
     with opened(file) as memory:
-        places = list(places_in(memory, asked, frame))
+        places = list(places_in(memory, query, frame))
     if not places:
         raise NotFoundError(f'plot: nothing in {file} has a place in the frame {frame!r}')
     circle = None
@@ -60,16 +61,16 @@ def plot(
     MapPicture(places, title=f'{file.name}, frame {frame}', circle=circle).save(output)
 
 
-def places_in(memory: MemoryService, asked: MemoryQuery, frame_id: str) -> Iterator[Place]:
+def places_in(memory: MemoryService, query: MemoryQuery, frame_id: str) -> Iterator[Place]:
     """Yield what answers a query and has a place in one frame."""
     while True:
-        result = memory.query(asked)
+        result = memory.query(query)
         for hit in result:
             if hit.item.pose is not None and hit.item.pose.frame_id == frame_id:
                 yield place_of(hit.item.pose, hit.item.label)
         if result.cursor is None:
             return
-        asked = asked.model_copy(update={'cursor': result.cursor})
+        query = query.model_copy(update={'cursor': result.cursor})
 
 
 def place_of(pose: Pose, label: str) -> Place:

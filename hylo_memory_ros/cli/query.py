@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hylo_memory_ros.cli.json_lines import change_line, hit_line, json_line, summary_line, version_line
 from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import (
-    NUMBER,
-    WHOLE,
     After,
     AsJson,
     AsOf,
     Center,
-    Confidence,
     Frame,
     Invalidated,
-    Keys,
     KnownAt,
     KnownSeq,
-    Labels,
     Limit,
-    Linked,
     MapId,
     MemoryFile,
     Most,
     Radius,
     Weights,
-    question,
+    build_query,
+    with_filters,
 )
 from hylo_memory_ros.cli.tables import changes_table, console, hits_table, summary_text, versions_table
 from hylo_memory_ros.cli.times import instant_text
@@ -41,6 +36,7 @@ __all__ = ['changes', 'history', 'query']
 Cursor = Annotated[str | None, typer.Option('--cursor', help='Go on where an earlier answer ended.')]
 
 
+@with_filters()
 def query(
     file: MemoryFile,
     near: Center = None,
@@ -50,39 +46,10 @@ def query(
         bool, typer.Option('--horizontal', help='Measure in the plane of x and y.')
     ] = False,
     map_id: MapId = None,
-    kind: Annotated[list[MemoryKind] | None, typer.Option('--kind', help='May be repeated.')] = None,
-    label: Labels = None,
-    key: Keys = None,
-    id: Annotated[list[str] | None, typer.Option('--id', help='Id; may be repeated.')] = None,
-    entity: Annotated[list[str] | None, typer.Option('--entity', help='Named by it; repeated: all.')] = None,
-    object_id: Annotated[
-        list[str] | None, typer.Option('--object', help='Object id in it; repeated: all.')
-    ] = None,
-    relation: Linked = None,
-    depth: Annotated[
-        int, typer.Option('--depth', help='Most links to follow from --relation or --entity.', **WHOLE)
-    ] = 1,
-    text: Annotated[str | None, typer.Option('--text', help='Words that must all appear.')] = None,
-    episode: Annotated[str | None, typer.Option('--episode', help='Said in this episode.')] = None,
-    outcome: Annotated[
-        str | None, typer.Option('--outcome', help='Said in an episode that ended so.')
-    ] = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
     known_seq: KnownSeq = None,
     include_invalidated: Invalidated = False,
-    min_confidence: Confidence = None,
-    min_existence: Annotated[
-        float | None,
-        typer.Option('--min-existence', metavar='P', help='Least probability to be there still.', **NUMBER),
-    ] = None,
-    min_helpfulness: Annotated[
-        float | None,
-        typer.Option('--min-helpfulness', metavar='S', help='Least score of having helped.', **NUMBER),
-    ] = None,
-    stale: Annotated[
-        bool, typer.Option('--stale/--no-stale', help='Also what was not seen where it should be.')
-    ] = True,
     weight: Weights = None,
     k: Most = 10,
     cursor: Cursor = None,
@@ -90,18 +57,16 @@ def query(
         bool, typer.Option('--explain', help='Say what was left out; with --json as a last line.')
     ] = False,
     as_json: AsJson = False,
+    **filters: Any,
 ) -> None:
     """Ask: what is near, what has this label, key or these words, now or at another time."""
-    asked = question(
-        near, radius, frame, map_id, horizontal=horizontal, kinds=frozenset(kind) if kind else None,
-        labels=label, keys=key, ids=id, entities=entity, text=text, as_of_ns=as_of, known_at_ns=known_at,
-        known_seq=known_seq, include_invalidated=include_invalidated, min_confidence=min_confidence, k=k,
-        cursor=cursor, explain=explain, object_ids=object_id, relation=relation, depth=depth,
-        min_existence=min_existence, min_helpfulness=min_helpfulness, include_stale=stale,
-        weights=dict(weight) if weight else None, episode=episode, outcome=outcome,
+    query = build_query(
+        near, radius, frame, map_id, horizontal=horizontal, as_of_ns=as_of, known_at_ns=known_at,
+        known_seq=known_seq, include_invalidated=include_invalidated, k=k, cursor=cursor, explain=explain,
+        weights=dict(weight) if weight else None, **filters,
     )  # fmt: skip
     with opened(file) as memory:
-        result = memory.query(asked)
+        result = memory.query(query)
     if as_json:
         lines = [hit_line(hit) for hit in result]
         for line in [*lines, summary_line(result)] if explain else lines:

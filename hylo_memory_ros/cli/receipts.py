@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,15 +15,14 @@ from hylo_memory_ros.cli.options import (
     AsOf,
     Center,
     Frame,
-    Keys,
     KnownSeq,
-    Labels,
     MapId,
     MaxTokens,
     MemoryFile,
     Most,
     Radius,
-    question,
+    build_query,
+    with_filters,
 )
 from hylo_memory_ros.evidence.chain import Chain
 from hylo_memory_ros.evidence.receipts import Replay
@@ -100,15 +99,13 @@ def _print_chain(answer: Chain) -> None:
         print('not complete: a purge took hits out of the receipt')
 
 
+@with_filters('labels', 'keys', 'text')
 def render(
     file: MemoryFile,
     near: Center = None,
     radius: Radius = None,
     frame: Frame = 'map',
     map_id: MapId = None,
-    label: Labels = None,
-    key: Keys = None,
-    text: Annotated[str | None, typer.Option('--text', help='Words that must all appear.')] = None,
     as_of: AsOf = None,
     known_seq: KnownSeq = None,
     k: Most = 10,
@@ -116,11 +113,9 @@ def render(
     renderer: Annotated[
         str, typer.Option('--renderer', help='hylo-prelude@1, hylo-jsonl@1 or an entry point.')
     ] = '',
+    **filters: Any,
 ) -> None:
     """Print the memory prelude of a prompt; unchanged memory gives unchanged bytes."""
-    asked = question(
-        near, radius, frame, map_id,
-        text=text, labels=label, keys=key, as_of_ns=as_of, known_seq=known_seq, k=k,
-    )  # fmt: skip
+    query = build_query(near, radius, frame, map_id, as_of_ns=as_of, known_seq=known_seq, k=k, **filters)
     with opened(file) as memory:
-        print(memory.render(asked, max_tokens, renderer=renderer).text, end='')
+        print(memory.render(query, max_tokens, renderer=renderer).text, end='')

@@ -8,7 +8,7 @@ import typer
 
 from hylo_memory_ros.cli.json_lines import hit_line, json_line, transition_line
 from hylo_memory_ros.cli.memory_file import opened
-from hylo_memory_ros.cli.options import AsJson, AsOf, Keys, KnownAt, KnownSeq, Limit, MemoryFile
+from hylo_memory_ros.cli.options import AsJson, AsOf, KnownAt, KnownSeq, Limit, MemoryFile, with_filters
 from hylo_memory_ros.cli.tables import console, skills_table, summary_text, transitions_table
 from hylo_memory_ros.model import MAX_K, SKILL_STATUSES, MemoryKind, MemoryQuery, parse_object
 
@@ -28,9 +28,9 @@ def _state(text: str) -> dict[str, Any]:
         raise typer.BadParameter(str(exc)) from exc
 
 
+@with_filters('keys')
 def skills(
     file: MemoryFile,
-    key: Keys = None,
     status: Annotated[
         list[Any] | None,
         typer.Option('--status', help='May be repeated; every status otherwise.', parser=_status),
@@ -47,12 +47,13 @@ def skills(
     ] = False,
     limit: Limit = 1000,
     as_json: AsJson = False,
+    **filters: Any,
 ) -> None:
     """List what the robot can do: each skill's status, its verdicts and how many traces show it."""
     if not 1 <= limit <= MAX_K:
         raise typer.BadParameter(f'--limit: {limit} is not 1 to {MAX_K}')
     if transitions:
-        _print_transitions(file, key, limit, as_json=as_json)
+        _print_transitions(file, filters['keys'], limit, as_json=as_json)
         return
     asked: dict[str, Any] = {
         'state': state,
@@ -62,7 +63,7 @@ def skills(
     }
     query = MemoryQuery(
         kinds=frozenset({MemoryKind.SKILL}),
-        keys=tuple(key or ()),
+        keys=tuple(filters['keys'] or ()),
         skill_status=tuple(status or SKILL_STATUSES),
         any_map=True,
         k=limit,

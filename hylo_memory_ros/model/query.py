@@ -1,4 +1,4 @@
-"""What can be asked."""
+"""The query of a user."""
 
 from __future__ import annotations
 
@@ -23,14 +23,9 @@ MAX_DEPTH = 8
 Order = Literal['near', 'text', 'vector', 'recency', 'confidence', 'helpfulness']
 Weight = Annotated[float, Field(ge=0.0, le=1000.0, strict=True)]
 
-FILTERS = (
-    "text", "kinds", "key", "keys", "ids", "labels", "entities", "object_ids", "relation", "scope",
-    "time_range_ns", "near", "embedding", "min_confidence", "episode", "outcome",
-)  # fmt: skip
-
 
 class MemoryQuery(Contract):
-    """One question to the memory: filters, the two time axes, and how much to answer.
+    """One query to the memory: filters, a place on the two time axes, and the size of the answer.
 
     Filters combine with AND; the values inside one filter with OR, except `entities`,
     `object_ids` and `scope`, of which an item must have all.
@@ -69,10 +64,10 @@ class MemoryQuery(Contract):
     scope: Mapping[Name, Name] | None = None
     """Scope values that an item must all have; ``map_id`` also chooses the map that is searched."""
     episode: Key | None = None
-    """What was said, or said again, in this episode, or whose scope has it as ``episode_id``."""
+    """Episode in which an item was written or repeated, or that its scope has as ``episode_id``."""
     outcome: Key | None = None
-    """The same of every episode that ended so; with `episode`, of that one if it did. Nothing in working
-    memory matches."""
+    """The same of every episode with this outcome; with `episode`, of that one if it has it. Nothing in
+    working memory matches."""
     any_map: bool = False
     """Search every map, not only the current one."""
     time_range_ns: tuple[StampNs | None, StampNs | None] | None = None
@@ -82,11 +77,11 @@ class MemoryQuery(Contract):
     horizontal: bool = False
     """Measure `near` in the plane of x and y only."""
     as_of_ns: StampNs | None = None
-    """World time asked about, nanoseconds; None: now. ``as_of`` takes seconds."""
+    """World time of the query, nanoseconds; None: now. ``as_of`` takes seconds."""
     known_at_ns: StampNs | None = None
-    """What was believed at this service time, nanoseconds; ``known_at`` takes seconds."""
+    """Service time of the belief, nanoseconds; None: now. ``known_at`` takes seconds."""
     known_seq: Annotated[int, Field(ge=0, strict=True)] | None = None
-    """What was believed after this sequence."""
+    """Sequence of the belief; None: the newest."""
     include_invalidated: bool = False
     """Lift the filter on world time: one hit for each version, with its status."""
     include_stale: bool = True
@@ -103,7 +98,7 @@ class MemoryQuery(Contract):
     min_existence: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
     """Least probability that a landmark still exists."""
     min_helpfulness: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
-    """Least score of how far it has helped; what was never judged has 0.5."""
+    """Least score of helpfulness; an item that was never judged has 0.5."""
     embedding: tuple[SpaceName, Vector] | None = None
     """A vector to compare with, and its space; only what has a vector there matches."""
     weights: Mapping[Order, Weight] = Field(default_factory=dict)
@@ -133,7 +128,7 @@ class MemoryQuery(Contract):
                         'time_range and time_range_ns are one value in two units: give one of them'
                     )
                 if not isinstance(span, (tuple, list)):
-                    raise ValueError(f'time_range: {span!r} is no pair of times')
+                    raise ValueError(f'time_range: expected a pair of times, got {span!r}')
                 data['time_range_ns'] = tuple(
                     None if end is None else ns_from_seconds(end, 'time_range') for end in span
                 )
@@ -156,20 +151,15 @@ class MemoryQuery(Contract):
 
     @property
     def as_of(self) -> float | None:
-        """World time asked about, in seconds."""
+        """World time of the query, in seconds."""
         return seconds_from_ns(self.as_of_ns)
 
     @property
     def known_at(self) -> float | None:
-        """Service time of the belief asked about, in seconds."""
+        """Service time of the belief, in seconds."""
         return seconds_from_ns(self.known_at_ns)
 
     @property
     def all_keys(self) -> tuple[str, ...]:
-        """The keys asked for, whichever field named them."""
+        """Keys of both fields."""
         return self.keys if self.key is None else (self.key,)
-
-    @property
-    def has_filter(self) -> bool:
-        """Whether anything narrows the question down, the two time axes aside."""
-        return any(getattr(self, name) not in (None, (), {}, frozenset()) for name in FILTERS)

@@ -72,8 +72,8 @@ class Receipt:
     def as_dict(self) -> dict[str, Any]:
         """Return the whole receipt as a JSON object."""
         about = {'id': self.id, 'kind': self.kind, 'stamp_ns': self.stamp_ns, 'map_id': self.map_id}
-        told = _told_message(*self.facts) if self.kind == 'message' else dict(self.facts)
-        return {**about, 'keys': list(self.keys), **told}
+        facts = _message_facts(*self.facts) if self.kind == 'message' else dict(self.facts)
+        return {**about, 'keys': list(self.keys), **facts}
 
     def as_json(self) -> str:
         """Return the receipt as JSON text, equal for equal decisions."""
@@ -127,9 +127,9 @@ def scan_receipt(
     new : ndarray of int
         Things that began one.
     found : Candidates
-        What each could have been.
+        Candidates of each thing.
     items : sequence of MemoryItem
-        What was written in consequence.
+        Statements that follow.
     """
     keys = [landmarks.keys[row] if row >= 0 else '' for row in rows.tolist()]
     options = [landmarks.keys[row] for row in found.row.tolist()]
@@ -160,8 +160,8 @@ def edit_receipt(
     op: str, keys: Sequence[str], at_ns: int, landmarks: LandmarkMap, actor: str, **facts: Any
 ) -> Receipt:
     """Return the receipt of an edit by hand."""
-    told = {'actor': actor, 'outcome': op, **facts}
-    return fact_receipt(op, at_ns, landmarks.map_id, keys, told, keys)
+    facts = {'actor': actor, 'outcome': op, **facts}
+    return fact_receipt(op, at_ns, landmarks.map_id, keys, facts, keys)
 
 
 def fact_receipt(
@@ -179,11 +179,11 @@ def fact_receipt(
     Parameters
     ----------
     facts : mapping
-        What was decided and on what grounds; JSON.
+        The decision and its grounds, JSON.
     about : sequence
-        What tells the decision from all others of its kind and stamp.
+        Values that distinguish the decision from others of its kind and stamp.
     stored : bool
-        Whether it changed what is stored.
+        Whether it changed stored state.
     """
     identity = '\0'.join(map(str, (stamp_ns, *about)))
     return Receipt(_id(kind, identity), kind, stamp_ns, map_id, tuple(keys), stored, tuple(facts.items()))
@@ -193,7 +193,7 @@ def _id(kind: str, identity: str) -> str:
     return f'association/{hashlib.sha256(f"{kind}{chr(0)}{identity}".encode()).hexdigest()[:_ID_DIGITS]}'
 
 
-def _told_message(
+def _message_facts(
     about: dict[str, Any],
     indices: NDArray[np.int64],
     keys: Sequence[str],
@@ -244,22 +244,21 @@ def absence_receipt(
 ) -> Receipt:
     """Return the receipt of the misses of a message.
 
-    To be made before what is gone ends. It is to be stored when something that was written is gone,
-    or is in doubt that was not.
+    Call it before the landmarks end. It is stored when a written landmark has ended, or became stale.
 
     Parameters
     ----------
     visibility : str
-        Input that told what could be seen; empty: none did.
+        Input of the visibility model; empty: none.
     """
     state = landmarks.state
     gone, decisions, stored = set(missed.gone.tolist()), [], False
-    for row, before, doubted, sight in zip(
+    for row, before, was_stale, sight in zip(
         missed.rows.tolist(), missed.before.tolist(), missed.was_stale.tolist(), missed.sights, strict=True
     ):
         stale = bool(state['stale'][row])
-        told = (row in gone or stale != doubted) and state['written_ns'][row] != NEVER
-        stored |= bool(told)
+        changed = (row in gone or stale != was_stale) and state['written_ns'][row] != NEVER
+        stored |= bool(changed)
         decisions.append(
             {
                 'landmark': landmarks.keys[row],
@@ -341,9 +340,9 @@ def report_receipt(
     Parameters
     ----------
     observed_from : sequence of float, length 3
-        Where it was looked from, metres, in the global frame.
+        Position of the observer, metres, in the global frame.
     viewpoint : int
-        What it counts as; see `ExistenceFilter.report`.
+        Viewpoint of the report; see `ExistenceFilter.report`.
     """
     decisions = [
         {'landmark': one.key, **_existence(one.before, one.after), 'outcome': one.outcome} for one in judged
@@ -357,7 +356,7 @@ def report_receipt(
     }
     keys = [one.key for one in judged]
     stored = bool({'gone', 'stale'} & {one.outcome for one in judged})
-    # The same report may be made twice at one time, and come to something else.
+    # A report may be repeated at the same time with another result.
     about = at_ns, actor, confidence, viewpoint, *judged
     return fact_receipt('report_absent', at_ns, map_id, keys, facts, about, stored=stored)
 

@@ -1,4 +1,4 @@
-"""Answers: from a question to ranked hits that explain themselves."""
+"""Retrieval: ranked hits for a query, with evidence and the counts of what is excluded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a question to ranked hits that explain themselves.
+"""The retrieval engine: a query to ranked hits with their evidence.
 
-An answer is of one world time and one sequence. Versions never change but for the end of their
-belief, so what is fetched afterwards is of that sequence whatever is committed meanwhile.
+An answer is of one world time and one sequence. Only the end of its belief ever changes in a version, so
+items fetched afterwards are of that sequence whatever is committed meanwhile.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from hylo_memory_ros.model import (
     QueryResult,
     Stats,
 )
-from hylo_memory_ros.model.skill import SKILL_STATUSES
 from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
-from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, Kept, digest_of_question
+from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
-from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of
+from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of, orders_of, weights_of
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.retrieval.scoring import orders_of, weights_of
 from hylo_memory_ros.retrieval.sources import VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, with_working, working_ranked
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
+from hylo_memory_ros.storage.query.filters import SKILLS
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
-from hylo_memory_ros.storage.working_memory import NOTHING, Left
+from hylo_memory_ros.storage.working_memory import NO_MATCHES, WorkingMatches
 
 __all__ = ['RetrievalEngine']
 
@@ -42,9 +41,9 @@ _VERSION_ROW, _VALID_TO, _FROM_SEQ = 0, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Matches:
     page: Sequence[Ranked]
-    """In order, from the offset that was asked for on."""
+    """In order, from the offset of the query on."""
     total: int
     seq: int
     lower_bound: bool = False
@@ -52,28 +51,28 @@ class _Found:
     plan: tuple[str, ...] = ()
     evidence: tuple[CandidateEvidence, ...] = ()
     ranking: Ranking | None = None
-    """What the next page may need."""
-    working: Left = NOTHING
-    """What working memory answered, and could not answer."""
+    """The whole order, for the next page."""
+    working: WorkingMatches = NO_MATCHES
+    """Matches of working memory, and counts of what it cannot answer."""
 
 
 class RetrievalEngine:
-    """Answers questions over a store, its mirror, its vectors and working memory.
+    """Answers queries over a store, its mirror, its vectors and working memory.
 
     Parameters
     ----------
     store, mirror, working
-        Where the memory is.
+        The statements, the index of places, and working memory.
     config : MemoryConfig
         Tolerance, clock and weights.
     current_map : callable
-        The map that is searched when a question names none.
+        Returns the map that is searched when a query names none.
     vectors : VectorSearch, optional
-        Where vectors are compared.
+        The index of vectors.
     embed : callable, optional
-        The vector of a text in a space; it refuses a space that has no embedder.
+        Returns the vector of a text in a space; it rejects a space that has no embedder.
     skills : SkillIndex, optional
-        What makes of a caller's state which skills fit; None: none were ever stated.
+        Index of the skills that fit a state; None: there are no skills.
     """
 
     def __init__(
@@ -94,11 +93,11 @@ class RetrievalEngine:
         self._current_map = current_map
         self._embed = embed
         self._skills = SkillIndex() if skills is None else skills
-        self._gathering = QueryExecutor(store, mirror, vectors)
-        self._kept = Kept()
+        self._executor = QueryExecutor(store, mirror, vectors)
+        self._rankings = RankingCache()
 
-    def question(self, query: MemoryQuery) -> ResolvedQuery:
-        """Return a query on both time axes, with its map, and its text as a vector if it asks for that.
+    def resolve(self, query: MemoryQuery) -> ResolvedQuery:
+        """Return a query with its place on both time axes, its map and its vector.
 
         Raises
         ------
@@ -113,11 +112,13 @@ class RetrievalEngine:
         at_ns = query.as_of_ns
         if at_ns is None:
             at_ns = self._store.now_ns() + round(self._config.future_tolerance_s * 1e9)
-        offset = 0
+        offset, continues = 0, ''
         if query.cursor is not None:
-            cursor = Cursor.decoded(query.cursor, self._store.epoch, _digest(query))
-            seq, at_ns, offset = cursor.seq, cursor.at_ns, cursor.offset
-        hides_stale = not query.include_stale and self._store.any_stale()
+            cursor = Cursor.decoded(query.cursor, self._store.epoch, query_digest(query))
+            seq, at_ns, offset, continues = cursor.seq, cursor.at_ns, cursor.offset, cursor.query
+        if not query.include_stale and not self._store.any_stale():
+            # The join with the landmarks is saved where it excludes nothing.
+            query = query.model_copy(update={'include_stale': True})
         weighs = weights_of(query, self._config)['helpfulness'] > 0.0
         return ResolvedQuery(
             self._by_meaning(query),
@@ -126,9 +127,9 @@ class RetrievalEngine:
             map_id,
             self._config.clock,
             offset,
-            hides_stale,
+            continues,
             weighs,
-            hides_skills=len(self._skills) > 0 and _refuses_skills(query),
+            hides_skills=len(self._skills) > 0 and SKILLS.narrows(query),
             fit=None if query.state is None else self._skills.fit(query.state, query.skill_status),
         )
 
@@ -142,112 +143,114 @@ class RetrievalEngine:
         return query.model_copy(update={'text': None, 'text_space': None, 'embedding': (space, vector)})
 
     def answer(self, query: MemoryQuery) -> QueryResult:
-        """Return the hits of a query, best first, with what was left out and why."""
-        asked = self.question(query)
-        found = self._find(asked)
-        hits = self._hits(asked, found.page[: query.k])
-        ended_at = asked.offset + len(hits)
+        """Return the hits of a query, best first, and the counts of what is excluded by reason."""
+        resolved = self.resolve(query)
+        found = self._find(resolved)
+        hits = self._hits(resolved, found.page[: query.k])
+        ended_at = resolved.offset + len(hits)
         truncated = found.total > ended_at
         cursor = None
         if truncated:
-            question = _digest(query)
-            cursor = Cursor(self._store.epoch, question, ended_at, found.seq, asked.at_ns).encoded()
-            drifts = query.text is not None or query.embedding is not None or asked.weighs_helpfulness
+            digest = query_digest(query)
+            cursor = Cursor(self._store.epoch, digest, ended_at, found.seq, resolved.at_ns).encoded()
+            drifts = query.text is not None or query.embedding is not None or resolved.weighs_helpfulness
             if found.ranking is not None and drifts:
-                self._kept.keep(question, found.seq, asked.at_ns, found.ranking)
+                self._rankings.keep(digest, found.seq, resolved.at_ns, found.ranking)
         excluded: dict[str, int] = {}
         nearest = None
         if len(hits) < query.k or query.explain:
-            explanation = Explanation(self._store, self._mirror, asked, found.below_score)
+            explanation = Explanation(self._store, self._mirror, resolved, found.below_score)
             excluded = with_working(explanation.excluded(), found.working)
             nearest = explanation.nearest_outside_m
         return QueryResult(
             hits,
             min(found.total, TOTAL_LIMIT),
             found.seq,
-            asked.at_ns,
+            resolved.at_ns,
             total_is_lower_bound=found.lower_bound or found.total > TOTAL_LIMIT,
             truncated=truncated,
             cursor=cursor,
             excluded=excluded,
             nearest_excluded_m=nearest,
             center_used=query.near[0] if query.near else None,
-            purged=self._store.purged_after(found.seq) if asked.seq is not None else 0,
+            purged=self._store.purged_after(found.seq) if resolved.seq is not None else 0,
             plan=found.plan,
             evidence=found.evidence,
-            notes=self._notes(asked, found.working),
+            notes=self._notes(resolved, found.working),
         )
 
-    def _notes(self, asked: ResolvedQuery, working: Left) -> tuple[str, ...]:
-        """Say of working memory that it keeps no history, where that may make a difference."""
-        query = asked.query
+    def _notes(self, resolved: ResolvedQuery, working: WorkingMatches) -> tuple[str, ...]:
+        """Return a note that working memory keeps no history, where that may make a difference."""
+        query = resolved.query
         past = query.as_of_ns is not None and query.as_of_ns < self._store.now_ns()
-        past |= asked.seq is not None and query.cursor is None and asked.seq < self._store.sequence
+        past |= resolved.seq is not None and query.cursor is None and resolved.seq < self._store.sequence
         past |= query.known_at_ns is not None and query.known_at_ns < self._store.now_ns()
-        meant = query.kinds is not None and MemoryKind.WORKING in query.kinds
-        return (NO_HISTORY,) if past and (meant or any(working)) else ()
+        named = query.kinds is not None and MemoryKind.WORKING in query.kinds
+        return (NO_HISTORY,) if past and (named or any(working)) else ()
 
-    def version_rows(self, asked: ResolvedQuery) -> list[int] | None:
-        """Return the believed version rows near the place asked about, whenever; None: no place."""
-        if asked.query.near is None:
+    def version_rows(self, resolved: ResolvedQuery) -> list[int] | None:
+        """Return the believed version rows near the place of a query, of any time; None: it has no place."""
+        if resolved.query.near is None:
             return None
-        pose, radius_m = asked.query.near
+        pose, radius_m = resolved.query.near
         rows: list[int] = self._mirror.ids_within(
-            asked.map_id, pose.frame_id, pose.position, radius_m, horizontal=asked.query.horizontal
+            resolved.map_id, pose.frame_id, pose.position, radius_m, horizontal=resolved.query.horizontal
         ).tolist()
         return rows
 
-    def _find(self, asked: ResolvedQuery) -> _Found:
-        query = asked.query
+    def _find(self, resolved: ResolvedQuery) -> _Matches:
+        query = resolved.query
         weights = weights_of(query, self._config)
-        left = self._working_items(asked)
+        left = self._working_items(resolved)
         items = left.items
-        start, limit = (0, asked.offset + query.k) if items else (asked.offset, query.k)
+        start, limit = (0, resolved.offset + query.k) if items else (resolved.offset, query.k)
         if query.kinds == frozenset({MemoryKind.WORKING}):
-            found = _Found([], 0, self._store.sequence, plan=('working memory alone',))
+            found = _Matches([], 0, self._store.sequence, plan=('working memory alone',))
         elif orders_of(weights) or query.near is not None or query.embedding is not None:
-            found = self._find_ranked(asked, weights, start, limit)
+            found = self._find_ranked(resolved, weights, start, limit)
         else:
-            found = self._find_by_filters(asked, start, limit)
+            found = self._find_by_filters(resolved, start, limit)
         found = replace(found, working=left)
         if not items:
             return found
-        working = working_ranked(items, query, weights, found.ranking, asked.at_ns)
-        merged = sorted([*found.page, *working], key=order_of)[asked.offset :]
+        working = working_ranked(items, query, weights, found.ranking, resolved.at_ns)
+        merged = sorted([*found.page, *working], key=order_of)[resolved.offset :]
         evidence = CandidateEvidence('working', returned=len(items), after_filter=len(working))
         return replace(
             found, page=merged, total=found.total + len(working), evidence=(*found.evidence, evidence)
         )
 
-    def _working_items(self, asked: ResolvedQuery) -> Left:
-        kinds = asked.query.kinds
+    def _working_items(self, resolved: ResolvedQuery) -> WorkingMatches:
+        kinds = resolved.query.kinds
         if not len(self._working) or (kinds is not None and MemoryKind.WORKING not in kinds):
-            return NOTHING
-        reached = self._store.names_reached(asked.sql()) if asked.query.depth > 1 else set()
-        return self._working.find(asked.query, asked.at_ns, asked.map_id, reached, seq=asked.seq)
+            return NO_MATCHES
+        reached = self._store.names_reached(resolved.spec()) if resolved.query.depth > 1 else set()
+        return self._working.find(resolved.query, resolved.at_ns, resolved.map_id, reached, seq=resolved.seq)
 
-    def _find_by_filters(self, asked: ResolvedQuery, start: int, limit: int) -> _Found:
+    def _find_by_filters(self, resolved: ResolvedQuery, start: int, limit: int) -> _Matches:
         seq = self._store.sequence
-        if asked.seq is not None:
-            seq = min(asked.seq, seq)
+        if resolved.seq is not None:
+            seq = min(resolved.seq, seq)
         # Pinned to a sequence: the page and the count are two readings.
-        pinned = asked.sql(seq=None if asked.seq is None else seq)
+        pinned = resolved.spec(seq=None if resolved.seq is None else seq)
         rows, read_at = self._store.page(pinned, max(limit, 0), start)
         page = [Ranked(1.0, {'filter': 1.0}, None, row, None) for row, _ in rows]
         short = len(page) < limit
         total = start + len(page) if short and (page or not start) else self._store.count(pinned)
         evidence = CandidateEvidence('sql', requested=limit, returned=len(page), after_filter=len(page))
-        return _Found(page, total, read_at, plan=('statements alone, a page of them',), evidence=(evidence,))
+        return _Matches(
+            page, total, read_at, plan=('statements alone, a page of them',), evidence=(evidence,)
+        )
 
     def _find_ranked(
-        self, asked: ResolvedQuery, weights: Mapping[str, float], start: int, limit: int
-    ) -> _Found:
+        self, resolved: ResolvedQuery, weights: Mapping[str, float], start: int, limit: int
+    ) -> _Matches:
         ranking = None
-        if asked.query.cursor is not None:
-            ranking = self._kept.get(_digest(asked.query), asked.seq, asked.at_ns)
+        if resolved.continues:
+            ranking = self._rankings.get(resolved.continues, resolved.seq, resolved.at_ns)
         if ranking is None or (ranking.matches.lower_bound and start + limit >= len(ranking.matches)):
-            ranking = self._gathering.ranking(asked, weights, start + limit)
-        return _Found(
+            ranking = self._executor.ranking(resolved, weights, start + limit)
+        return _Matches(
             ranking.page(self._store, start, limit),
             ranking.total,
             ranking.seq,
@@ -258,13 +261,13 @@ class RetrievalEngine:
             ranking,
         )
 
-    def _hits(self, asked: ResolvedQuery, page: Sequence[Ranked]) -> tuple[Hit, ...]:
+    def _hits(self, resolved: ResolvedQuery, page: Sequence[Ranked]) -> tuple[Hit, ...]:
         rows = [one.row for one in page if one.row is not None]
         vectors = self._store.vectors(rows)
         judged = self._store.helpfulness(rows)
         episodes = self._store.episodes_said(rows)
-        hits = tuple(_hit(one, asked.at_ns, vectors, judged, episodes) for one in page)
-        return hits if asked.query.near is None else _with_chances(hits, asked.query)
+        hits = tuple(_hit(one, resolved.at_ns, vectors, judged, episodes) for one in page)
+        return hits if resolved.query.near is None else _with_chances(hits, resolved.query)
 
 
 def _hit(
@@ -295,7 +298,7 @@ def _hit(
 
 
 def _with_chances(hits: tuple[Hit, ...], query: MemoryQuery) -> tuple[Hit, ...]:
-    """Add the probability of being within the radius, where a covariance tells it."""
+    """Add the probability of being within the radius, where there is a covariance."""
     poses = [hit.item.pose for hit in hits if hit.item.pose is not None]
     if query.near is None or len(poses) < len(hits) or all(pose.covariance is None for pose in poses):
         return hits
@@ -305,14 +308,3 @@ def _with_chances(hits: tuple[Hit, ...], query: MemoryQuery) -> tuple[Hit, ...]:
         hit if chance is None else replace(hit, details={**hit.details, 'p_within': chance})
         for hit, chance in zip(hits, chances, strict=True)
     )
-
-
-def _refuses_skills(query: MemoryQuery) -> bool:
-    """Whether a skill that matches otherwise may be refused for its status or its predicates."""
-    if query.kinds is not None and MemoryKind.SKILL not in query.kinds:
-        return False
-    return query.state is not None or set(query.skill_status) != set(SKILL_STATUSES)
-
-
-def _digest(query: MemoryQuery) -> str:
-    return digest_of_question(query.model_dump_json(exclude={'cursor', 'k', 'explain'}))

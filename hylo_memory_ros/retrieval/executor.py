@@ -1,38 +1,105 @@
-"""All that matches a question that ranks, from its sources in the order of the plan."""
+"""The query executor: plans the order of the sources, runs them and ranks their matches.
+
+The source that leaves fewest comes first, as far as estimates tell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import CandidateEvidence
-from hylo_memory_ros.retrieval.candidates import Matches
-from hylo_memory_ros.retrieval.planner import Plan, planned
-from hylo_memory_ros.retrieval.ranking import Ranking, ranked
+from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, ranked, scored
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.retrieval.scoring import orders_of, scored
-from hylo_memory_ros.retrieval.sources import Found, Place, Similar, Source, Statements, VectorSearch
+from hylo_memory_ros.retrieval.sources import (
+    FEW,
+    Found,
+    Matches,
+    Place,
+    Similar,
+    Source,
+    Statements,
+    VectorSearch,
+)
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
 
-__all__ = ['QueryExecutor']
+__all__ = ['Plan', 'QueryExecutor', 'make_plan']
 
+SUBSET = 5_000
+"""Up to so many matches, all are compared by their vectors; beyond, vectors come first where they may."""
+
+Step = Literal['place', 'statements', 'vectors']
 # How many times as many candidates the next pool has, when too few of one passed the filters.
 _GROWTH = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The order of the sources, and the reason for it."""
+
+    steps: tuple[Step, ...]
+    """What is resolved, in this order."""
+    reasons: tuple[str, ...]
+    """Estimates and decisions in words, for the evidence."""
+
+
+def make_plan(resolved: ResolvedQuery, orders: Sequence[str], store: QuerySource) -> Plan:
+    """Return the order in which the sources answer a query.
+
+    Parameters
+    ----------
+    resolved : ResolvedQuery
+        What is resolved.
+    orders : sequence of str
+        Orders that count: vectors may only come first where they are the only one.
+    store : QuerySource
+        Counts its indexes up to a limit.
+    """
+    query = resolved.query
+    exact: tuple[Step, ...] = ('place',) if query.near is not None else ()
+    alone = query.embedding is not None and tuple(orders) == ('vector',)
+    if resolved.filters_rows or not (exact or alone):
+        exact = (*exact, 'statements')
+    if query.embedding is None and len(exact) == 1:
+        return Plan(exact, (f'{exact[0]} alone',))
+    if not exact:
+        return Plan(('vectors',), ('vectors alone',))
+    may_lead = alone and 'place' not in exact
+    most = (SUBSET if may_lead else FEW) + 1
+    counts = store.estimates(resolved.spec(), most) if 'statements' in exact else {}
+    reasons = tuple(f'{name}: {"at least " * (count >= most)}{count}' for name, count in counts.items())
+    least = min(counts.values(), default=most)
+    if may_lead and least >= most:
+        return Plan(
+            ('vectors', *exact),
+            (*reasons, 'vectors first: no filter leaves few; pools grow until enough pass'),
+        )
+    if len(exact) == 2 and least <= FEW:
+        exact, reasons = (
+            exact[::-1],
+            (*reasons, 'statements first: so few are left that each can be measured'),
+        )
+    elif len(exact) == 2:
+        reasons = (*reasons, 'place first: no other filter is known to leave few')
+    if query.embedding is None:
+        return Plan(exact, reasons)
+    return Plan((*exact, 'vectors'), (*reasons, 'vectors last: every match is compared exactly'))
+
+
 class QueryExecutor:
-    """Finds and ranks the durable matches of questions.
+    """Finds and ranks the durable matches of queries.
 
     Parameters
     ----------
     store, mirror : QuerySource, SpatialMirror
-        Where statements and places are.
+        The statements and the index of places.
     vectors : VectorSearch or None
-        Where vectors are; None: nowhere.
+        The index of vectors; None: there is none.
     """
 
     def __init__(self, store: QuerySource, mirror: SpatialMirror, vectors: VectorSearch | None) -> None:
@@ -44,7 +111,7 @@ class QueryExecutor:
         if self._similar is not None:
             self._sources['vectors'] = self._similar
 
-    def ranking(self, asked: ResolvedQuery, weights: Mapping[str, float], wanted: int) -> Ranking:
+    def ranking(self, resolved: ResolvedQuery, weights: Mapping[str, float], wanted: int) -> Ranking:
         """Return the matches in order; of an order by vectors alone, at least as many as are wanted.
 
         Raises
@@ -52,62 +119,61 @@ class QueryExecutor:
         UnsupportedError
             It asks for vectors, and there are none.
         """
-        query = asked.query
+        query = resolved.query
         if query.embedding is not None and self._vectors is None:
             raise UnsupportedError('embedding: this memory has no index of vectors')
-        seq = self._pinned(asked)
+        seq = self._pinned(resolved)
         orders = orders_of(weights)
-        plan = planned(asked, orders, self._store)
+        plan = make_plan(resolved, orders, self._store)
         if plan.steps[0] == 'vectors':
-            matches, evidence = self._from_vectors(asked, seq, plan, wanted)
+            matches, evidence = self._from_vectors(resolved, seq, plan, wanted)
         else:
-            matches, evidence = self._narrowed(asked, seq, plan, None)
+            matches, evidence = self._narrowed(resolved, seq, plan, None)
         if len(matches) and any(_unfilled(matches, name) for name in orders):
-            told = self._sources['statements'].find(asked, seq, matches)
-            matches = told.matches
-        found = ranked(matches, scored(matches, weights, asked.at_ns), query.min_score, seq)
-        return replace(found, plan=plan.told, evidence=evidence)
+            matches = self._sources['statements'].find(resolved, seq, matches).matches
+        found = ranked(matches, scored(matches, weights, resolved.at_ns), query.min_score, seq)
+        return replace(found, plan=plan.reasons, evidence=evidence)
 
-    def _pinned(self, asked: ResolvedQuery) -> int:
-        """Return the sequence that every source answers for."""
+    def _pinned(self, resolved: ResolvedQuery) -> int:
+        """Return the newest sequence that every source has reached."""
         reached = [self._store.sequence]
-        if asked.query.near is not None:
+        if resolved.query.near is not None:
             reached.append(self._mirror.sequence)
-        if asked.query.embedding is not None and self._vectors is not None:
+        if resolved.query.embedding is not None and self._vectors is not None:
             reached.append(self._vectors.sequence)
-        return min(reached) if asked.seq is None else min(asked.seq, *reached)
+        return min(reached) if resolved.seq is None else min(resolved.seq, *reached)
 
     def _narrowed(
-        self, asked: ResolvedQuery, seq: int, plan: Plan, matches: Matches | None
+        self, resolved: ResolvedQuery, seq: int, plan: Plan, matches: Matches | None
     ) -> tuple[Matches, tuple[CandidateEvidence, ...]]:
         evidence = []
         for step in plan.steps:
             if step == 'vectors' and matches is not None and not len(matches):
                 break
-            found = self._sources[step].find(asked, seq, matches)
+            found = self._sources[step].find(resolved, seq, matches)
             matches = found.matches
             evidence.append(found.evidence)
         assert matches is not None
         return matches, tuple(evidence)
 
     def _from_vectors(
-        self, asked: ResolvedQuery, seq: int, plan: Plan, wanted: int
+        self, resolved: ResolvedQuery, seq: int, plan: Plan, wanted: int
     ) -> tuple[Matches, tuple[CandidateEvidence, ...]]:
-        """Ask for the most similar, and for more until enough of them pass every filter.
+        """Search the most similar, and more of them until enough pass every filter.
 
-        Equals at the end are asked for too: which of them comes first is not for the index to say.
+        Equals at the end belong to the pool, since the index does not decide which of them comes first.
         """
         assert self._similar is not None
         rest = replace(plan, steps=plan.steps[1:])
-        least = asked.query.min_score or 0.0
+        least = resolved.query.min_score or 0.0
         pool = max(wanted + 1, 10)
         tested: tuple[CandidateEvidence, ...]
         while True:
-            found: Found = self._similar.best(asked, seq, pool)
+            found: Found = self._similar.best(resolved, seq, pool)
             complete = len(found.matches) < pool
             matches, tested = found.matches, ()
             if rest.steps and len(matches):
-                matches, tested = self._narrowed(asked, seq, rest, matches)
+                matches, tested = self._narrowed(resolved, seq, rest, matches)
             enough = len(matches) > wanted and _differs(matches, max(wanted, 1))
             below = len(found.matches) and found.matches.vector[-1] < least  # type: ignore[index]
             if complete or enough or below or pool > 100 * TOTAL_LIMIT:
@@ -118,7 +184,7 @@ class QueryExecutor:
 
 
 def _unfilled(matches: Matches, order: str) -> bool:
-    """Return whether only statements can tell what an order measures, and none has yet."""
+    """Return whether an order needs a column that only statements fill, and that is not filled yet."""
     if order in ('confidence', 'recency'):
         return matches.confidence is None
     return order == 'helpfulness' and matches.helpfulness is None

@@ -1,4 +1,4 @@
-"""What an answer left out, and why: counted within its candidates, never by a table scan."""
+"""Exclusions of an answer by reason, counted among its candidates, never by a table scan."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from dataclasses import dataclass, field, replace
 
 from hylo_memory_ros.domain.skills import REFUSED
 from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import FEW
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
-from hylo_memory_ros.storage.query.filters import ANY_STATISTICS, search_words
+from hylo_memory_ros.storage.query.filters import STATISTICS
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['LOOKED_BEYOND', 'Around', 'Explanation', 'around_of_few']
+__all__ = ['LOOKED_BEYOND', 'Explanation']
 
 _VERSION_ROW, _VALID_FROM, _VALID_TO, _MAP, _FRAME, _X = 0, 1, 2, 9, 21, 22
 
 
 @dataclass(slots=True)
-class Around:
-    """Version rows by where and when they are."""
+class _Surroundings:
+    """Version rows by place and time, around the place of a query."""
 
     other_map: int = 0
     other_frame: int = 0
@@ -33,33 +34,33 @@ class Around:
     """(metres, version row) beyond the radius, at the time, nearest first."""
 
 
-def around_of_few(store: QuerySource, asked: ResolvedQuery) -> Around | None:
-    """Return what passes the filters of a question, whenever and wherever; None: that may be many."""
-    if not asked.filters_rows:
+def _surroundings_of_few(store: QuerySource, resolved: ResolvedQuery) -> _Surroundings | None:
+    """Return what passes the filters of a query at any time and place; None: that may be many."""
+    if not resolved.filters_rows:
         return None
-    counts = store.estimates(asked.sql(world='any'), FEW + 1)
+    counts = store.estimates(resolved.spec(world='any'), FEW + 1)
     if min(counts.values(), default=FEW + 1) > FEW:
         return None
-    query = asked.query
-    rest = {name: value for name, value in (query.scope or {}).items() if name != 'map_id'}
-    anyhow = query.model_copy(update={'scope': rest, **ANY_STATISTICS})
-    rows = list(store.matching(replace(asked.sql(world='any'), query=anyhow, space=''), None))
-    return None if len(rows) > 4 * FEW else _sorted_out(asked, list(store.fetch(rows).values()))
+    query = resolved.query
+    lifted = {name: value for one in STATISTICS for name, value in one.lifted.items()}
+    anyhow = query.model_copy(update={'scope': _scope_on_any_map(query), **lifted})
+    rows = list(store.matching(replace(resolved.spec(world='any'), query=anyhow, space=''), None))
+    return None if len(rows) > 4 * FEW else _by_place(resolved, list(store.fetch(rows).values()))
 
 
-def _sorted_out(asked: ResolvedQuery, rows: Sequence[ItemRow]) -> Around:
-    query, found = asked.query, Around()
+def _by_place(resolved: ResolvedQuery, rows: Sequence[ItemRow]) -> _Surroundings:
+    query, found = resolved.query, _Surroundings()
     assert query.near is not None
     (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
     for row in rows:
         if row[_FRAME] is None:
             continue
         timely = query.include_invalidated or (
-            row[_VALID_FROM] <= asked.at_ns and (row[_VALID_TO] is None or asked.at_ns < row[_VALID_TO])
+            row[_VALID_FROM] <= resolved.at_ns and (row[_VALID_TO] is None or resolved.at_ns < row[_VALID_TO])
         )
         distance_m = math.dist(row[_X : _X + axes], pose.position[:axes])
         inside = distance_m <= radius_m
-        is_map, is_frame = asked.map_id in (None, row[_MAP]), row[_FRAME] == pose.frame_id
+        is_map, is_frame = resolved.map_id in (None, row[_MAP]), row[_FRAME] == pose.frame_id
         if is_map and is_frame:
             if inside:
                 (found.here if timely else found.untimely).append(row[_VERSION_ROW])
@@ -78,14 +79,12 @@ LOOKED_BEYOND = 1_000
 
 
 class Explanation:
-    """Counts by reason for one question.
+    """Counts by reason for one query.
 
-    Reasons: ``other_map``, ``other_frame``, ``not_yet_valid``, ``invalidated``, ``forgotten``,
-    ``outside_radius``, ``below_score``, ``below_existence``, ``below_helpfulness``, ``stale``,
-    ``without_vector``, ``other_clock``, ``no_search_words``; of skills ``not_verified`` (or
-    ``other_skill_status``, when others were asked for), and for the caller's state ``trigger_failed``,
-    ``precondition_failed``, ``precondition_unknown`` (it lacks what is needed) and ``precondition_unfit`` (it
-    has it of another type).
+    Reasons: ``not_yet_valid``, ``invalidated`` and ``forgotten`` of the time axes, ``below_score`` of
+    ranking, and the `reasons` of each filter. Of skills it is ``not_verified``, or ``other_skill_status`` for
+    a query of other statuses; ``precondition_unknown`` means that a value is missing in the state of the
+    caller, ``precondition_unfit`` that it has another type there.
 
     Of what lies around a place, all that passes the filters is looked at where that is little; else so many
     rows at most that the counts are lower bounds: 10 000 of a part of the mirror within the radius, and the
@@ -93,95 +92,94 @@ class Explanation:
     """
 
     def __init__(
-        self, store: QuerySource, mirror: SpatialMirror, asked: ResolvedQuery, below_score: int
+        self, store: QuerySource, mirror: SpatialMirror, resolved: ResolvedQuery, below_score: int
     ) -> None:
         self._store = store
         self._mirror = mirror
-        self._asked = asked
+        self._resolved = resolved
         self._below_score = below_score
         self.nearest_outside_m: float | None = None
 
     def excluded(self) -> dict[str, int]:
         """Return the counts that are not zero."""
-        query = self._asked.query
+        query = self._resolved.query
         counts = {'below_score': self._below_score}
-        if query.text is not None and search_words(query.text) is None:
+        if query.text is not None and self._resolved.spec().words is None:
             counts['no_search_words'] = 1
         elif query.near is not None:
             counts |= self._near()
         else:
-            counts |= self._store.excluded_by_time(self._asked.sql())
-            counts |= self._store.excluded_by_statistics(self._asked.sql())
+            counts |= self._store.excluded_by_time(self._resolved.spec())
+            counts |= self._store.excluded_by_statistics(self._resolved.spec())
             counts['other_map'] = self._other_map()
             counts |= self._skills()
         if query.embedding is not None and query.near is None:
-            asked = self._asked.sql()
-            counts['without_vector'] = self._store.count(replace(asked, space='')) - self._store.count(asked)
+            spec = self._resolved.spec()
+            counts['without_vector'] = self._store.count(replace(spec, space='')) - self._store.count(spec)
         if query.time_range_ns is not None:
             counts['other_clock'] = self._other_clock()
         return {reason: count for reason, count in sorted(counts.items()) if count}
 
     def _near(self) -> dict[str, int]:
-        asked, query = self._asked, self._asked.query
+        resolved, query = self._resolved, self._resolved.query
         assert query.near is not None
-        if (around := around_of_few(self._store, asked)) is not None:
+        if (around := _surroundings_of_few(self._store, resolved)) is not None:
             return self._of_few(around)
         pose, radius_m = query.near
-        at_ns = None if query.include_invalidated else asked.at_ns
-        place = (asked.map_id, pose.frame_id, pose.position, radius_m)
-        left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal)
+        at_ns = None if query.include_invalidated else resolved.at_ns
+        place = (resolved.map_id, pose.frame_id, pose.position, radius_m)
+        left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=resolved.seq, horizontal=query.horizontal)
         counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
-        counted = query.min_existence is not None or query.min_helpfulness is not None or asked.hides_stale
-        if counted or query.embedding is not None:
+        if query.embedding is not None or any(one.narrows(query) for one in STATISTICS):
             counts |= self._within(self._here(at_ns))
         rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
         if rows:
-            counts |= self._store.excluded_by_time(asked.sql(), rows)
+            counts |= self._store.excluded_by_time(resolved.spec(), rows)
         counts['outside_radius'] = self._outside(at_ns)
         return counts
 
-    def _of_few(self, around: Around) -> dict[str, int]:
-        asked = self._asked
+    def _of_few(self, around: _Surroundings) -> dict[str, int]:
+        resolved = self._resolved
         counts = {'other_map': around.other_map, 'other_frame': around.other_frame}
         if around.here:
             counts |= self._within(around.here)
         if around.untimely:
-            counts |= self._store.excluded_by_time(asked.sql(), around.untimely)
+            counts |= self._store.excluded_by_time(resolved.spec(), around.untimely)
         if around.outside:
-            matching = self._store.matching(asked.sql(), [row for _, row in around.outside])
+            matching = self._store.matching(resolved.spec(), [row for _, row in around.outside])
             nearest = next((distance_m for distance_m, row in around.outside if row in matching), None)
             self.nearest_outside_m, counts['outside_radius'] = nearest, int(nearest is not None)
         return counts
 
     def _here(self, at_ns: int | None) -> list[int]:
-        asked, query = self._asked, self._asked.query
+        resolved, query = self._resolved, self._resolved.query
         assert query.near is not None
         pose, radius_m = query.near
         here: list[int] = self._mirror.ids_within(
-            asked.map_id, pose.frame_id, pose.position, radius_m,
-            at_ns=at_ns, seq=asked.seq, horizontal=query.horizontal,
+            resolved.map_id, pose.frame_id, pose.position, radius_m,
+            at_ns=at_ns, seq=resolved.seq, horizontal=query.horizontal,
         )[:TOTAL_LIMIT].tolist()  # fmt: skip
         return here
 
     def _within(self, here: list[int]) -> dict[str, int]:
-        """Count what is near and left out for its statistics, or for want of a vector."""
-        asked, query = self._asked, self._asked.query
-        counts = dict(self._store.excluded_by_statistics(asked.sql(), here))
+        """Count what is near and excluded by its statistics, or for want of a vector."""
+        resolved, query = self._resolved, self._resolved.query
+        counts = dict(self._store.excluded_by_statistics(resolved.spec(), here))
         if query.embedding is not None:
-            anyhow = self._store.matching(replace(asked.sql(), space=''), here)
-            counts['without_vector'] = len(anyhow) - len(self._store.matching(asked.sql(), here))
+            anyhow = self._store.matching(replace(resolved.spec(), space=''), here)
+            counts['without_vector'] = len(anyhow) - len(self._store.matching(resolved.spec(), here))
         return counts
 
     def _outside(self, at_ns: int | None) -> int:
-        """Look for the nearest match beyond the radius, past what the filters refuse.
+        """Look for the nearest match beyond the radius, past what the filters exclude.
 
         Each step looks twice as far as the nearest thing that no step has looked at yet.
         """
-        asked, query = self._asked, self._asked.query
+        resolved, query = self._resolved, self._resolved.query
         assert query.near is not None
         pose, radius_m = query.near
-        place = (asked.map_id, pose.frame_id, pose.position)
-        seq, horizontal = asked.seq, query.horizontal
+        place = (resolved.map_id, pose.frame_id, pose.position)
+        seq, horizontal = resolved.seq, query.horizontal
         seen = 0
         while seen < LOOKED_BEYOND:
             nearest = self._mirror.nearest_outside(
@@ -189,7 +187,7 @@ class Explanation:
             )
             if nearest is None:
                 return 0
-            if not asked.filters_rows:
+            if not resolved.filters_rows:
                 self.nearest_outside_m = nearest.distance_m
                 return 1
             reach_m = 2.0 * nearest.distance_m
@@ -197,7 +195,7 @@ class Explanation:
             beyond = around.distances_m > radius_m
             rows = around.version_rows[beyond][: LOOKED_BEYOND - seen].tolist()
             distances = around.distances_m[beyond][: LOOKED_BEYOND - seen].tolist()
-            matching = self._store.matching(asked.sql(), rows)
+            matching = self._store.matching(resolved.spec(), rows)
             for row, distance_m in zip(rows, distances, strict=True):
                 if row in matching:
                     self.nearest_outside_m = distance_m
@@ -207,29 +205,32 @@ class Explanation:
         return 0
 
     def _skills(self) -> dict[str, int]:
-        asked = self._asked
-        if not asked.hides_skills:
+        resolved = self._resolved
+        if not resolved.hides_skills:
             return {}
-        count, assertions = self._store.left_at_gate(asked.sql())
-        counts = {REFUSED: count} if asked.fit is None else asked.fit.reasons(assertions)
+        count, assertions = self._store.excluded_skills(resolved.spec())
+        counts = {REFUSED: count} if resolved.fit is None else resolved.fit.reasons(assertions)
         refused = counts.pop(REFUSED, 0)
-        status = 'not_verified' if asked.query.skill_status == ('verified',) else 'other_skill_status'
+        status = 'not_verified' if resolved.query.skill_status == ('verified',) else 'other_skill_status'
         return {status: refused, **counts}
 
     def _other_map(self) -> int:
-        scope = self._asked.query.scope
+        scope = self._resolved.query.scope
         if not scope or 'map_id' not in scope:
             return 0
-        rest = {name: value for name, value in scope.items() if name != 'map_id'}
-        everywhere = self._asked.query.model_copy(update={'scope': rest})
-        asked = self._asked.sql()
-        anywhere = replace(asked, query=everywhere)
-        return self._store.count(anywhere) - self._store.count(asked)
+        query = self._resolved.query
+        spec = self._resolved.spec()
+        anywhere = replace(spec, query=query.model_copy(update={'scope': _scope_on_any_map(query)}))
+        return self._store.count(anywhere) - self._store.count(spec)
 
     def _other_clock(self) -> int:
-        asked = self._asked
-        other = 'sim' if asked.clock == 'wall' else 'wall'
-        if asked.query.near is None:
-            return self._store.count(replace(asked.sql(), clock=other))
-        at_ns = None if asked.query.include_invalidated else asked.at_ns
-        return len(self._store.matching(replace(asked.sql(), clock=other), self._here(at_ns)))
+        resolved = self._resolved
+        other = 'sim' if resolved.clock == 'wall' else 'wall'
+        if resolved.query.near is None:
+            return self._store.count(replace(resolved.spec(), clock=other))
+        at_ns = None if resolved.query.include_invalidated else resolved.at_ns
+        return len(self._store.matching(replace(resolved.spec(), clock=other), self._here(at_ns)))
+
+
+def _scope_on_any_map(query: MemoryQuery) -> dict[str, str]:
+    return {name: value for name, value in (query.scope or {}).items() if name != 'map_id'}

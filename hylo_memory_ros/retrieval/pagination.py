@@ -1,4 +1,4 @@
-"""Where a truncated answer ended: enough to go on with exactly the same question."""
+"""Cursors of truncated answers, and the cache of their rankings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
+from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.retrieval.ranking import Ranking
 
-__all__ = ['MAX_SEQUENCE', 'Cursor', 'Kept', 'digest_of_question']
+__all__ = ['MAX_SEQUENCE', 'Cursor', 'RankingCache', 'query_digest']
 
 MAX_SEQUENCE = 2**62
 """Beyond every sequence, time and place among matches, and still a number for SQLite."""
@@ -24,10 +25,10 @@ class Cursor:
 
     epoch: str
     """History that the sequence belongs to."""
-    question: str
-    """Digest of what was asked."""
+    query: str
+    """`query_digest` of its query."""
     offset: int
-    """How many were answered already."""
+    """Hits of the pages before."""
     seq: int = 0
     """Sequence that the answer is of."""
     at_ns: int = 0
@@ -35,32 +36,32 @@ class Cursor:
 
     def encoded(self) -> str:
         """Return the cursor as an opaque text."""
-        parts = [self.epoch, self.question, self.offset, self.seq, self.at_ns]
+        parts = [self.epoch, self.query, self.offset, self.seq, self.at_ns]
         return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
 
     @classmethod
-    def decoded(cls, text: str, epoch: str, question: str) -> Cursor:
-        """Read a cursor that was given for the same question.
+    def decoded(cls, text: str, epoch: str, query: str) -> Cursor:
+        """Read the cursor of an earlier page of the same query.
 
         Raises
         ------
         EpochChangedError
             It belongs to another history, such as the one before a restore.
         InvalidRequestError
-            It is no cursor, or one of another question.
+            The text is no cursor, or one of another query.
         """
         try:
-            told, asked, *places = json.loads(base64.urlsafe_b64decode(text.encode()))
-            sound = isinstance(told, str) and isinstance(asked, str) and all(map(_is_place, places))
-            cursor = cls(told, asked, *places)
+            epoch_of, query_of, *numbers = json.loads(base64.urlsafe_b64decode(text.encode()))
+            valid = isinstance(epoch_of, str) and isinstance(query_of, str) and all(map(_is_place, numbers))
+            cursor = cls(epoch_of, query_of, *numbers)
         except (ValueError, TypeError, RecursionError) as exc:
             raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory') from exc
-        if not sound:
+        if not valid:
             raise InvalidRequestError(f'cursor: {text[:40]!r} is no cursor of this memory')
         if cursor.epoch != epoch:
             raise EpochChangedError(f'cursor: it belongs to epoch {cursor.epoch}, the memory is in {epoch}')
-        if cursor.question != question:
-            raise InvalidRequestError('cursor: it belongs to another question; ask the same one to go on')
+        if cursor.query != query:
+            raise InvalidRequestError('cursor: it belongs to another query; repeat that one to go on')
         return cursor
 
 
@@ -68,30 +69,31 @@ def _is_place(value: object) -> bool:
     return type(value) is int and 0 <= value <= MAX_SEQUENCE
 
 
-def digest_of_question(text: str) -> str:
-    """Return a short digest of a question in any stable form."""
+def query_digest(query: MemoryQuery) -> str:
+    """Return a short digest of what decides about the order of an answer."""
+    text = query.model_dump_json(exclude={'cursor', 'k', 'explain'})
     return sha256(text.encode()).hexdigest()[:16]
 
 
-_MOST = 16
+_CAPACITY = 16
 
 
-class Kept:
-    """The last few truncated answers, by their question and their place on both time axes."""
+class RankingCache:
+    """Rankings of the last truncated answers, by their query and their place on both time axes."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int, int], Ranking] = OrderedDict()
+        self._rankings: OrderedDict[tuple[str, int, int], Ranking] = OrderedDict()
         self._lock = threading.Lock()
 
-    def keep(self, question: str, seq: int, at_ns: int, ranking: Ranking) -> None:
-        """Keep an answer for the pages to come."""
+    def keep(self, query: str, seq: int, at_ns: int, ranking: Ranking) -> None:
+        """Keep a ranking for the pages to come."""
         with self._lock:
-            self._kept[question, seq, at_ns] = ranking
-            self._kept.move_to_end((question, seq, at_ns))
-            while len(self._kept) > _MOST:
-                self._kept.popitem(last=False)
+            self._rankings[query, seq, at_ns] = ranking
+            self._rankings.move_to_end((query, seq, at_ns))
+            while len(self._rankings) > _CAPACITY:
+                self._rankings.popitem(last=False)
 
-    def get(self, question: str, seq: int | None, at_ns: int) -> Ranking | None:
-        """Return a kept answer, or None."""
+    def get(self, query: str, seq: int | None, at_ns: int) -> Ranking | None:
+        """Return a ranking, or None."""
         with self._lock:
-            return None if seq is None else self._kept.get((question, seq, at_ns))
+            return None if seq is None else self._rankings.get((query, seq, at_ns))

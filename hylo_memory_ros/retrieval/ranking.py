@@ -1,4 +1,10 @@
-"""The order of an answer: score, then distance, then newest ``valid_from``, then id."""
+"""Scores and the order of an answer: score, then distance, then newest ``valid_from``, then id.
+
+Scores are in [0, 1], higher is better, each with its parts by name. One order alone is scored by its
+measure. Several are fused by reciprocal rank (Cormack, Clarke and Buettcher, 2009): each gives a match its
+weight over 60 plus its rank, and the sum is divided by the greatest possible. Equal measures share a rank, so
+that nothing but the query decides.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +15,120 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.model import CandidateEvidence, MemoryItem
-from hylo_memory_ros.retrieval.candidates import Floats, Matches, Rows
-from hylo_memory_ros.retrieval.scoring import Scores
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.model import CandidateEvidence, MemoryItem, MemoryQuery
+from hylo_memory_ros.retrieval.sources import COLUMNS, Floats, Matches, Rows
 from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['Ranked', 'Ranking', 'order_of', 'ranked']
+__all__ = [
+    'RRF_K',
+    'Ranked',
+    'Ranking',
+    'Scores',
+    'order_of',
+    'orders_of',
+    'part_of',
+    'ranked',
+    'scored',
+    'weights_of',
+]
 
 _VALID_FROM, _ID = 1, 8
 
 
+RRF_K = 60
+"""Rank offset of reciprocal rank fusion."""
+_DAY_NS = 86_400_000_000_000
+# What counts unless the configuration or the query says otherwise.
+_WEIGHTS: dict[str, float] = {
+    'near': 1.0,
+    'text': 1.0,
+    'vector': 1.0,
+    'recency': 0.0,
+    'confidence': 0.0,
+    'helpfulness': 0.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The score of each match, and its parts."""
+
+    total: Floats
+    """In [0, 1], shape (n,)."""
+    parts: Mapping[str, Floats]
+    """Each part by name, shape (n,): that of each order, `rrf` and `filter`."""
+
+
+def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
+    """Return the weight of every order of a query, by its name."""
+    measured = {'near': query.near, 'text': query.text, 'vector': query.embedding}
+    weights: dict[str, float] = _WEIGHTS | dict(config.weights) | dict(query.weights)
+    return {name: weight if measured.get(name, name) is not None else 0.0 for name, weight in weights.items()}
+
+
+def orders_of(weights: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the orders that count."""
+    return tuple(name for name, weight in weights.items() if weight > 0.0)
+
+
+def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
+    """Return the measure of one order as a score in [0, 1].
+
+    Parameters
+    ----------
+    name : str
+        ``near``: 1 / (1 + d / 1 m) of metres. ``text``: b / (1 + b) of b = -bm25.
+        ``recency``: 1 / (1 + age / 1 day) of a ``valid_from``. ``vector``,
+        ``confidence`` and ``helpfulness``: themselves.
+    value : ndarray or float
+        The measures.
+    at_ns : int
+        World time that ages count from.
+    """
+    measured = np.asarray(value, np.float64)
+    if name == 'near':
+        return np.asarray(1.0 / (1.0 + measured))
+    if name == 'text':
+        b = np.maximum(measured, 0.0)
+        return np.asarray(b / (1.0 + b))
+    if name == 'recency':
+        return np.asarray(1.0 / (1.0 + np.maximum(at_ns - measured, 0.0) / _DAY_NS))
+    return measured
+
+
+def scored(matches: Matches, weights: Mapping[str, float], at_ns: int) -> Scores:
+    """Score the matches by the orders that count."""
+    if not len(matches):
+        return Scores(np.empty(0), {})
+    parts = {}
+    for name, field in COLUMNS.items():
+        column = getattr(matches, field)
+        if column is not None and (name in ('near', 'text', 'vector') or weights[name] > 0.0):
+            parts[name] = part_of(name, column, at_ns)
+    orders = orders_of(weights)
+    if not orders:
+        total = np.ones(len(matches))
+        return Scores(total, {'filter': total, **parts})
+    if len(orders) == 1 and orders[0] in ('near', 'text', 'vector'):
+        return Scores(parts[orders[0]], parts)
+    total = np.zeros(len(matches))
+    for name in orders:
+        column = getattr(matches, COLUMNS[name])
+        total += weights[name] / (RRF_K + _ranks(column if name == 'near' else -column))
+    total /= sum(weights[name] for name in orders) / (RRF_K + 1)
+    total = np.minimum(total, 1.0)
+    return Scores(total, {**parts, 'rrf': total})
+
+
+def _ranks(column: Floats | Rows) -> Floats:
+    """Return ranks from 1; equal values share the first of theirs."""
+    return np.searchsorted(np.sort(column), column, side='left').astype(np.float64) + 1.0
+
+
 class Ranked(NamedTuple):
-    """One candidate, with what orders it."""
+    """One candidate, with everything that orders it."""
 
     score: float
     details: Mapping[str, float]
@@ -32,24 +139,24 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All matches in order, but for the ids of equals, which only whole items tell."""
+    """All matches in order; the order of equals, by id, needs whole items and is left to `page`."""
 
     matches: Matches
     scores: Floats
     parts: Mapping[str, Floats]
     total: int
-    """How many match."""
+    """Number of matches."""
     seq: int
-    """The sequence that all is of."""
+    """The sequence of the answer."""
     below_score: int = 0
-    """How many more match, with too low a score."""
+    """Number of further matches with too low a score."""
     plan: tuple[str, ...] = ()
     evidence: tuple[CandidateEvidence, ...] = ()
     is_equal: NDArray[np.bool_] | None = None
-    """Which match is equal to the one before it, ids aside."""
+    """Whether each match is equal to the one before it, ids aside."""
 
     def page(self, store: QuerySource, start: int, limit: int) -> list[Ranked]:
-        """Return some of the answer, whole items fetched."""
+        """Return one page of the answer with whole items."""
         last = min(start + limit, len(self.matches))
         if start >= last:
             return []
@@ -115,7 +222,7 @@ def ranked(matches: Matches, scores: Scores, least: float | None, seq: int) -> R
 
 
 def order_of(one: Ranked) -> tuple[float, float, int, str]:
-    """Return what sorts one candidate among others."""
+    """Return the sort key of a candidate."""
     if one.row is not None:
         stamp_ns, name = one.row[_VALID_FROM], one.row[_ID]
     else:

@@ -1,4 +1,4 @@
-"""A query with its place on both time axes, its map, and where its answer begins."""
+"""A query with its place on both time axes, its map, and the start of its answer."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from hylo_memory_ros.domain.skills import Fit
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.storage import QuerySpec
-from hylo_memory_ros.storage.query.select import World
+from hylo_memory_ros.storage.query.filters import FILTERS
+from hylo_memory_ros.storage.query.spec import World
 
 __all__ = ['ResolvedQuery']
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedQuery:
-    """What is asked, resolved."""
+    """A query of a user with everything that the memory adds to answer it."""
 
     query: MemoryQuery
     """The filters."""
     at_ns: int
-    """World time asked about."""
+    """World time of the answer."""
     seq: int | None
     """Believed as of this sequence; None: now."""
     map_id: str | None
@@ -27,20 +28,20 @@ class ResolvedQuery:
     clock: str
     """Clock that event times are compared on."""
     offset: int = 0
-    """How many hits an earlier answer gave."""
-    hides_stale: bool = False
-    """Whether there is anything stale, and it is left out."""
+    """Hits of the pages before."""
+    continues: str = ''
+    """`query_digest` of the query, where a cursor continues it; empty: its first page."""
     weighs_helpfulness: bool = False
     """Whether the order by helpfulness counts."""
     hides_skills: bool = False
-    """Whether a skill that matches otherwise may be left out for its status or its predicates."""
+    """Whether the skill filter may exclude a skill that matches otherwise."""
     fit: Fit | None = None
-    """What the caller's state makes of skills; None: no state is given."""
+    """Skills that fit the state of the caller; None: the query has no state."""
 
-    def sql(
+    def spec(
         self, *, seq: int | None = None, world: World | None = None, at_ns: int | None = None
     ) -> QuerySpec:
-        """Return the question for the store."""
+        """Return the query for the store, perhaps at another place on the time axes."""
         if world is None:
             world = 'any' if self.query.include_invalidated else 'at'
         return QuerySpec(
@@ -55,32 +56,13 @@ class ResolvedQuery:
             fitting=None if self.fit is None else self.fit.listed(),
         )
 
-    def among(self) -> QuerySpec:
-        """Return the question for rows whose time and belief the mirror has tested."""
+    def spec_at_any_time(self) -> QuerySpec:
+        """Return the query for the store over versions of any time, believed or not."""
         return QuerySpec(self.query, self.at_ns, 'any', ever_believed=True, clock=self.clock)
 
     @property
     def filters_rows(self) -> bool:
-        """Whether anything but the place narrows down what is near."""
-        query = self.query
-        scope = {name for name in query.scope or {} if name != 'map_id'}
-        return bool(
-            query.kinds is not None
-            or query.all_keys
-            or query.ids
-            or query.labels
-            or query.entities
-            or query.object_ids
-            or query.relation
-            or scope
-            or query.min_confidence is not None
-            or query.episode is not None
-            or query.outcome is not None
-            or query.time_range_ns is not None
-            or query.text is not None
-            or query.min_existence is not None
-            or query.min_helpfulness is not None
-            or self.hides_stale
-            # No skill has a place.
-            or (self.hides_skills and query.embedding is not None)
-        )
+        """Whether anything but place and vector decides on what has a place or a vector."""
+        if self.hides_skills and self.query.embedding is not None:
+            return True
+        return any(one.narrows(self.query) and one.tests_rows(self.query) for one in FILTERS)

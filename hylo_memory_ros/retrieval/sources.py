@@ -1,47 +1,108 @@
-"""Where candidates come from: each source makes the matches, or narrows down those of another.
+"""Sources of candidates: each finds the matches of a query, or narrows those of another source.
 
-All answer at one world time and one sequence, so it does not matter which is asked first, but
-for the time it takes; `plan` decides that.
+All answer at one world time and one sequence, so their order matters for the time alone; see `planner`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.model.embedding import EmbeddingSpace
-from hylo_memory_ros.retrieval.candidates import MEASURED, Matches, Rows
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['FEW', 'Place', 'Similar', 'Source', 'Statements', 'VectorSearch']
+__all__ = [
+    'COLUMNS',
+    'FEW',
+    'MEASURED',
+    'Floats',
+    'Matches',
+    'Place',
+    'Rows',
+    'Similar',
+    'Source',
+    'Statements',
+    'VectorSearch',
+]
 
 FEW = 256
-"""So few matches are measured one by one."""
+"""Up to this many matches are measured one by one."""
 _MOST_NAMED = 20_000
-"""Beyond so many rows it is quicker to look for all matches than to ask about each."""
+"""Beyond this many rows it is quicker to look for all matches than to test each."""
 
 _FRAME, _X, _MAP = 21, 22, 9
 
 
+MEASURED = ('distance_m', 'text', 'vector', 'valid_from_ns', 'confidence', 'helpfulness')
+"""Columns that sources fill."""
+
+COLUMNS = {
+    'near': 'distance_m',
+    'text': 'text',
+    'vector': 'vector',
+    'recency': 'valid_from_ns',
+    'confidence': 'confidence',
+    'helpfulness': 'helpfulness',
+}
+"""The column of `Matches` that each order ranks by: of `near` smaller is better, of the others larger."""
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Version rows with their measures; a column that no source has filled is None."""
+
+    rows: Rows
+    """Version rows, shape (n,)."""
+    distance_m: Floats | None = None
+    """Metres from the centre, equal to `math.dist` to the bit."""
+    text: Floats | None = None
+    """b = -bm25, higher is better."""
+    vector: Floats | None = None
+    """Score of the similarity to the vector of the query, 0 to 1; see `index.vectors.metric`."""
+    valid_from_ns: Rows | None = None
+    """World time from which each holds."""
+    confidence: Floats | None = None
+    """Confidence of the producer."""
+    helpfulness: Floats | None = None
+    """Score of helpfulness, 0 to 1."""
+    sorted: bool = False
+    """Whether the rows come newest ``valid_from`` first, then by id."""
+    lower_bound: bool = False
+    """Whether more match than are here."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def taken(self, index: NDArray[np.intp], **columns: object) -> Matches:
+        """Return some of the rows in the order of an index, with columns set as given."""
+        names = ('rows', *MEASURED)
+        kept = {name: None if (part := getattr(self, name)) is None else part[index] for name in names}
+        return replace(self, **{**kept, 'sorted': False, **columns})  # type: ignore[arg-type]
+
+
 class VectorSearch(Protocol):
-    """What retrieval asks of the vectors."""
+    """The vector index, as retrieval uses it."""
 
     @property
     def sequence(self) -> int:
-        """The newest transaction that they follow."""
+        """The newest transaction in it."""
 
     @property
     def spaces(self) -> Mapping[str, EmbeddingSpace]:
-        """The spaces that are known."""
+        """Its spaces by name."""
 
     def search(
         self,
@@ -57,7 +118,7 @@ class VectorSearch(Protocol):
 
 
 class Found(NamedTuple):
-    """What a source leaves, and what it did."""
+    """Matches of a source, with its evidence."""
 
     matches: Matches
     evidence: CandidateEvidence
@@ -68,12 +129,12 @@ class Source(Protocol):
 
     name: str
 
-    def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
-        """Return all that matches here; with matches given, only of those."""
+    def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
+        """Return all matches of this source, perhaps of given ones only."""
 
 
 class Place:
-    """What lies within the radius, by the spatial mirror."""
+    """Places within the radius, by the spatial mirror."""
 
     name = 'place'
 
@@ -81,19 +142,19 @@ class Place:
         self._store = store
         self._mirror = mirror
 
-    def find(self, asked: ResolvedQuery, seq: int | None, matches: Matches | None) -> Found:
-        """Return what is near; with matches given, only of those."""
+    def find(self, resolved: ResolvedQuery, seq: int | None, matches: Matches | None) -> Found:
+        """Return the matches within the radius, perhaps of given ones only."""
         if matches is not None and len(matches) <= FEW:
-            return self._measured(asked, matches)
-        query = asked.query
+            return self._measured(resolved, matches)
+        query = resolved.query
         assert query.near is not None
         pose, radius_m = query.near
         hits = self._mirror.within(
-            asked.map_id,
+            resolved.map_id,
             pose.frame_id,
             pose.position,
             radius_m,
-            at_ns=None if query.include_invalidated else asked.at_ns,
+            at_ns=None if query.include_invalidated else resolved.at_ns,
             seq=seq,
             horizontal=query.horizontal,
         )
@@ -103,15 +164,15 @@ class Place:
         count = len(hits)
         return Found(near, CandidateEvidence('mirror', returned=count, after_filter=len(near), scanned=count))
 
-    def _measured(self, asked: ResolvedQuery, matches: Matches) -> Found:
-        query = asked.query
+    def _measured(self, resolved: ResolvedQuery, matches: Matches) -> Found:
+        query = resolved.query
         assert query.near is not None
         (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
         fetched = self._store.fetch(matches.rows.tolist())
         keep, distances = [], []
         for index, number in enumerate(matches.rows.tolist()):
             row: ItemRow | None = fetched.get(number)
-            if row is None or row[_FRAME] != pose.frame_id or asked.map_id not in (None, row[_MAP]):
+            if row is None or row[_FRAME] != pose.frame_id or resolved.map_id not in (None, row[_MAP]):
                 continue
             distance_m = math.dist(row[_X : _X + axes], pose.position[:axes])
             if distance_m <= radius_m:
@@ -122,28 +183,28 @@ class Place:
 
 
 class Statements:
-    """What passes the filters and speaks the words, by SQL."""
+    """Statements that pass the filters and have the words, by SQL."""
 
     name = 'statements'
 
     def __init__(self, store: QuerySource) -> None:
         self._store = store
 
-    def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
-        """Return what passes; with matches given, only of those."""
+    def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
+        """Return the statements that pass, perhaps of given matches only."""
         named = matches is not None and len(matches) <= _MOST_NAMED
         # In the order of the file: neighbours are read together.
         among = np.sort(matches.rows).tolist() if matches is not None and named else None
         if among is not None and not among:
-            return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(self._backend(asked)))
-        found = self._store.candidates(asked.sql(seq=seq), among)
-        words = asked.query.text is not None
+            return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(self._backend(resolved)))
+        found = self._store.candidates(resolved.spec(seq=seq), among)
+        words = resolved.query.text is not None
         passing = Matches(
             np.array(found.version_rows, np.int64),
             text=np.array(found.text_ranks, np.float64) if words else None,
             valid_from_ns=np.array(found.valid_from_ns, np.int64),
             confidence=np.array(found.confidence, np.float64),
-            helpfulness=np.array(found.helpfulness, np.float64) if asked.weighs_helpfulness else None,
+            helpfulness=np.array(found.helpfulness, np.float64) if resolved.weighs_helpfulness else None,
             sorted=True,
         )
         if matches is not None:
@@ -151,30 +212,30 @@ class Statements:
         looked_at = len(among) if among is not None else len(found.version_rows)
         return Found(
             passing,
-            CandidateEvidence(self._backend(asked), returned=looked_at, after_filter=len(passing)),
+            CandidateEvidence(self._backend(resolved), returned=looked_at, after_filter=len(passing)),
         )
 
     @staticmethod
-    def _backend(asked: ResolvedQuery) -> str:
-        return 'sql' if asked.query.text is None else 'fts5'
+    def _backend(resolved: ResolvedQuery) -> str:
+        return 'sql' if resolved.query.text is None else 'fts5'
 
 
 class Similar:
-    """What has a vector in the space, by the vector index."""
+    """Statements with a vector in the space, by the vector index."""
 
     name = 'vectors'
 
     def __init__(self, vectors: VectorSearch) -> None:
         self._vectors = vectors
 
-    def find(self, asked: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
-        """Compare every match exactly; what has no vector leaves."""
+    def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
+        """Compare every match exactly, and drop those without a vector."""
         assert matches is not None
-        return self.best(asked, seq, len(matches), matches)
+        return self.best(resolved, seq, len(matches), matches)
 
-    def best(self, asked: ResolvedQuery, seq: int, k: int, matches: Matches | None = None) -> Found:
+    def best(self, resolved: ResolvedQuery, seq: int, k: int, matches: Matches | None = None) -> Found:
         """Return the k most similar, best first."""
-        query = asked.query
+        query = resolved.query
         assert query.embedding is not None
         space, vector = query.embedding
         # A space without a vector is not known, and then nothing is found.
@@ -184,7 +245,7 @@ class Similar:
             space,
             vector,
             max(k, 1),
-            at_ns=None if query.include_invalidated else asked.at_ns,
+            at_ns=None if query.include_invalidated else resolved.at_ns,
             seq=seq,
             version_rows=None if matches is None else matches.rows,
         )
@@ -193,7 +254,7 @@ class Similar:
 
 
 def _joined(first: Matches, second: Matches) -> Matches:
-    """Return what is in both, in the order of the first, with the columns of both."""
+    """Return the matches in both, in the order of the first, with the columns of both."""
     order = np.argsort(second.rows, kind='stable')
     rows = second.rows[order]
     if not len(rows):

@@ -1,4 +1,7 @@
-"""Items of working memory among the durable matches: scored alike, each rank that of the place it takes."""
+"""Ranking of working memory among the durable matches.
+
+Its items are scored like the others; the rank of one is that of the place it takes among them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ import numpy as np
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import NEVER_JUDGED
-from hylo_memory_ros.retrieval.candidates import Floats
-from hylo_memory_ros.retrieval.ranking import Ranked, Ranking
-from hylo_memory_ros.retrieval.scoring import RRF_K, orders_of, part_of
-from hylo_memory_ros.storage.working_memory import Left, distance_from
+from hylo_memory_ros.retrieval.ranking import RRF_K, Ranked, Ranking, orders_of, part_of
+from hylo_memory_ros.retrieval.sources import COLUMNS
+from hylo_memory_ros.storage.query.filters import distance_from
+from hylo_memory_ros.storage.working_memory import WorkingMatches
 
 __all__ = ['NO_HISTORY', 'with_working', 'working_ranked']
 
@@ -55,16 +58,16 @@ def working_ranked(
     return found
 
 
-def with_working(excluded: Mapping[str, int], left: Left) -> dict[str, int]:
-    """Count among what was left out also what working memory left out.
+def with_working(excluded: Mapping[str, int], working: WorkingMatches) -> dict[str, int]:
+    """Add the exclusions of working memory to those of the store.
 
-    Reason ``working_keeps_no_history``: it came after the belief asked about, and what was there before
+    Reason ``working_keeps_no_history``: it came after the belief of the query, and what was there before
     is not known.
     """
     counts = {
         **excluded,
-        'not_yet_valid': excluded.get('not_yet_valid', 0) + left.not_yet_valid,
-        'working_keeps_no_history': left.not_yet_known,
+        'not_yet_valid': excluded.get('not_yet_valid', 0) + working.not_yet_valid,
+        'working_keeps_no_history': working.not_yet_known,
     }
     return {reason: count for reason, count in sorted(counts.items()) if count}
 
@@ -99,7 +102,7 @@ def _fused(
 ) -> float:
     score = most = 0.0
     for name in orders:
-        column = None if ranking is None else _column(ranking, name)
+        column = None if ranking is None else getattr(ranking.matches, COLUMNS[name])
         before = 0 if column is None else len(column)
         if column is not None and name in measured:
             value = measured[name]
@@ -107,16 +110,3 @@ def _fused(
         score += weights[name] / (RRF_K + before + 1)
         most += weights[name] / (RRF_K + 1)
     return score / most
-
-
-def _column(ranking: Ranking, name: str) -> Floats | None:
-    matches = ranking.matches
-    stamps = matches.valid_from_ns
-    return {
-        'near': matches.distance_m,
-        'text': matches.text,
-        'vector': matches.vector,
-        'recency': None if stamps is None else stamps.astype(np.float64),
-        'confidence': matches.confidence,
-        'helpfulness': matches.helpfulness,
-    }[name]

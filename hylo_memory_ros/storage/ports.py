@@ -89,7 +89,7 @@ class QuerySource(Protocol):
     def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
 
-    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
+    def excluded_skills(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
 
     def any_stale(self) -> bool:

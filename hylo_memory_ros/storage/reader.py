@@ -145,10 +145,10 @@ class StatementReader:
         with self._open(asked) as reader:
             return reader.excluded_by_statistics(asked, among)
 
-    def left_at_gate(self, asked: QuerySpec) -> tuple[int, list[int]]:
+    def excluded_skills(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
         with self._db.reading() as connection:
-            return asking.left_at_gate(connection, asked)
+            return asking.excluded_skills(connection, asked)
 
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""

@@ -5,9 +5,7 @@ Threads: every method takes one lock.
 
 from __future__ import annotations
 
-import math
 import threading
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence, Set
 from typing import NamedTuple
@@ -16,10 +14,10 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
-from hylo_memory_ros.model.feedback import NEVER_JUDGED
 from hylo_memory_ros.storage.consolidation.sizes import Held
+from hylo_memory_ros.storage.query.filters import ItemContext, matches
 
-__all__ = ['NOTHING', 'Left', 'WorkingMemory', 'distance_from', 'may_match', 'size_of']
+__all__ = ['NO_MATCHES', 'WorkingMatches', 'WorkingMemory', 'size_of']
 
 Names = Set[tuple[str, str]]
 
@@ -36,7 +34,7 @@ class _Kept(NamedTuple):
     """In which it was said last; empty: none."""
 
 
-class Left(NamedTuple):
+class WorkingMatches(NamedTuple):
     """What answers of working memory, and what would if it had been there at the time asked about."""
 
     items: Sequence[MemoryItem] = ()
@@ -46,7 +44,7 @@ class Left(NamedTuple):
     """Matches that came later than the belief asked about."""
 
 
-NOTHING = Left()
+NO_MATCHES = WorkingMatches()
 
 
 class WorkingMemory:
@@ -182,7 +180,7 @@ class WorkingMemory:
         reached: Names = frozenset(),
         *,
         seq: int | None = None,
-    ) -> Left:
+    ) -> WorkingMatches:
         """Return the items that match and have begun at a world time; each counts as used.
 
         Only what is here now can answer: of a belief asked about, what has been here since then.
@@ -201,7 +199,7 @@ class WorkingMemory:
             for identity, _ in found:
                 self._items.move_to_end(identity)
         items = [item.model_copy(deep=True) for _, item in found]
-        return Left(items, len(known) - len(found), len(matching) - len(known))
+        return WorkingMatches(items, len(known) - len(found), len(matching) - len(known))
 
     def forget(
         self, query: MemoryQuery, map_id: str | None, at_ns: int | None = None, *, dry_run: bool = False
@@ -227,7 +225,7 @@ class WorkingMemory:
             (identity, kept.item)
             for identity, kept in self._items.items()
             if (at_ns is None or (kept.item.valid_from_ns or 0) <= at_ns)
-            and may_match(kept.item, query, map_id, self._clock, reached, kept.episode)
+            and matches(kept.item, query, ItemContext(map_id, self._clock, reached, kept.episode))
         ]
 
     def clear(self) -> None:
@@ -247,97 +245,3 @@ def _was_known(kept: _Kept, seq: int | None, known_at_ns: int | None) -> bool:
     if known_at_ns is not None:
         return kept.recorded_at_ns <= known_at_ns
     return seq is None or kept.sequence <= seq
-
-
-def distance_from(item: MemoryItem, query: MemoryQuery) -> float | None:
-    """Return the distance in metres from the query's centre, or None where there is none."""
-    if query.near is None or item.pose is None:
-        return None
-    axes = 2 if query.horizontal else 3
-    return math.dist(item.pose.position[:axes], query.near[0].position[:axes])
-
-
-def may_match(
-    item: MemoryItem,
-    query: MemoryQuery,
-    map_id: str | None,
-    clock: str,
-    reached: Names = frozenset(),
-    episode: str = '',
-) -> bool:
-    """Return whether an item passes every filter of a query, the time axes aside.
-
-    How an episode ended is not looked up for it.
-
-    Parameters
-    ----------
-    map_id : str or None
-        The map that `near` searches; None: every map.
-    clock : str
-        The clock that event times are compared on.
-    reached : collection of (name, map)
-        What the links of the query reach elsewhere.
-    episode : str
-        In which it was said; empty: none.
-    """
-    return (
-        (query.kinds is None or MemoryKind(item.kind) in query.kinds)
-        and (not query.all_keys or item.key in query.all_keys)
-        and (not query.ids or item.id in query.ids)
-        and (not query.labels or item.label in query.labels)
-        and set(query.entities) <= set(item.entities)
-        and set(query.object_ids) <= set(item.object_ids)
-        and (query.relation is None or _is_linked(item, query.relation, reached))
-        and (query.scope or {}).items() <= item.scope.items()
-        and (query.episode is None or query.episode in (episode, item.scope.get('episode_id')))
-        and query.outcome is None
-        and (query.min_confidence is None or item.confidence >= query.min_confidence)
-        and (query.min_helpfulness is None or query.min_helpfulness <= NEVER_JUDGED)
-        and (query.text is None or _speaks(item, query.text))
-        and (query.time_range_ns is None or _happened(item, query.time_range_ns, clock))
-        and (query.near is None or _is_near(item, query, map_id))
-    )
-
-
-def _is_linked(item: MemoryItem, relation: tuple[str, str], reached: Names) -> bool:
-    here = item.scope.get('map_id', '')
-    return relation in item.links or any(
-        name == relation[0] and _names(target, here, reached) for name, target in item.links
-    )
-
-
-def _names(target: str, here: str, reached: Names) -> bool:
-    """Return whether a name is among those of a map, of no map, or of any when here is none."""
-    if here:
-        return (target, here) in reached or (target, '') in reached
-    return any(name == target for name, _ in reached)
-
-
-def _speaks(item: MemoryItem, text: str) -> bool:
-    fields = [_words(part) for part in (item.content, item.key or '', item.label, ' '.join(item.entities))]
-    phrases = [phrase for word in text.split() if (phrase := _words(word))]
-    return bool(phrases) and all(any(phrase in field for field in fields) for phrase in phrases)
-
-
-def _words(text: str) -> str:
-    """Return the words of a text as the full-text index knows them, each between spaces."""
-    bare = (char for char in unicodedata.normalize('NFD', text.lower()) if not unicodedata.combining(char))
-    words = ''.join(char if char.isalnum() else ' ' for char in bare).split()
-    return f' {" ".join(words)} ' if words else ''
-
-
-def _happened(item: MemoryItem, span: tuple[int | None, int | None], clock: str) -> bool:
-    event, (start_ns, end_ns) = item.event_time, span
-    if event is None or event.clock != clock:
-        return False
-    begins = end_ns is None or event.start_ns <= end_ns
-    return begins and (start_ns is None or event.end_ns is None or event.end_ns >= start_ns)
-
-
-def _is_near(item: MemoryItem, query: MemoryQuery, map_id: str | None) -> bool:
-    assert query.near is not None
-    pose, radius_m = query.near
-    distance_m = distance_from(item, query)
-    if distance_m is None or item.pose is None or item.pose.frame_id != pose.frame_id:
-        return False
-    return (map_id is None or item.scope.get('map_id', '') == map_id) and distance_m <= radius_m

@@ -168,7 +168,7 @@ class FrameTree:
     def refusal(self, target: str, source: str, stamp_ns: int) -> FrameError:
         """Return the error of a failed lookup, by the newest links.
 
-        It names both frames, the stamp, the interval that could be asked for, and the rule.
+        It names both frames, the stamp, the available interval, and the rule.
         """
         what = f'no transform from {source!r} to {target!r} at {_seconds(stamp_ns)}'
         details = {'target_frame': target, 'source_frame': source, 'stamp_ns': stamp_ns}
@@ -231,7 +231,7 @@ class FrameTree:
         if (reason, child) not in self._warned and len(self._warned) < self._max_frames:
             self._warned.add((reason, child))
             _LOG.warning(
-                'transform of %r in %r refused (%s); said once, then only counted', child, parent, reason
+                'transform of %r in %r refused (%s); logged once, then only counted', child, parent, reason
             )
 
     def _ancestors(self, frame: str) -> Iterator[str]:

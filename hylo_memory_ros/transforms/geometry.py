@@ -29,7 +29,7 @@ Quaternion = tuple[float, float, float, float]
 
 IDENTITY_ROTATION: Quaternion = (0.0, 0.0, 0.0, 1.0)
 
-# How far |q|^2 of a quaternion that somebody sends may be from 1; tf2 draws the line here too.
+# Tolerance of |q|^2 of quaternions from outside; the same as in tf2.
 UNIT_TOLERANCE = 1e-2
 # How far rounding may take the |q|^2 of a long product of unit quaternions from 1.
 _ROUNDING = 1e-9
@@ -182,7 +182,7 @@ def interpolate(older: Transform, newer: Transform, stamp_ns: int) -> Transform:
     older, newer : Transform
         Two samples of one pair of frames, ``older.stamp_ns <= stamp_ns <= newer.stamp_ns``.
     stamp_ns : int
-        The wanted time, nanoseconds.
+        Time of the result, nanoseconds.
 
     Raises
     ------

@@ -188,7 +188,7 @@ class PendingLookups:
         completed: _Completed = []
         waiting: set[tuple[str, str, bool]] = set()
         for lookup in sorted(self._lookups, key=lambda lookup: lookup.stamp_ns):
-            # "Latest" may wait where a stamp need not, so it does not speak for the others.
+            # "Latest" may have to wait where a stamp need not, so it is a pair of its own.
             pair = (lookup.target, lookup.source, lookup.stamp_ns == LATEST)
             if pair in waiting:
                 continue

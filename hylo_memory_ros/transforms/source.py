@@ -31,7 +31,6 @@ class TransformSource(Protocol):
     @property
     def refused(self) -> Mapping[str, int]:
         """Refused transforms, counted by reason."""
-        ...
 
     def lookup(self, target_frame: str, source_frame: str, stamp_ns: int) -> Transform:
         """Return ``target_from_source`` at a stamp.
@@ -57,22 +56,18 @@ class TransformSource(Protocol):
         TransformTooNewError
             If the stamp lies after the newest sample: it may still arrive.
         """
-        ...
 
     def frames(self) -> tuple[str, ...]:
         """Return the names of all known frames, sorted."""
-        ...
 
     def clear(self) -> None:
         """Forget all transforms that change with time, and the frames only they named.
 
         Static transforms stay: they are latched, and their publisher will not say them again.
         """
-        ...
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back after each message with transforms; return a function that removes the callback.
 
         The callback runs in the thread that delivered the message, outside of any lock.
         """
-        ...

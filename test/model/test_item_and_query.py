@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
+from hylo_memory_ros.storage.query.filters import selects_items
 
 HERE = Pose(frame_id='map', position=(1, 2, 3))
 
@@ -89,4 +90,4 @@ def test_a_query_that_contradicts_itself_is_refused(fields: dict[str, Any]) -> N
     ],
 )
 def test_a_query_knows_whether_anything_narrows_it_down(fields: dict[str, Any], narrows: bool) -> None:
-    assert MemoryQuery(**fields).has_filter is narrows
+    assert selects_items(MemoryQuery(**fields)) is narrows

@@ -133,7 +133,7 @@ def test_vectors_lead_where_no_filter_leaves_few_and_pages_go_on(
 ) -> None:
     asked = MemoryQuery(embedding=room.like(7), labels=['cup'], k=COUNT)
     expected = room.memory.query(asked)
-    monkeypatch.setattr('hylo_memory_ros.retrieval.planner.SUBSET', 50)
+    monkeypatch.setattr('hylo_memory_ros.retrieval.executor.SUBSET', 50)
 
     page = room.memory.query(asked.model_copy(update={'k': 30}))
     found = list(page)

@@ -17,6 +17,7 @@ from hylo_memory_ros.ros.convert.fields import stamp_msg, stamp_ns
 from hylo_memory_ros.ros.convert.filters import OPTIONS, query_from_msg
 from hylo_memory_ros.ros.convert.items import item_from_msg, item_to_msg
 from hylo_memory_ros.ros.convert.results import bytes_of_hit, cursor_of, cursor_read, fitting, hit_to_msg
+from hylo_memory_ros.storage.query.filters import selects_items
 
 pytestmark = pytest.mark.ros
 
@@ -255,7 +256,7 @@ def test_options_that_break_a_rule_are_refused_by_name(options: str, said: str) 
 
 
 def test_no_options_ask_nothing() -> None:
-    assert not query_from_msg(MemoryFilter(options_json='{}')).has_filter
+    assert not selects_items(query_from_msg(MemoryFilter(options_json='{}')))
 
 
 def hit(text: str) -> Hit:

@@ -376,9 +376,9 @@ def _stamp(one: PlacedStatement) -> int:
 
 Array = NDArray[np.float64]
 
-# How often what is seen again may shift the trajectory and be grouped anew.
+# Iterations of alignment and regrouping.
 _ROUNDS = 3
-# The doubt about a keyframe widens its gate by so many standard deviations, and to so many gates.
+# The uncertainty of a keyframe widens its gate by this many standard deviations, up to this factor.
 _DOUBT_SIGMAS = 2.0
 _WIDEST = 3.0
 

@@ -74,7 +74,7 @@ def _restore_merged(landmarks: LandmarkMap, former_landmarks: Columns, before: M
         elif landmarks.state['written_ns'][row] == former['written_ns'] != NEVER:
             landmarks.state['written'][row] = former['written']
         for name in ('mean', 'rotation', 'flipped', 'written_rotation'):
-            # What sightings do not tell anew.
+            # Not determined by sightings.
             landmarks.state[name][row] = former[name]
         landmarks.state['dirty'][row] = True
     landmarks.place(now)

@@ -222,16 +222,13 @@ class Correction(Protocol):
 
     def at(self, stamps_ns: Stamps) -> Motions:
         """Return ``new_from_old`` at each stamp."""
-        ...
 
     @property
     def bridge(self) -> BrownianBridge | None:
         """Uncertainty between the poses of a path; None: all places keep their relative positions."""
-        ...
 
     def as_json(self) -> dict[str, Any]:
         """Return the request, to be stored."""
-        ...
 
 
 class RigidCorrection:

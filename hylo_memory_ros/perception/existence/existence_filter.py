@@ -115,6 +115,7 @@ class ExistenceFilter:
     def __init__(self, settings: LandmarkSettings) -> None:
         self._settings = settings
         self._inputs = {source.name: source for source in settings.inputs}
+        self._with_view = {source.name for source in settings.inputs if source.has_field_of_view}
         self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
         self._most = logit(_EXISTENCE_MAX)
         self._least = logit(settings.gone_below)
@@ -136,7 +137,7 @@ class ExistenceFilter:
         """
         source, keyframe = self._inputs[scan.input], len(landmarks.keyframes)
         self._hit(seen, source, keyframe, landmarks)
-        if not source.has_field_of_view:
+        if scan.input not in self._with_view:
             return _NOTHING
         rows = self._missing(scan, seen, source, keyframe, landmarks)
         if not len(rows):

@@ -128,7 +128,7 @@ class ExistenceMonitor:
 
     def _visibility(self, scan: Scan) -> StampedVisibility | None:
         source = self._inputs[scan.input]
-        if not (source.has_field_of_view and source.visibility):
+        if not (source.visibility and source.has_field_of_view):
             return None
         judged_ns = self._judged_ns.get(source.visibility, -1)
         self._judged_ns[source.visibility] = max(judged_ns, scan.stamp_ns)
@@ -238,7 +238,7 @@ def apply_displacement(one: Displacement, stamp_ns: int, landmarks: LandmarkMap,
     Parameters
     ----------
     ended : bool
-        Whether its end was said: then it is elsewhere from there on, not before.
+        Whether its end was stored: then the new place holds from that time on.
     """
     state = landmarks.state
     before, after = one

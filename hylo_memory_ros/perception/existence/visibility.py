@@ -67,7 +67,6 @@ class VisibilityModel(Protocol):
         sensor : ndarray, shape (3,)
             From where it was looked, metres, in the global frame.
         """
-        ...
 
 
 class StampedVisibility(NamedTuple):

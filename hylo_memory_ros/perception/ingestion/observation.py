@@ -153,7 +153,7 @@ class Message:
     """Visibility data; such a message has no detections."""
 
     def __post_init__(self) -> None:
-        # Whoever read them with numpy has integers that a database does not take.
+        # Decoders with numpy return integers that a database does not accept.
         object.__setattr__(self, 'stamp_ns', int(self.stamp_ns))
         object.__setattr__(self, 'digest', int(self.digest))
         if not 0 <= self.digest < 2**32:
@@ -163,8 +163,7 @@ class Message:
     def order(self) -> tuple[int, str, int]:
         """Return the sort key of the message: stamp, input, digest.
 
-        What tells of visibility comes before what was seen at the same time, and a camera before its
-        images.
+        Visibility data come before observations of the same stamp, and a camera before its images.
         """
         rank = {type(None): '', CameraModel: '\0'}.get(type(self.view), '\1')
         return self.stamp_ns, rank + self.input, self.digest

@@ -26,7 +26,7 @@ from hylo_memory_ros.transforms import Transform, TransformSource
 
 __all__ = ['LocalisationGate', 'SensorPoseResolver', 'TagPoseResolver', 'loss_reason']
 
-# Names of tags come from outside; what is remembered of them must not grow without end.
+# Tags choose frame names freely, so the number of names that are kept must be bounded.
 _FRAMES_KEPT = 4096
 _NOWHERE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -54,19 +54,19 @@ class TagPoseResolver:
     def resolve(self, message: Message, *, waited: bool = False) -> Message:
         """Return a message with positions and orientations in its frame.
 
-        What has none stays at exactly zero, and is counted by the screening.
+        Unknown poses stay exactly zero, and are counted by the validation.
 
         Parameters
         ----------
         message : Message
             With or without `Detections.frames`.
         waited : bool
-            Whether it has waited long enough: what is not known now never will be.
+            Whether it has waited long enough: poses unknown now are given up.
 
         Raises
         ------
         FrameError
-            One of the frames is waited for.
+            If a frame is still pending.
         """
         frames = message.detections.frames
         if frames is None:
@@ -94,7 +94,7 @@ class TagPoseResolver:
                 return _NOWHERE
             raise
         except InvalidRequestError:
-            # A name that no frame can have.
+            # An invalid frame name.
             return _NOWHERE
         self._never_known.discard(frame)
         return (*there.translation, *there.rotation)
@@ -153,8 +153,8 @@ class SensorPoseResolver:
     ) -> Transform:
         """Return the pose of the base, or a substitute: the last keyframe or the sensor.
 
-        A message in the global frame needs no transform, so it may have come before those that tell
-        where the base was; by the time that it is its turn they have come too.
+        A message in the global frame needs no transform, so it may arrive before that of the base; when it
+        is processed, that has arrived too.
         """
         with contextlib.suppress(FrameError):
             return self._of(self._settings.base_frame, message.stamp_ns)
@@ -174,7 +174,7 @@ def loss_reason(refusal: FrameError | None) -> str:
     return next((name for kind, name in _REASONS if isinstance(refusal, kind)), 'transform_unknown')
 
 
-# As long as messages may wait for their transforms; older reports are asked for no more.
+# Reports that are kept; messages older than all of them are no longer pending.
 _REPORTS_KEPT = 10_000
 
 
@@ -184,7 +184,7 @@ class LocalisationGate:
     Parameters
     ----------
     settings : LandmarkSettings
-        What is sure enough.
+        Limits of the uncertainty.
 
     Examples
     --------
@@ -208,12 +208,12 @@ class LocalisationGate:
         Parameters
         ----------
         stamp_ns : int
-            When it was so, nanoseconds.
+            Stamp of the pose, nanoseconds.
         covariance : sequence of float, length 36
-            Of the robot's pose in the global frame, row-major; all zeros, or what is none: unknown.
+            Covariance of the robot pose in the global frame, row-major; all zeros or invalid: unknown.
         """
-        sound = sound_covariance(covariance)
-        good = sound is not None and self._is_sure(sound)
+        valid = sound_covariance(covariance)
+        good = valid is not None and self._is_certain(valid)
         insort(self._reports, (stamp_ns, good))
         del self._reports[:-_REPORTS_KEPT]
         return good
@@ -223,7 +223,7 @@ class LocalisationGate:
         place = bisect_right(self._reports, (stamp_ns, True))
         return place > 0 and self._reports[place - 1][1]
 
-    def _is_sure(self, covariance: Sequence[float]) -> bool:
+    def _is_certain(self, covariance: Sequence[float]) -> bool:
         matrix = np.reshape(covariance, (6, 6))
         widest = float(np.linalg.eigvalsh(matrix[:2, :2])[-1])
         return math.sqrt(max(widest, 0.0)) <= self._within_m and math.sqrt(matrix[5, 5]) <= self._within_rad

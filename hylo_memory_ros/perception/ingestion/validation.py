@@ -1,19 +1,19 @@
-"""Sorts out the detections that say nothing, each with a counted reason.
+"""Validation of messages and detections; each rejection is counted by its reason.
 
 ======================  ============================================================
 reason                  rule
 ======================  ============================================================
-``not_finite``          a position or a score that is no number
+``not_finite``          a position or a score is not a finite number
 ``no_pose``             the position is exactly zero: a detector without calibration
-``below_score``         the score is under the input's least
-``out_of_range``        nearer or further than the input's limits
+``below_score``         the score is below min_score of the input
+``out_of_range``        outside the range limits of the input
 ``out_of_bounds``       further than 1e9 m from the origin of its or the global frame
-``no_label``            no class, or one that the input's label map leaves out
-``bad_label``           a class of which no key can be made
-``bad_instance``        an instance name that is no key
-``duplicate_instance``  one instance twice in a message; the first one counts
-``bad_covariance``      only the covariance is left out: the default takes its place
-``bad_orientation``     only the orientation is left out
+``no_label``            no class, or one that the label map of the input omits
+``bad_label``           a class that gives no valid key
+``bad_instance``        an invalid instance name
+``duplicate_instance``  a repeated instance in a message; the first one counts
+``bad_covariance``      only the covariance is ignored: the default is used
+``bad_orientation``     only the orientation is ignored
 ``no_transform``        tf has no pose of this tag at the stamp
 ======================  ============================================================
 """
@@ -42,14 +42,14 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Reject = Callable[[str, int], None]
 
-# A detector may make up class names for ever; what is remembered of them must not grow with it.
+# Detectors choose class names freely, so the number of names that are kept must be bounded.
 _NAMES_KEPT = 4096
 _VARIANCES = (0, 3, 5)
 # A message stamped further ahead of the clock is refused: it would make all others late.
 _MAX_AHEAD_S = 3600.0
-# Below this, a covariance is flat: relative to its variances, or to the default.
+# Limit of a singular covariance, relative to its variances or to the default.
 _FLAT = 1e-3
-# What is there is seen more often than half as often as it is expected to be.
+# A real thing is detected at least half as often as expected.
 _HIT_RATIO = 0.5
 _UPPER = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
@@ -68,6 +68,7 @@ class DetectionValidator:
     def __init__(self, settings: InputSettings, reject: Reject) -> None:
         self._settings = settings
         self._reject = reject
+        self._orientation_mode = settings.orientation_mode
         self._labels: dict[str, tuple[str, str]] = {}
 
     def validate(
@@ -104,7 +105,7 @@ class DetectionValidator:
             positions=positions[rows],
             covariances=self._covariances(given.covariances, rows, global_from_sensor),
             orientations=self._orientations(given.orientations, rows, global_from_sensor),
-            axis=AXES[self._settings.orientation_axis] if self._settings.orientation_mode == 'axis' else None,
+            axis=AXES[self._settings.orientation_axis] if self._orientation_mode == 'axis' else None,
             extents=np.where(np.reshape(sized, (-1, 1)), extents, np.nan)[rows],
             scores=np.clip(scores, 0.0, 1.0)[rows],
             dof=2 if (bounded[:, 2] == 0.0).all() else 3,
@@ -151,8 +152,8 @@ class DetectionValidator:
 
     def _learn(self, name: str) -> tuple[str, str]:
         label = self._settings.label_of(name)
-        sound = normalize_label(label)
-        verdict = (sound, '') if sound else ('', 'bad_label' if label else 'no_label')
+        normal = normalize_label(label)
+        verdict = (normal, '') if normal else ('', 'bad_label' if label else 'no_label')
         if len(self._labels) >= _NAMES_KEPT:
             self._labels.clear()
         self._labels[name] = verdict
@@ -163,7 +164,7 @@ class DetectionValidator:
             given = [self._settings.instance] * len(kept)
         if given is None or not any(given):
             return kept, [''] * len(kept)
-        instances = [_sound_key(name) if name else '' for name in given]
+        instances = [_normal_key(name) if name else '' for name in given]
         kept = self._without(kept, np.array([name is None for name in instances]), 'bad_instance')
         seen: set[str] = set()
         twice = np.zeros(len(kept), dtype=bool)
@@ -174,10 +175,11 @@ class DetectionValidator:
         return self._without(kept, twice, 'duplicate_instance'), [name or '' for name in instances]
 
     def _orientations(self, given: Array | None, rows: NDArray[np.int64], turn: Transform) -> Array:
-        if self._settings.orientation_mode == 'none':
+        if self._orientation_mode == 'none':
             given = None
         known, bad = normalize_orientations(None if given is None else given[rows], len(rows))
-        self._reject('bad_orientation', int(bad.sum()))
+        if bad.any():
+            self._reject('bad_orientation', int(bad.sum()))
         there = np.isfinite(known).all(axis=1)
         if there.any():
             known[there] = (Rotation.from_quat(turn.rotation) * Rotation.from_quat(known[there])).as_quat()
@@ -192,7 +194,8 @@ class DetectionValidator:
         matrices = given[rows]
         unknown = (matrices == 0.0).all(axis=(1, 2)) | (matrices[:, 0, 0] == -1.0)
         bad = ~unknown & ~_is_covariance(matrices)
-        self._reject('bad_covariance', int(bad.sum()))
+        if bad.any():
+            self._reject('bad_covariance', int(bad.sum()))
         known = ~unknown & ~bad
         covariances[known] = _turned(matrices[known], turn)
         covariances[:, _VARIANCES] = np.maximum(covariances[:, _VARIANCES], floor)
@@ -207,7 +210,7 @@ class DetectionValidator:
         return covariances
 
 
-def _sound_key(name: str) -> str | None:
+def _normal_key(name: str) -> str | None:
     try:
         return normal_key(name, 'instance')
     except ValueError:
@@ -217,14 +220,14 @@ def _sound_key(name: str) -> str | None:
 def _is_covariance(matrices: Array) -> Flags:
     """Return flags of finite, symmetric and positive semi-definite matrices."""
     finite = (np.abs(matrices) <= MAX_COORDINATE_M**2).all(axis=(1, 2))
-    sound = np.where(np.reshape(finite, (-1, 1, 1)), matrices, 0.0)
-    variances = np.diagonal(sound, axis1=1, axis2=2)
-    size = np.abs(sound).max(axis=(1, 2))[:, None, None]
-    skew = np.abs(sound - sound.transpose(0, 2, 1)) <= 1e-6 * size
+    bounded = np.where(np.reshape(finite, (-1, 1, 1)), matrices, 0.0)
+    variances = np.diagonal(bounded, axis1=1, axis2=2)
+    size = np.abs(bounded).max(axis=(1, 2))[:, None, None]
+    skew = np.abs(bounded - bounded.transpose(0, 2, 1)) <= 1e-6 * size
     bound = variances[:, :, None] * variances[:, None, :]
-    correlated = sound * sound <= bound * (1.0 + 1e-6) + 1e-12 * size * size
-    # Pairs that are possible may still be impossible together.
-    whole = determinant(np.stack([sound[:, i, j] for i, j in _UPPER], axis=1))
+    correlated = bounded * bounded <= bound * (1.0 + 1e-6) + 1e-12 * size * size
+    # Pairwise valid correlations may still be jointly impossible.
+    whole = determinant(np.stack([bounded[:, i, j] for i, j in _UPPER], axis=1))
     together = whole >= -1e-6 * variances.prod(axis=1)
     ok: Flags = finite & (variances >= 0.0).all(axis=1) & (skew & correlated).all(axis=(1, 2)) & together
     return ok

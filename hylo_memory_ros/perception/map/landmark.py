@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -190,19 +191,18 @@ COLUMNS = np.dtype(
 )
 """Numbers, counts, stamps (ns), mean (m), covariance (m^2, xx xy xz yy yz zz), extent (m), score.
 
-`merged_into` is the number of the landmark that it proved to be, 0: none. `prior_information` (1/m^2)
-and `prior_vector` (1/m) are what all sightings but the newest amount to, in the global frame; `slot` is
-where the newest is. `existence` is the log-odds that it is still there, 0 for no opinion; `viewpoint` the
-keyframe that spoke last about it, `evidence` what that one added, and `misses` how many in a row saw it
-missing; `reported` from where it was reported absent since it was last seen (digests, 0: nowhere).
-`rivals` are numbers of older landmarks that it may prove to be, and `rivalry` what speaks for that:
-messages in which only one of the two was seen, less many times those with both. `chances` are the
-messages in which a tentative one might have been seen: those of its input since it was seen first from
-each keyframe.
-`rotation` (quaternion x y z w) is how most observations see it turned, `flipped` what others agree on,
-with the number of observations that each stands for (0: unknown), `written_rotation` what was last
-written. `source` is the digest of the name of the input that began it. Then the place and the time that were
-last written; and what the landmarks needs to know of the row."""
+`merged_into` is the number of the landmark that it was merged into, 0: none. `prior_information`
+(1/m^2) and `prior_vector` (1/m) sum all sightings except the newest, in the global frame; `slot` is
+that of the newest. `existence` is the log-odds that it is still there, 0 for no evidence; `viewpoint`
+is the keyframe that counted last, `evidence` its change of the log-odds, and `misses` the number of
+viewpoints in a row that missed it; `reported` has the viewpoints that reported it absent since it was
+last seen (digests, 0: none). `rivals` are numbers of older landmarks that it may be merged into, and
+`rivalry` the evidence for that: messages with only one of the two, less a multiple of those with both.
+`chances` counts the messages that might show a tentative landmark: those of its input since it was
+first seen from each keyframe. `rotation` (quaternion x y z w) is the mean orientation of most
+observations, `flipped` that of the others, each with its number of observations (0: unknown), and
+`written_rotation` the last written one. `source` is the digest of the name of the input that began it.
+Then follow the position and the time that were last written, and flags of the map."""
 
 State = NDArray[np.void]
 """One row of `COLUMNS` per landmark."""
@@ -218,17 +218,23 @@ def new_state() -> State:
     return state
 
 
-def pack_state(state: np.void, map_id: str, key: str, label: str, labels: str) -> dict[str, Any]:
-    """Return the stored row of a landmark; `labels` are its label scores as JSON."""
+def pack_state(state: np.void, scores: Mapping[str, float], **columns: Any) -> dict[str, Any]:
+    """Return the stored row of a landmark.
+
+    Parameters
+    ----------
+    scores : mapping
+        Sum of scores by label.
+    columns
+        Further columns: ``map_id``, ``key``, ``label``, ``held_in``.
+    """
     written_ns, forgotten_ns = int(state['written_ns']), int(state['forgotten_ns'])
     x, y, z = state['mean'].tolist()
     return {
         **{name: int(state[name]) for name in _INTEGERS},
         **{name: bool(state[name]) for name in _FLAGS},
-        'map_id': map_id,
-        'key': key,
-        'label': label,
-        'labels': labels,
+        **columns,
+        'labels': json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':')),
         'existence': float(state['existence']),
         'reported': state['reported'].astype('<i8').tobytes() if state['reported'].any() else None,
         'x': x,
@@ -257,12 +263,12 @@ def unpack_states(stored: Mapping[str, Sequence[Any]]) -> State:
     places = b''.join(place or nowhere for place in stored['written'])
     states['written'] = np.frombuffer(places, dtype='<f8').reshape(-1, 3)
     none = bytes(16 * NEIGHBOURS)
-    rivals = np.frombuffer(b''.join(told or none for told in stored['rivals']), dtype='<i8')
+    rivals = np.frombuffer(b''.join(part or none for part in stored['rivals']), dtype='<i8')
     states['rivals'], states['rivalry'] = rivals.reshape(-1, 2, NEIGHBOURS).transpose(1, 0, 2)
     for name in ('written_ns', 'forgotten_ns'):
         states[name] = [NEVER if stamp is None else stamp for stamp in stored[name]]
-    nobody = bytes(8 * REPORTS)
-    reported = np.frombuffer(b''.join(told or nobody for told in stored['reported']), dtype='<i8')
+    none = bytes(8 * REPORTS)
+    reported = np.frombuffer(b''.join(part or none for part in stored['reported']), dtype='<i8')
     states['reported'] = reported.reshape(-1, REPORTS)
     states['saved'] = True
     return states

@@ -26,7 +26,7 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 __all__ = ['CellGrid', 'LandmarkMap', 'MapChanges', 'NumberSequence']
 
 _FIRST_CAPACITY = 64
-# Leaving in batches pays for one sort in many departures.
+# Removal in batches spreads the cost of one sort.
 _BATCHES = 16
 
 Rows = NDArray[np.int64]
@@ -268,16 +268,21 @@ class LandmarkMap:
         """Return the changes since the last call, to be stored."""
         dirty = np.flatnonzero(self.state['dirty'] & self.state['live'])
         new = {self.keys[row] for row in dirty.tolist() if not self.state['saved'][row]}
-        saved = [self._stored_row(row) for row in dirty.tolist()]
+        saved = [
+            pack_state(
+                self.state[row],
+                self.scores[row],
+                map_id=self.map_id,
+                key=self.keys[row],
+                label=self.labels[row],
+                held_in=self.held_in.get(row),
+            )
+            for row in dirty.tolist()
+        ]
         self.state['dirty'] = False
         self.state['saved'][dirty] = True
         deleted, self._deleted = self._deleted, set()
         return MapChanges(saved, deleted, new, self.keyframes.take_changes(), self.sightings.take_changes())
-
-    def _stored_row(self, row: int) -> dict[str, Any]:
-        scores = _as_json(self.scores[row])
-        stored = pack_state(self.state[row], self.map_id, self.keys[row], self.labels[row], scores)
-        return {**stored, 'held_in': self.held_in.get(row)}
 
     def put_back(self, changes: MapChanges) -> None:
         """Restore changes that could not be stored."""
@@ -342,10 +347,6 @@ class LandmarkMap:
         self.watch(np.flatnonzero(now & (states['written_ns'] == NEVER)))
 
 
-def _as_json(scores: Mapping[str, float]) -> str:
-    return json.dumps(scores, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
-
-
 class NumberSequence:
     """Sequence of numbers for new landmarks over all maps; no number is used twice.
 
@@ -402,7 +403,7 @@ class CellGrid:
     Parameters
     ----------
     gate_m : float
-        Largest radius that will be asked for, metres.
+        Largest radius of a query, metres.
     """
 
     def __init__(self, gate_m: float) -> None:

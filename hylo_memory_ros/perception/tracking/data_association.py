@@ -20,9 +20,8 @@ from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, Ending, l
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, merge_receipt, scan_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.duplicates import merge_duplicates
 from hylo_memory_ros.perception.tracking.gating import Candidates, find_candidates
-from hylo_memory_ros.perception.tracking.merging import find_merges, merge_landmarks
+from hylo_memory_ros.perception.tracking.merging import find_merges, merge_duplicates, merge_landmarks
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 
 __all__ = ['NONE', 'Association', 'AssociationResult', 'GatedAssociation', 'assign_landmarks']
@@ -52,7 +51,6 @@ class Association(Protocol):
 
     def observe(self, scan: Scan, landmarks: LandmarkMap) -> AssociationResult:
         """Update the landmarks with one scan."""
-        ...
 
 
 class GatedAssociation:

@@ -21,7 +21,7 @@ from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.gating import localisation_covariances
+from hylo_memory_ros.perception.tracking.gating import localisation_covariance
 from hylo_memory_ros.perception.tracking.sym3 import inverse, rotation_matrix, times, turned
 
 __all__ = [
@@ -53,7 +53,7 @@ def locate_sightings(slots: Rows, landmarks: LandmarkMap, settings: LandmarkSett
     matrices = rotation_matrix(frames['rotation'])
     mean = seen['mean'][slots]
     levers = np.stack([(matrices[:, axis] * mean).sum(axis=1) for axis in range(3)], axis=1)
-    covariances = turned(matrices, inverse(seen['information'][slots])) + localisation_covariances(
+    covariances = turned(matrices, inverse(seen['information'][slots])) + localisation_covariance(
         levers, settings
     )
     return levers + frames['position'], covariances
@@ -150,11 +150,11 @@ Flags = NDArray[np.bool_]
 AXES = {'x': 0, 'y': 1, 'z': 2}
 """Index of each axis."""
 
-# Of two looks of one tag the turns between them are larger, of noise they are smaller.
+# Ambiguous orientations of a tag differ by more than this angle, noisy ones by less.
 _APART_RAD = np.deg2rad(45.0)
-# Older observations count no more than this many, so that a thing that was turned is followed.
+# Limit of the count, so that the mean follows a thing that was turned.
 _MOST = 100.0
-# So that two looks that are seen equally often do not take turns.
+# Hysteresis, so that two modes with equal support do not alternate.
 _CLEARLY = 1.1
 
 
@@ -176,9 +176,9 @@ def normalize_orientations(given: Array | None, size: int) -> tuple[Array, Flags
     bounded = np.abs(given) <= 2.0
     finite = np.where(bounded, given, 0.0)
     squared = (finite * finite).sum(axis=1)
-    sound = bounded.all(axis=1) & (np.abs(squared - 1.0) <= 1e-2)
-    length = np.sqrt(np.where(sound, squared, 1.0))
-    return np.where(sound[:, None], finite / length[:, None], nothing), ~sound & ~unset
+    valid = bounded.all(axis=1) & (np.abs(squared - 1.0) <= 1e-2)
+    length = np.sqrt(np.where(valid, squared, 1.0))
+    return np.where(valid[:, None], finite / length[:, None], nothing), ~valid & ~unset
 
 
 class _Modes(NamedTuple):
@@ -191,7 +191,7 @@ class _Modes(NamedTuple):
 
 
 def fuse_orientations(
-    state: NDArray[np.void], rows: Rows, observed: Array, anew: Flags, axis: int | None = None
+    state: NDArray[np.void], rows: Rows, observed: Array, is_new: Flags, axis: int | None = None
 ) -> None:
     """Fuse observed orientations into landmarks.
 
@@ -203,12 +203,12 @@ def fuse_orientations(
         Row of the landmark of each, each at most once.
     observed : ndarray, shape (m, 4)
         Unit quaternions x y z w from the thing's axes to the global frame; NaN: none.
-    anew : ndarray of bool, shape (m,)
+    is_new : ndarray of bool, shape (m,)
         Landmarks whose estimate begins with this observation.
     axis : int, optional
-        The only axis of the thing whose direction means something; None: all of them do.
+        Index of the only meaningful axis; None: all are meaningful.
     """
-    started = rows[anew]
+    started = rows[is_new]
     state['rotation_n'][started] = state['flipped_n'][started] = 0.0
     known = np.isfinite(observed).all(axis=1)
     rows, observed = rows[known], observed[known]
@@ -237,7 +237,7 @@ def _fused(modes: _Modes, observed: Array, axis: int | None) -> _Modes:
     agrees = held & (_angles(to_second) <= _APART_RAD)
     second[agrees] = _stepped(second[agrees], to_second[agrees], second_n[agrees])
     _count(second_n, first_n, agrees)
-    # What fits neither speaks against the weaker one, until it takes its place.
+    # An observation that fits neither weakens the second mode, until it is replaced.
     second_n[held & ~agrees] -= 1.0
     swap = second_n > _CLEARLY * first_n
     first[swap], second[swap] = second[swap], first[swap]
@@ -288,7 +288,7 @@ def exceeds_turn(state: NDArray[np.void], rows: Rows, least_rad: float) -> Flags
 
     A known orientation of which nothing was written is far from it.
     """
-    told, written = state['rotation'][rows], state['written_rotation'][rows]
-    along = np.abs((told * written).sum(axis=1))
+    current, written = state['rotation'][rows], state['written_rotation'][rows]
+    along = np.abs((current * written).sum(axis=1))
     far: Flags = (state['rotation_n'][rows] > 0.0) & (along < np.cos(least_rad / 2.0))
     return far

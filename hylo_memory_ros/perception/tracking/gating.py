@@ -14,13 +14,11 @@ from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.sym3 import determinant, mahalanobis
-from hylo_memory_ros.transforms import Transform
 
 __all__ = [
     'Candidates',
     'find_candidates',
     'localisation_covariance',
-    'localisation_covariances',
     'sizes_agree',
     'squared_gate',
 ]
@@ -28,15 +26,15 @@ __all__ = [
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-# Boxes whose volumes differ by more are not of one thing, when their labels differ too.
+# Boxes with a larger ratio of volumes are different things, if their labels differ too.
 _VOLUMES = 8.0
 # Share of true pairs of observation and landmark that lie inside the gate.
 _GATE_PROBABILITY = 0.9999
 # Cost of a pair whose labels differ, as a squared Mahalanobis distance.
 _LABEL_COST = 8.0
-# An observation of another label is given to a landmark only well within its gate.
+# An observation with another label must lie well within the gate.
 _OTHER_LABEL = 0.99
-# How much less likely a thing is that was seen once, against one whose label is another.
+# Cost of a landmark that was seen once, relative to that of a different label.
 _DOUBT = 1.5
 
 
@@ -92,9 +90,8 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     open_to_it = (forgotten_ns == NEVER) | (scan.stamp_ns <= forgotten_ns)
     kept = np.flatnonzero((square_m <= scan.gate_m**2) & open_to_it)
     point, row, step, square_m = point[kept], row[kept], step[kept], square_m[kept]
-    noise = scan.covariances[point] + localisation_covariance(
-        scan.positions[point], scan.global_from_base, settings
-    )
+    levers = scan.positions[point] - np.array(scan.global_from_base.translation)
+    noise = scan.covariances[point] + localisation_covariance(levers, settings)
     innovation = state['covariance'][row] + noise
     squared = mahalanobis(step, innovation)
     differs = np.fromiter(
@@ -106,7 +103,7 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     inside = squared <= np.where(differs, min(gate, squared_gate(_OTHER_LABEL, scan.dof)), gate)
     inside &= ~differs | sizes_agree(scan.extents[point], state['extent'][row])
     spread, misfit = np.log(determinant(innovation)), np.where(differs, _LABEL_COST, 0.0)
-    # What was seen once may be nothing; it must not take what belongs to its neighbour.
+    # A landmark seen once may be a false detection; it must not take detections of its neighbour.
     misfit = misfit + _DOUBT * _LABEL_COST / np.maximum(state['n'][row], 1)
     # Going without a landmark costs no less than any pair inside the gate, and no more than the
     # worst one: a far pair does not push a near one apart just to have everything assigned.
@@ -118,29 +115,20 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     return Candidates(point[kept], row[kept], np.sqrt(square_m[kept]), squared[kept], cost, none)
 
 
-def localisation_covariance(
-    positions: Array, global_from_base: Transform, settings: LandmarkSettings
-) -> Array:
+def localisation_covariance(levers: Array, settings: LandmarkSettings) -> Array:
     """Return the covariance that localisation adds to positions seen from one pose.
 
     Parameters
     ----------
-    positions : ndarray, shape (n, 3)
-        Metres, in the global frame.
-    global_from_base : Transform
-        Where the robot was.
+    levers : ndarray, shape (n, 3)
+        Positions relative to the robot, metres, axes of the global frame.
 
     Returns
     -------
     ndarray, shape (n, 6)
-        m^2, xx xy xz yy yz zz, axes of the global frame: the position's variance, and that of the
-        heading times the square of the lever arm, across it.
+        m^2, xx xy xz yy yz zz, axes of the global frame: the variance of the position, and that of
+        the heading times the square of the lever arm, across it.
     """
-    return localisation_covariances(positions - np.array(global_from_base.translation), settings)
-
-
-def localisation_covariances(levers: Array, settings: LandmarkSettings) -> Array:
-    """Return it for positions relative to the robot, axes of the global frame, shape (n, 3)."""
     x, y, _ = levers.T
     across, along = settings.localisation_yaw_rad**2, settings.localisation_sigma_m**2
     added = np.zeros((len(levers), 6))

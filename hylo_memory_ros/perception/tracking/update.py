@@ -18,13 +18,13 @@ from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL
 
 __all__ = ['LandmarkUpdater', 'add_votes', 'apply_covariance_floor', 'select_label']
 
-# Lead that another label needs: detectors that flicker between two would otherwise have it
-# written again and again.
+# Hysteresis of the label: a detector that alternates between two would otherwise cause a statement
+# each time.
 _LEAD = 1.5
 # A confirmed landmark is written again when it has turned by more than this, degrees.
 _TURN_MIN_DEG = 15.0
 _LEAD_VOTES = 1.0
-# Detectors may make up labels for ever.
+# Detectors choose labels freely, so their number must be bounded.
 _LABELS_KEPT = 16
 
 
@@ -32,7 +32,7 @@ def add_votes(row: int, votes: Mapping[str, float], landmarks: LandmarkMap) -> b
     """Add label scores to those of a landmark; return whether its label changed."""
     scores, label = landmarks.scores[row], landmarks.labels[row]
     if len(votes) == 1 and label in votes:
-        # The usual case, and what it confirms it does not change.
+        # The usual case, which cannot change the label.
         scores[label] = scores.get(label, 0.0) + votes[label]
         return False
     for name, score in votes.items():
@@ -96,11 +96,13 @@ class LandmarkUpdater:
             return ()
         state = landmarks.state
         self._restart_moved(scan, places, taken, landmarks)
-        anew = state['n'][taken] == 0
+        is_new = state['n'][taken] == 0
         pinned = state['pinned'][taken]
         self._average(scan, places, taken, landmarks)
         fuse(scan, places[~pinned], taken[~pinned], landmarks, self._settings)
-        fuse_orientations(state, taken[~pinned], scan.orientations[places[~pinned]], anew[~pinned], scan.axis)
+        fuse_orientations(
+            state, taken[~pinned], scan.orientations[places[~pinned]], is_new[~pinned], scan.axis
+        )
         self._count(scan.stamp_ns, taken, landmarks)
         landmarks.place(taken)
         changed = [
@@ -114,8 +116,8 @@ class LandmarkUpdater:
     ) -> list[MemoryItem]:
         """Return the statements of landmarks that changed enough to be written."""
         news = self._is_news(scan, rows, landmarks, changed)
-        told = rows[news].tolist()
-        return [self.statement(row, landmarks, source=scan.input, stamp_ns=scan.stamp_ns) for row in told]
+        due = rows[news].tolist()
+        return [self.statement(row, landmarks, source=scan.input, stamp_ns=scan.stamp_ns) for row in due]
 
     @staticmethod
     def _restart_moved(scan: Scan, places: Rows, rows: Rows, landmarks: LandmarkMap) -> None:
@@ -150,15 +152,15 @@ class LandmarkUpdater:
         settings, state = self._settings, landmarks.state
         variance = state['covariance'][rows][:, DIAGONAL].max(axis=1, initial=settings.sigma_floor_m**2)
         far = np.maximum(settings.move_min_m, settings.move_sigmas * np.sqrt(variance))
-        # Unwritten ones are nowhere, NaN, and further away than anything.
+        # The written position of unwritten landmarks is NaN, so they count as moved.
         news = ~(_length(state['mean'][rows] - state['written'][rows]) <= far)
         news |= exceeds_turn(state, rows, math.radians(_TURN_MIN_DEG))
         if changed is not None:
             news |= changed
         n = state['n'][rows]
         doubtful = (state['written_ns'][rows] == NEVER) & (n < scan.hit_ratio * state['chances'][rows])
-        told: NDArray[np.bool_] = news & (n >= settings.confirm_n) & ~doubtful
-        return told
+        due: NDArray[np.bool_] = news & (n >= settings.confirm_n) & ~doubtful
+        return due
 
     def statement(self, row: int, landmarks: LandmarkMap, *, source: str, stamp_ns: int) -> MemoryItem:
         """Return the statement of a landmark and mark it as written.

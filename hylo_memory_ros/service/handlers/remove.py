@@ -20,8 +20,8 @@ from hylo_memory_ros.service.validation import (
     validate_text,
     validate_texts,
 )
-from hylo_memory_ros.storage.query.select import World
-from hylo_memory_ros.storage.query.skill_filter import ANY_SKILL
+from hylo_memory_ros.storage.query.filters import SKILLS, selects_items
+from hylo_memory_ros.storage.query.spec import World
 from hylo_memory_ros.storage.statements.removal import Ending
 
 __all__ = ['RemovalHandler']
@@ -61,13 +61,13 @@ class RemovalHandler:
         with self._core.lock:
             validate_texts(validate_reason, reason=reason)
             validate_texts(validate_name, actor=actor)
-            question, among = self._removable('forget', query, _ACTS_NOW)
-            asked = question.sql(world='unended', at_ns=self._core.store.now_ns())
+            resolved, among = self._removable('forget', query, _ACTS_NOW)
+            asked = resolved.spec(world='unended', at_ns=self._core.store.now_ns())
             removal, committed = self._core.store.forget(
                 asked, among, reason=reason, actor=actor, dry_run=dry_run
             )
             self._core.follow(committed)
-            return self._with_working(removal, question, dry_run)
+            return self._with_working(removal, resolved, dry_run)
 
     def end(
         self,
@@ -170,13 +170,13 @@ class RemovalHandler:
         with self._core.lock:
             validate_texts(validate_reason, reason=reason)
             validate_texts(validate_name, actor=actor)
-            question, among = self._removable('retract', query, _BELIEVED_NOW)
+            resolved, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
             removal, committed = self._core.store.retract(
-                question.sql(world=world), among, reason=reason, actor=actor, dry_run=dry_run
+                resolved.spec(world=world), among, reason=reason, actor=actor, dry_run=dry_run
             )
             self._core.follow(committed)
-            return self._with_working(removal, question, dry_run, question.at_ns if world == 'at' else None)
+            return self._with_working(removal, resolved, dry_run, resolved.at_ns if world == 'at' else None)
 
     def purge(
         self, query: MemoryQuery, *, reason: str = '', actor: str = '', dry_run: bool = False
@@ -194,15 +194,15 @@ class RemovalHandler:
         with self._core.lock:
             validate_texts(validate_reason, reason=reason)
             validate_texts(validate_name, actor=actor)
-            question, among = self._removable('purge', query, _ACTS_NOW)
+            resolved, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
                 self._core.receipts.flush()
-            left = [] if dry_run else self._remove_skill_files(question, among)
+            left = [] if dry_run else self._remove_skill_files(resolved, among)
             try:
                 removal, committed = self._core.store.purge(
-                    question.among(),
+                    resolved.spec_at_any_time(),
                     among,
-                    self._from_working(question, dry_run=True),
+                    self._from_working(resolved, dry_run=True),
                     reason=reason,
                     actor=actor,
                     dry_run=dry_run,
@@ -214,12 +214,12 @@ class RemovalHandler:
                 self._core.receipts.purged_at = committed.change.sequence
                 self._core.spaces.forget_texts()
             self._core.follow(committed)
-            self._from_working(question, dry_run=dry_run)
+            self._from_working(resolved, dry_run=dry_run)
             if not dry_run:
                 self._core.requests.forget(removal.ids)
             return Removal(removal, removal.ids, removal.sequence, (*removal.unreached, *left))
 
-    def _remove_skill_files(self, question: ResolvedQuery, among: Sequence[int] | None) -> list[str]:
+    def _remove_skill_files(self, resolved: ResolvedQuery, among: Sequence[int] | None) -> list[str]:
         """Delete the files of skills before their commit: left behind, they would be taken for new skills.
 
         Returns
@@ -229,13 +229,14 @@ class RemovalHandler:
         """
         if not len(self._core.skills.index):
             return []
-        return self._core.skills.remove_files(list(self._core.store.reader.matching(question.among(), among)))
+        matching = self._core.store.reader.matching(resolved.spec_at_any_time(), among)
+        return self._core.skills.remove_files(list(matching))
 
     def _removable(
         self, op: str, query: MemoryQuery, meaningless: Sequence[str]
     ) -> tuple[ResolvedQuery, list[int] | None]:
         self._core.refuse_closed()
-        if not query.has_filter:
+        if not selects_items(query):
             raise InvalidRequestError(f'{op}: a query without any filter would take everything')
         for name in meaningless:
             if getattr(query, name) is not None:
@@ -246,18 +247,18 @@ class RemovalHandler:
             raise InvalidRequestError(f'{op}: embedding: similarity never decides what is taken away')
         if query.state is not None:
             raise InvalidRequestError(f'{op}: state: the state of a caller never decides what is taken away')
-        question = self._core.engine.question(query.model_copy(update=ANY_SKILL))
-        return question, self._core.engine.version_rows(question)
+        resolved = self._core.engine.resolve(query.model_copy(update=SKILLS.lifted))
+        return resolved, self._core.engine.version_rows(resolved)
 
     def _with_working(
-        self, removal: Removal, question: ResolvedQuery, dry_run: bool, at_ns: int | None = None
+        self, removal: Removal, resolved: ResolvedQuery, dry_run: bool, at_ns: int | None = None
     ) -> Removal:
         """Take from working memory what a removal took from the store, and count it."""
-        gone = self._from_working(question, at_ns, dry_run=dry_run)
+        gone = self._from_working(resolved, at_ns, dry_run=dry_run)
         return Removal(removal + len(gone), (*removal.ids, *gone), removal.sequence, removal.unreached)
 
-    def _from_working(self, question: ResolvedQuery, at_ns: int | None = None, *, dry_run: bool) -> list[str]:
-        kinds = question.query.kinds
+    def _from_working(self, resolved: ResolvedQuery, at_ns: int | None = None, *, dry_run: bool) -> list[str]:
+        kinds = resolved.query.kinds
         if kinds is not None and MemoryKind.WORKING not in kinds:
             return []
-        return self._core.working.forget(question.query, question.map_id, at_ns, dry_run=dry_run)
+        return self._core.working.forget(resolved.query, resolved.map_id, at_ns, dry_run=dry_run)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import DamagedFileError
 
 if TYPE_CHECKING:
-    from hylo_memory_ros.storage.query.filters import QuerySpec
+    from hylo_memory_ros.storage.query.spec import QuerySpec
 
 __all__ = [
     'ArchiveState',

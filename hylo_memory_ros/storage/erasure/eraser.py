@@ -21,7 +21,8 @@ from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.erasure.copies import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure
-from hylo_memory_ros.storage.query.filters import QuerySpec
+from hylo_memory_ros.storage.query.filters import identifying_values
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import (
     assertion,
     corrected,
@@ -236,6 +237,7 @@ def _purged(
         values=frozenset(chain.from_iterable(map(_values, rows, details))),
         vectors=frozenset(vectors),
         places=frozenset(tuple(row) for row in places),
+        identifying_values=identifying_values,
     )
 
 

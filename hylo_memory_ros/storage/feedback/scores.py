@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Float, Text
+from sqlalchemy import Text
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
@@ -22,6 +22,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
+from hylo_memory_ros.storage.query.filters.statistics import subject_expression
 from hylo_memory_ros.storage.schema import (
     assertion,
     episode_retrieval,
@@ -46,8 +47,6 @@ __all__ = [
     'misjudged',
     'note_retrievals',
     'score_ended',
-    'score_or_never',
-    'subject_expression',
     'subject_of',
     'subjects_of',
 ]
@@ -56,17 +55,6 @@ __all__ = [
 _OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
 _KEY, _ID, _MAP = 7, 8, 9
 _OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
-
-subject_expression: sa.ColumnElement[str] = sa.case(
-    (landmark.c.number.is_(None), assertion.c.id),
-    else_=landmark.c.map_id + sa.literal_column('char(31)', Text) + landmark.c.key,
-)
-"""What the counts of a version belong to, over `rows.item_source`."""
-
-score_or_never: sa.ColumnElement[float] = sa.func.coalesce(
-    helpfulness.c.score, sa.literal_column(repr(NEVER_JUDGED), Float)
-)
-"""The score of a version where `helpfulness` is joined by `subject_expression`."""
 
 
 class Retrieval(NamedTuple):

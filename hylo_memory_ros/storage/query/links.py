@@ -1,4 +1,4 @@
-"""What is reached by following links: chains of statements, each of which holds and is believed.
+"""Chains of links between statements, each of which holds and is believed.
 
 A link names its target. A statement answers to its id, to its key and, when it speaks of just
 one object, to that object's id; names are looked up in the map of the statement that links,
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 LIVE = 'live'
-"""What the main file is called by a connection to a archive file."""
+"""Schema name of the main file in a connection to an archive file."""
 
 
 class Home(NamedTuple):
-    """The tables of one file that tell what was said."""
+    """The tables of one file that hold statements."""
 
     version: Table
     assertion: Table
@@ -45,10 +45,10 @@ class Home(NamedTuple):
 
 
 HERE = Home(schema.version, schema.assertion, schema.tag, schema.corrected)
-"""The file that a connection is to."""
+"""The file of the connection."""
 _metadata = MetaData()
 MAIN = Home(*(table.to_metadata(_metadata, schema=LIVE) for table in HERE))
-"""The main file, for a connection to a archive file."""
+"""The main file, in a connection to an archive file."""
 
 
 def homes(archived: bool) -> tuple[Home, ...]:
@@ -60,7 +60,7 @@ Versions = NamedFromClause
 """The versions, under one name or another."""
 
 Axes = Callable[[Versions], sa.ColumnElement[bool]]
-"""Whether a version (a row of the given form of that table) holds and is believed where it is asked about."""
+"""Condition that a version, under the given alias of its table, holds and is believed."""
 
 _SEPARATOR = paired('', '')
 # The next character: where the values of the next relation may begin.
@@ -84,11 +84,11 @@ def reached_by_entity(entity: str, depth: int, axes: Axes, among: Sequence[Home]
 
 
 def names_of(chain: sa.CTE, depth: int, among: Sequence[Home] = (HERE,)) -> sa.Select[Any]:
-    """Return (name, map) of what is reached with links to spare."""
+    """Select (name, map) of what a chain reaches with links to spare."""
     ways = [
-        sa.select(name.label('name'), said.c.map_id).select_from(source).where(chain.c.depth < depth)
+        sa.select(name.label('name'), statement.c.map_id).select_from(source).where(chain.c.depth < depth)
         for home in among
-        for name, said, source in _names(chain, home)
+        for name, statement, source in _names(chain, home)
     ]
     return sa.select(*(union := sa.union(*ways).subquery()).c).where(union.c.name.is_not(None))
 
@@ -112,18 +112,20 @@ def _chain(
 ) -> sa.CTE:
     chain = first[0].cte(recursive=True)
     steps = list(first[1:])
-    for (name, said, source), home in (
-        (named, home) for saying_home in among for named in _names(chain, saying_home) for home in among
+    for (name, statement, source), home in (
+        (named, home) for naming_home in among for named in _names(chain, naming_home) for home in among
     ):
         for other in beside:
             source = source.join(other, sa.true())
-        linking, link, saying = home.version.alias(), home.tag.alias(), home.assertion.alias()
+        linking, link, linker = home.version.alias(), home.tag.alias(), home.assertion.alias()
         source = (
             source.join(link, (link.c.field == 'link') & (link.c.value == link_to(name)))
             .join(linking, linking.c.assertion_id == link.c.assertion_id)
-            .join(saying, saying.c.assertion_id == linking.c.assertion_id)
+            .join(linker, linker.c.assertion_id == linking.c.assertion_id)
         )
-        same_map = (saying.c.map_id == said.c.map_id) | (saying.c.map_id == '') | (said.c.map_id == '')
+        same_map = (
+            (linker.c.map_id == statement.c.map_id) | (linker.c.map_id == '') | (statement.c.map_id == '')
+        )
         steps.append(
             sa.select(linking.c.version_row, linking.c.assertion_id, chain.c.depth + 1)
             .select_from(source)
@@ -135,18 +137,18 @@ def _chain(
 def _names(
     chain: sa.CTE, home: Home
 ) -> Iterator[tuple[sa.ColumnElement[Any], NamedFromClause, sa.FromClause]]:
-    """Yield each way in which what is in a chain is named: the name, its statement, where both are."""
-    said = home.assertion.alias()
-    source: sa.FromClause = chain.join(said, said.c.assertion_id == chain.c.assertion_id)
-    yield said.c.id, said, source
+    """Yield each name of the statements in a chain: the name, its statement, and the join of both."""
+    statement = home.assertion.alias()
+    source: sa.FromClause = chain.join(statement, statement.c.assertion_id == chain.c.assertion_id)
+    yield statement.c.id, statement, source
     about = identity.alias()
-    yield about.c.key, said, source.join(about, about.c.identity_id == said.c.identity_id)
+    yield about.c.key, statement, source.join(about, about.c.identity_id == statement.c.identity_id)
     one, other = home.tag.alias(), home.tag.alias()
     others = sa.exists().where(
         other.c.assertion_id == one.c.assertion_id, other.c.field == 'object', other.c.value != one.c.value
     )
-    alone = (one.c.assertion_id == said.c.assertion_id) & (one.c.field == 'object') & ~others
-    yield one.c.value, said, source.join(one, alone)
+    alone = (one.c.assertion_id == statement.c.assertion_id) & (one.c.field == 'object') & ~others
+    yield one.c.value, statement, source.join(one, alone)
 
 
 def _relations(among: Sequence[Home]) -> sa.CTE:

@@ -1,8 +1,7 @@
-"""Questions as SQL: which versions match, how many, and what was left out.
+"""SQL of queries: matching versions, their number, and counts of what is excluded.
 
-A question has a place on two axes: the world time `at_ns`, and what was believed as of
-`seq`. Versions never change but for the end of their belief, so an answer as of a sequence
-stays the same whatever is committed meanwhile.
+A query has a place on two axes: the world time `at_ns`, and the belief as of `seq`. Only the end of its
+belief ever changes in a version, so an answer as of a sequence stays the same whatever is committed later.
 """
 
 from __future__ import annotations
@@ -15,34 +14,15 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.feedback.scores import score_or_never, subject_expression
-from hylo_memory_ros.storage.query.episode_filter import asserted_in
-from hylo_memory_ros.storage.query.filters import (
-    ANY_STATISTICS,
-    QuerySpec,
-    World,
-    chain_of,
-    chains_of,
-    conditions,
-    is_doubted,
-    is_helpful,
-    search_words,
-    statistics_of,
-    tags_asked,
-)
+from hylo_memory_ros.storage.query.filters import FILTERS, INDEXED, SKILLS, STATISTICS
+from hylo_memory_ros.storage.query.filters.relations import chains_of, relation_chain
+from hylo_memory_ros.storage.query.filters.search import TEXT_TABLES
+from hylo_memory_ros.storage.query.filters.skill import is_skill
+from hylo_memory_ros.storage.query.filters.statistics import score_or_never, subject_expression
 from hylo_memory_ros.storage.query.links import homes, names_of
-from hylo_memory_ros.storage.query.skill_filter import ANY_SKILL, admitted, is_skill
-from hylo_memory_ros.storage.query.statement_cache import prepared_rows
-from hylo_memory_ros.storage.schema import (
-    FULL_TEXT,
-    SUMMARY_TEXT,
-    assertion,
-    embedding,
-    helpfulness,
-    identity,
-    tag,
-    version,
-)
+from hylo_memory_ros.storage.query.spec import QuerySpec, believed, holds
+from hylo_memory_ros.storage.query.statement_cache import cached_rows
+from hylo_memory_ros.storage.schema import FULL_TEXT, assertion, embedding, helpfulness, version
 from hylo_memory_ros.storage.statements.mapper import (
     ITEM_COLUMNS,
     ItemRow,
@@ -55,7 +35,6 @@ __all__ = [
     'TOTAL_LIMIT',
     'Candidates',
     'QuerySpec',
-    'World',
     'any_stale',
     'candidates',
     'count_matches',
@@ -63,14 +42,13 @@ __all__ = [
     'estimates',
     'excluded_by_statistics',
     'excluded_by_time',
+    'excluded_skills',
     'fetch',
     'have_vectors',
-    'left_at_gate',
     'match_page',
     'matching_rows',
     'names_reached',
     'rows_reached',
-    'search_words',
 ]
 
 TOTAL_LIMIT = 10_000
@@ -83,48 +61,47 @@ class Ranked(NamedTuple):
     text_rank: float | None
 
 
-_TEXTS = (FULL_TEXT, SUMMARY_TEXT)
 # Among few texts bm25 means little, and it would change with each that comes.
 _SUMMARY_RANK = sa.literal_column('-1.0', sa.Float)
-_SPEAKING = ' UNION ALL '.join(f'SELECT rowid FROM {name} WHERE {name} MATCH ?' for name in _TEXTS)  # noqa: S608
-_COUNT_WORDS = f'SELECT count(*) FROM (SELECT 1 FROM ({_SPEAKING}) LIMIT ?)'  # noqa: S608
 
 
 def _select(
-    asked: QuerySpec,
+    spec: QuerySpec,
     *columns: sa.ColumnElement[Any],
     among: Sequence[int] | None = None,
     ranked: bool = False,
 ) -> sa.Select[Any]:
-    """Select what matches, perhaps out of given version rows; the last column is the rank, if asked for."""
+    """Select what matches, perhaps out of given version rows, with the text rank as the last column."""
     source: sa.FromClause = item_source
-    if asked.reads_helpfulness:
+    if spec.reads_helpfulness:
         source = source.outerjoin(helpfulness, helpfulness.c.subject == subject_expression)
     rank: sa.ColumnElement[Any] = sa.null()
-    if asked.query.text is not None:
-        words = _words(search_words(asked.query.text), among, ranked)
+    if spec.query.text is not None:
+        words = _words(spec.words, among, ranked)
         source = source.join(words, words.c.rowid == assertion.c.assertion_id)
         rank = words.c.rank
-    told = (*columns, rank.label('rank')) if ranked else columns
-    statement: sa.Select[Any] = sa.select(*told).select_from(source).where(*conditions(asked))
+    selected = (*columns, rank.label('rank')) if ranked else columns
+    conditions = [condition for one in FILTERS for condition in one.conditions(spec)]
+    where = (believed(version, spec), holds(version, spec), *conditions)
+    statement: sa.Select[Any] = sa.select(*selected).select_from(source).where(*where)
     if among is None:
         return statement
     # With words the rows are already few: then no index may go through the list again for each of them.
-    number = version.c.version_row if asked.query.text is None else version.c.version_row + 0
+    number = version.c.version_row if spec.query.text is None else version.c.version_row + 0
     return statement.where(number.in_(_listed(among)))
 
 
 def _words(words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.CTE:
-    """Select what speaks the words, on its own.
+    """Select what has the words, on its own.
 
     Looking up one row after another in the full text takes 500 times as long; the plus and
     MATERIALIZED keep SQLite from that.
     """
-    found = sa.union_all(*(_speaking(name, words, among, ranked) for name in _TEXTS))
+    found = sa.union_all(*(_having(name, words, among, ranked) for name in TEXT_TABLES))
     return found.cte('words').prefix_with('MATERIALIZED')
 
 
-def _speaking(name: str, words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.Select[Any]:
+def _having(name: str, words: str | None, among: Sequence[int] | None, ranked: bool) -> sa.Select[Any]:
     table: sa.ColumnElement[Any] = sa.literal_column(name)
     rank: sa.ColumnElement[Any] = sa.null()
     if ranked:
@@ -137,8 +114,8 @@ def _speaking(name: str, words: str | None, among: Sequence[int] | None, ranked:
     )
     if among is None:
         return found
-    said = sa.select(version.c.assertion_id).where(version.c.version_row.in_(_listed(among)))
-    return found.where(sa.literal_column('+rowid').in_(said))
+    given = sa.select(version.c.assertion_id).where(version.c.version_row.in_(_listed(among)))
+    return found.where(sa.literal_column('+rowid').in_(given))
 
 
 def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
@@ -146,50 +123,50 @@ def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
     return sa.select(sa.func.json_each(rows).table_valued('value').c.value)
 
 
-def match_page(connection: sa.Connection, asked: QuerySpec, limit: int, offset: int = 0) -> list[Ranked]:
+def match_page(connection: sa.Connection, spec: QuerySpec, limit: int, offset: int = 0) -> list[Ranked]:
     """Return matches in order: best full-text rank, newest ``valid_from``, id."""
-    ranked = asked.query.text is not None
+    ranked = spec.query.text is not None
 
     def build() -> sa.Select[Any]:
-        statement = _select(asked, *ITEM_COLUMNS, ranked=True)
+        statement = _select(spec, *ITEM_COLUMNS, ranked=True)
         order = (version.c.valid_from_ns.desc(), assertion.c.id)
         statement = statement.order_by(sa.text('rank'), *order) if ranked else statement.order_by(*order)
         return statement.limit(sa.bindparam('limit', limit)).offset(sa.bindparam('offset', offset))
 
-    rows = prepared_rows(connection, 'page', asked, build, {'limit': limit, 'offset': offset})
+    rows = cached_rows(connection, 'page', spec, build, {'limit': limit, 'offset': offset})
     return [Ranked(row[:-1], None if row[-1] is None else -row[-1]) for row in rows]
 
 
 def matching_rows(
-    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
+    connection: sa.Connection, spec: QuerySpec, among: Sequence[int] | None = None
 ) -> dict[int, float | None]:
     """Return the matching version rows, perhaps out of given ones, each with its text rank."""
-    statement = _select(asked, version.c.version_row, among=among, ranked=True)
+    statement = _select(spec, version.c.version_row, among=among, ranked=True)
     return {row[0]: None if row[1] is None else -row[1] for row in connection.execute(statement)}
 
 
-def count_matches(connection: sa.Connection, asked: QuerySpec) -> int:
+def count_matches(connection: sa.Connection, spec: QuerySpec) -> int:
     """Return how many versions match; `TOTAL_LIMIT` + 1 stands for "more"."""
 
     def build() -> sa.Select[Any]:
-        found = _select(asked, version.c.version_row).limit(TOTAL_LIMIT + 1).subquery()
+        found = _select(spec, version.c.version_row).limit(TOTAL_LIMIT + 1).subquery()
         return sa.select(sa.func.count()).select_from(found)
 
-    ((count,),) = prepared_rows(connection, 'count', asked, build, {})
+    ((count,),) = cached_rows(connection, 'count', spec, build, {})
     return int(count)
 
 
 def excluded_by_time(
-    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
+    connection: sa.Connection, spec: QuerySpec, among: Sequence[int] | None = None
 ) -> Mapping[str, int]:
-    """Count the believed matches that do not hold at the time asked about, by reason.
+    """Count the believed matches that do not hold at the time spec about, by reason.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
     """
-    if asked.world == 'any':
+    if spec.world == 'any':
         return {}
-    everywhen = replace(asked, world='any')
-    at_ns = sa.literal(asked.at_ns, sa.BigInteger)
+    everywhen = replace(spec, world='any')
+    at_ns = sa.literal(spec.at_ns, sa.BigInteger)
     times = (version.c.valid_from_ns, version.c.valid_to_ns, version.c.forgotten)
     found = _select(everywhen, *times, among=among).limit(TOTAL_LIMIT).subquery()
     reason = sa.case(
@@ -210,106 +187,82 @@ class Candidates(NamedTuple):
 
     version_rows: tuple[int, ...] = ()
     text_ranks: tuple[float | None, ...] = ()
-    """b = -bm25, higher is better; None: no words were asked for."""
+    """b = -bm25, higher is better; None: the query has no words."""
     valid_from_ns: tuple[int, ...] = ()
     confidence: tuple[float, ...] = ()
     helpfulness: tuple[float, ...] = ()
-    """Scores, where they were asked for."""
+    """Scores, where the query needs them."""
     ids: tuple[str, ...] = ()
-    """Where they were asked for."""
+    """Where the caller needs them."""
 
 
 def candidates(
-    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None, *, ids: bool = False
+    connection: sa.Connection, spec: QuerySpec, among: Sequence[int] | None = None, *, ids: bool = False
 ) -> Candidates:
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
     def build() -> sa.Select[Any]:
-        told: tuple[sa.ColumnElement[Any], ...] = (assertion.c.id,) if ids else ()
-        told += (score_or_never.label('helpfulness'),) if asked.helpfulness else ()
-        columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence, *told)
-        statement = _select(asked, *columns, among=among, ranked=True)
+        extra: tuple[sa.ColumnElement[Any], ...] = (assertion.c.id,) if ids else ()
+        extra += (score_or_never.label('helpfulness'),) if spec.helpfulness else ()
+        columns = (version.c.version_row, version.c.valid_from_ns, assertion.c.confidence, *extra)
+        statement = _select(spec, *columns, among=among, ranked=True)
         return statement.order_by(version.c.valid_from_ns.desc(), assertion.c.id)
 
     name, values = ('all', {}) if among is None else ('among', {'rows': json.dumps(among)})
-    rows = prepared_rows(connection, f'{name} named' if ids else name, asked, build, values)
+    rows = cached_rows(connection, f'{name} named' if ids else name, spec, build, values)
     if not rows:
         return Candidates()
-    numbers, stamps, confidence, *told, ranks = zip(*rows, strict=True)
-    names = told.pop(0) if ids else ()
-    scores = told[0] if told else ()
+    numbers, stamps, confidence, *extra, ranks = zip(*rows, strict=True)
+    names = extra.pop(0) if ids else ()
+    scores = extra[0] if extra else ()
     ranks = tuple(None if b is None else -b for b in ranks)
     return Candidates(numbers, ranks, stamps, confidence, scores, names)
 
 
-def estimates(connection: sa.Connection, asked: QuerySpec, most: int) -> dict[str, int]:
+def estimates(connection: sa.Connection, spec: QuerySpec, most: int) -> dict[str, int]:
     """Return about how many statements pass each filter that has an index, counted up to a limit.
 
     Statements of every time count, so that one look at an index is enough.
     """
-    query = asked.query
-    ways: dict[str, sa.Select[Any]] = {}
-    if query.ids:
-        ways['ids'] = sa.select(assertion.c.assertion_id).where(assertion.c.id.in_(query.ids))
-    if query.all_keys:
-        ways['keys'] = sa.select(identity.c.identity_id).where(identity.c.key.in_(query.all_keys))
-    if query.labels:
-        ways['labels'] = sa.select(assertion.c.assertion_id).where(
-            assertion.c.label.in_(query.labels), assertion.c.label != ''
-        )
-    if query.episode is not None or query.outcome is not None:
-        ways['episode'] = asserted_in(query)
-    for field, value in tags_asked(query):
-        ways[f'{field} {value}'.replace('\x1f', ' ')] = sa.select(tag.c.assertion_id).where(
-            tag.c.field == field, tag.c.value == value
-        )
-    counts = {
-        name: connection.execute(
-            sa.select(sa.func.count()).select_from(way.limit(most).subquery())
-        ).scalar_one()
-        for name, way in ways.items()
-    }
-    if query.text is not None and (words := search_words(query.text)):
-        raw: Any = connection.connection.dbapi_connection
-        (counts['text'],) = raw.execute(_COUNT_WORDS, (words, words, most)).fetchone()
+    counts: dict[str, int] = {}
+    for one in INDEXED:
+        if one.narrows(spec.query):
+            counts |= one.estimates(connection, spec.query, most)
     return counts
 
 
 def excluded_by_statistics(
-    connection: sa.Connection, asked: QuerySpec, among: Sequence[int] | None = None
+    connection: sa.Connection, spec: QuerySpec, among: Sequence[int] | None = None
 ) -> dict[str, int]:
-    """Count what only the counts beside it (of its landmark, of verdicts) exclude, by reason.
+    """Count what only the statistics beside it exclude, by reason.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
     """
-    query = asked.query
-    if query.min_existence is None and query.min_helpfulness is None and query.include_stale:
+    query = spec.query
+    active = [one for one in STATISTICS if one.narrows(query)]
+    if not active:
         return {}
-    uncounted = replace(
-        asked,
-        query=query.model_copy(update=ANY_STATISTICS),
-        helpfulness=query.min_helpfulness is not None,
+    lifted = {name: value for one in active for name, value in one.lifted.items()}
+    anyhow = replace(
+        spec, query=query.model_copy(update=lifted), helpfulness=query.min_helpfulness is not None
     )
-    left_out = sa.and_(*statistics_of(query))
-    doubted = sa.false() if query.min_existence is None else is_doubted(query.min_existence)
-    helpful = sa.true() if query.min_helpfulness is None else is_helpful(query.min_helpfulness)
-    reason = sa.case((doubted, 'below_existence'), (~helpful, 'below_helpfulness'), else_='stale').label(
-        'reason'
-    )
-    found = _select(uncounted, reason, among=among).where(~left_out).limit(TOTAL_LIMIT).subquery()
+    failing = [(one.failing(query), one.reason) for one in active]
+    reason = sa.case(*failing).label('reason')
+    excluded = sa.or_(*(condition for condition, _ in failing))
+    found = _select(anyhow, reason, among=among).where(excluded).limit(TOTAL_LIMIT).subquery()
     counted = sa.select(found.c.reason, sa.func.count()).group_by(found.c.reason)
     return {str(row[0]): row[1] for row in connection.execute(counted)}
 
 
-def left_at_gate(connection: sa.Connection, asked: QuerySpec) -> tuple[int, list[int]]:
-    """Return how many matching skills are refused, and with a caller's state the assertions of them.
+def excluded_skills(connection: sa.Connection, spec: QuerySpec) -> tuple[int, list[int]]:
+    """Return how many skills only their filter excludes, and with a caller's state their assertions.
 
     Of many matches the first `TOTAL_LIMIT` are looked at.
     """
-    ungated = replace(asked, query=asked.query.model_copy(update=ANY_SKILL), fitting=None)
-    refused = ~sa.and_(*admitted(asked.query, asked.fitting))
-    found = _select(ungated, version.c.assertion_id).where(is_skill, refused).limit(TOTAL_LIMIT)
-    if asked.fitting is None:
+    anyhow = replace(spec, query=spec.query.model_copy(update=SKILLS.lifted), fitting=None)
+    excluded = ~sa.and_(*SKILLS.conditions(spec))
+    found = _select(anyhow, version.c.assertion_id).where(is_skill, excluded).limit(TOTAL_LIMIT)
+    if spec.fitting is None:
         return connection.execute(sa.select(sa.func.count()).select_from(found.subquery())).scalar_one(), []
     numbers = list(connection.execute(found).scalars())
     return len(numbers), numbers
@@ -321,18 +274,18 @@ def any_stale(connection: sa.Connection) -> bool:
     return raw.execute('SELECT 1 FROM landmark WHERE stale LIMIT 1').fetchone() is not None
 
 
-def names_reached(connection: sa.Connection, asked: QuerySpec) -> set[tuple[str, str]]:
-    """Return (name, map) of what the links of a question reach with at least one to spare."""
-    chain = chain_of(asked)
+def names_reached(connection: sa.Connection, spec: QuerySpec) -> set[tuple[str, str]]:
+    """Return (name, map) of what the relation of a query reaches with at least one link to spare."""
+    chain = relation_chain(spec)
     if chain is None:
         return set()
-    found = connection.execute(names_of(chain, asked.query.depth, homes(asked.archived)))
+    found = connection.execute(names_of(chain, spec.query.depth, homes(spec.archived)))
     return {(row[0], row[1]) for row in found}
 
 
-def rows_reached(connection: sa.Connection, asked: QuerySpec) -> tuple[str, ...]:
-    """Return the version rows in each chain of links that a question follows, as JSON arrays."""
-    found = (connection.execute(sa.select(chain.c.version_row).distinct()) for chain in chains_of(asked))
+def rows_reached(connection: sa.Connection, spec: QuerySpec) -> tuple[str, ...]:
+    """Return the version rows in each chain of links of a query, as JSON arrays."""
+    found = (connection.execute(sa.select(chain.c.version_row).distinct()) for chain in chains_of(spec))
     return tuple(json.dumps([row[0] for row in rows]) for rows in found)
 
 

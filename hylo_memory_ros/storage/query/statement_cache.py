@@ -1,7 +1,7 @@
-"""Statements of questions that recur: compiled once for each shape of question, then sent as they are.
+"""Cache of compiled statements: one for each shape of query, sent to the driver as it is.
 
 Building and preparing a statement took longer than SQLite took to answer it. What differs between
-two questions of one shape is bound by name: `at_ns`, `seq`, `words`, `rows`, `limit`, `offset`, `fitting`.
+two queries of one shape is bound by name.
 
 Threads: every function may be called from any thread.
 """
@@ -16,22 +16,25 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.query.filters import QuerySpec, search_words
+from hylo_memory_ros.storage.query.filters import FILTERS
+from hylo_memory_ros.storage.query.filters.base import UNCACHED
+from hylo_memory_ros.storage.query.spec import QuerySpec
 
-__all__ = ['prepared_rows']
+__all__ = ['cached_rows', 'shape_of']
 
-_MOST = 128
-_BOUND = frozenset({'at_ns', 'seq', 'words', 'rows', 'limit', 'offset', 'fitting'})
+_CAPACITY = 128
+_OF_SPEC = ('at_ns', 'seq', *(name for one in FILTERS for name in one.bound))
+_BOUND = frozenset({*_OF_SPEC, 'rows', 'limit', 'offset'})
 _DIALECT = sqlite_dialect(paramstyle='named')
 
-_kept: OrderedDict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = OrderedDict()
+_statements: OrderedDict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def prepared_rows(
+def cached_rows(
     connection: sa.Connection,
     name: str,
-    asked: QuerySpec,
+    spec: QuerySpec,
     build: Callable[[], sa.Select[Any]],
     values: Mapping[str, Any],
 ) -> list[tuple[Any, ...]]:
@@ -41,21 +44,19 @@ def prepared_rows(
     ----------
     connection : Connection
     name : str
-        What the statement is for; with the shape of the question it decides what is built.
-    asked : QuerySpec
-        The question.
+        Purpose of the statement, which is part of its shape.
+    spec : QuerySpec
+        The query.
     build : callable
-        Builds the statement, with what `values` names bound under those names.
+        Builds the statement, with the names of `values` bound by name.
     values : mapping of str to Any
-        What is bound beside `at_ns`, `seq` and `words`.
+        Bound beside what the query binds itself.
     """
-    shape = _shape(asked)
+    shape = shape_of(spec)
     if shape is None:
         return [tuple(row) for row in connection.execute(build(), values)]
     sql, constants = _compiled((name, *shape), build)
-    words = None if asked.query.text is None else search_words(asked.query.text)
-    named = {'at_ns': asked.at_ns, 'seq': asked.seq, 'words': words, 'fitting': asked.fitting}
-    bound = {**constants, **named, **values}
+    bound = {**constants, **{name: getattr(spec, name) for name in _OF_SPEC}, **values}
     raw: Any = connection.connection.dbapi_connection
     rows: list[tuple[Any, ...]] = raw.execute(sql, bound).fetchall()
     return rows
@@ -63,46 +64,37 @@ def prepared_rows(
 
 def _compiled(shape: tuple[Any, ...], build: Callable[[], sa.Select[Any]]) -> tuple[str, Mapping[str, Any]]:
     with _lock:
-        found = _kept.get(shape)
+        found = _statements.get(shape)
         if found is not None:
-            _kept.move_to_end(shape)
+            _statements.move_to_end(shape)
             return found
     compiled = build().compile(dialect=_DIALECT, compile_kwargs={'render_postcompile': True})
-    # A text that was asked for is not kept.
+    # What a query binds by name may hold words of its caller, which must not outlive it.
     constants = {name: value for name, value in compiled.params.items() if name not in _BOUND}
     found = str(compiled), constants
     with _lock:
-        _kept[shape] = found
-        while len(_kept) > _MOST:
-            _kept.popitem(last=False)
+        _statements[shape] = found
+        while len(_statements) > _CAPACITY:
+            _statements.popitem(last=False)
     return found
 
 
-def _shape(asked: QuerySpec) -> tuple[Any, ...] | None:
-    """Return all that decides about the statement, but for what is bound by name; None: it is not kept.
+def shape_of(spec: QuerySpec) -> tuple[Any, ...] | None:
+    """Return a value that differs wherever the statement or its constants do; None: do not keep it.
 
-    What names things of the memory is not kept: a purge must find no trace of it.
+    A statement that names items of the memory is not kept: a purge must leave no trace of them.
     """
-    query = asked.query
-    named = query.all_keys or query.ids or query.entities or query.object_ids or query.labels
-    if named or query.relation or query.scope or query.episode or query.outcome:
+    shapes = [one.shape(spec) for one in FILTERS]
+    if UNCACHED in shapes:
         return None
     return (
-        asked.world,
-        asked.seq is None,
-        asked.ever_believed,
-        asked.archived,
-        asked.clock,
-        asked.space,
-        None if query.text is None else search_words(query.text) is None,
-        query.kinds,
-        query.min_confidence,
-        query.time_range_ns,
-        query.min_existence,
-        query.include_stale,
-        query.min_helpfulness,
-        asked.helpfulness,
-        asked.gated,
-        query.skill_status,
-        asked.fitting is None,
+        spec.world,
+        spec.seq is None,
+        spec.ever_believed,
+        spec.archived,
+        spec.clock,
+        spec.helpfulness,
+        spec.gated,
+        spec.reached,
+        *shapes,
     )

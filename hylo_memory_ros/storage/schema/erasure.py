@@ -14,14 +14,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from struct import pack
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-__all__ = ['ERASURE', 'Erasure', 'Purged', 'delete_rows', 'identifying_values', 'is_among']
+__all__ = ['ERASURE', 'Erasure', 'IdentifyingValues', 'Purged', 'delete_rows', 'is_among']
 
 ERASURE = 'erasure'
 """Name of the rule in the ``info`` of a table."""
+
+
+class IdentifyingValues(Protocol):
+    """Returns the values of a recorded query that may identify an item."""
+
+    def __call__(self, recorded: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:
+        """Return them, with the position that was asked for or without."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Purged:
     """SHA-256 of its vectors."""
     places: frozenset[tuple[float, ...]]
     """Positions that it ever had."""
+    identifying_values: IdentifyingValues
 
     def named_in(self, value: Any) -> bool:
         """Return whether any text in a JSON value is one of the names."""
@@ -76,7 +84,7 @@ class Purged:
             return False
         if query.get('text') and not (is_answered and query.get('embedding') is None):
             return True
-        return self._touches(identifying_values(query))
+        return self._touches(self.identifying_values(query))
 
     def touches_scope(self, scope: Mapping[str, str] | None) -> bool:
         """Return whether a scope has a value of it, other than the map."""
@@ -116,31 +124,6 @@ def delete_rows(table: sa.Table, column: str, purged_rows: str) -> Erasure:
         connection.execute(table.delete().where(is_among(table.c[column], getattr(purged, purged_rows))))
 
     return erase
-
-
-# Fields of a query that only say when, where and how much was asked.
-_PLAIN = frozenset(
-    {
-        'kinds', 'depth', 'horizontal', 'any_map', 'time_range_ns', 'as_of_ns', 'known_at_ns',
-        'known_seq', 'include_invalidated', 'include_stale', 'min_confidence', 'min_score', 'min_existence',
-        'min_helpfulness', 'weights', 'k', 'cursor', 'explain', 'text_space', 'skill_status',
-    }
-)  # fmt: skip
-
-
-def identifying_values(query: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:
-    """Return the values of a query, as a JSON object, that may identify an item.
-
-    Parameters
-    ----------
-    place : bool
-        Whether the position that was asked for can.
-    """
-    asked = {name: value for name, value in (query or {}).items() if name not in _PLAIN}
-    relation, scope, near = (asked.pop(name, None) or () for name in ('relation', 'scope', 'near'))
-    told = [*asked.values(), *relation[1:]]
-    told += [value for name, value in dict(scope).items() if name != 'map_id']
-    return [*told, near[0]['position']] if near and place else told
 
 
 def _folded(text: str) -> str:

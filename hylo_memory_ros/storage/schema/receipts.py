@@ -10,9 +10,9 @@ from sqlalchemy import BigInteger, Column, Connection, Index, Integer, Table, Te
 
 from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, identifying_values
+from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged
 
-__all__ = ['erase_from_body', 'receipt', 'registered']
+__all__ = ['erase_hits', 'receipt', 'registered']
 
 receipt = Table(
     'receipt',
@@ -55,7 +55,8 @@ def _erase_receipts(connection: Connection, purged: Purged) -> None:
         if row.kind == 'retrieval':
             is_answered = any(_stays(hit, purged.ids) for hit in body['hits'])
             touches = purged.touches_query(body['query'], is_answered=is_answered)
-            if not _erase_hits(body, purged.ids, touches=touches):
+            identifies = bool(purged.identifying_values(body['query'], place=False))
+            if not erase_hits(body, purged.ids, identifies=identifies, touches=touches):
                 continue
             text = json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
             values = {'body': text, 'size': len(text.encode('utf-8'))}
@@ -67,24 +68,23 @@ def _erase_receipts(connection: Connection, purged: Purged) -> None:
         connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
 
 
-def erase_from_body(body: dict[str, Any], ids: Collection[str]) -> bool:
-    """Take ids and an identifying query out of a receipt of a retrieval; return whether anything changed.
+def erase_hits(body: dict[str, Any], ids: Collection[str], *, identifies: bool, touches: bool) -> bool:
+    """Take hits out of a receipt of a retrieval; return whether anything changed.
 
     Parameters
     ----------
     body : dict
         The receipt, changed in place.
     ids : collection of str
-        Ids that the store no longer knows.
+        Ids of the hits.
+    identifies : bool
+        Whether the query has values that may identify an item: it is then dropped with any hit.
+    touches : bool
+        Whether the query is dropped in any case.
     """
-    touches = bool(identifying_values(body['query'], place=False))
-    return _erase_hits(body, ids, touches=touches)
-
-
-def _erase_hits(body: dict[str, Any], ids: Collection[str], *, touches: bool) -> bool:
     hits = [hit for hit in body['hits'] if _stays(hit, ids)]
     gone = len(body['hits']) - len(hits)
-    touches = touches or (bool(gone) and bool(identifying_values(body['query'], place=False)))
+    touches = touches or (bool(gone) and identifies)
     if not gone and not touches:
         return False
     body['hits'], body['purged'] = hits, body.get('purged', 0) + gone

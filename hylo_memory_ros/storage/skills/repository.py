@@ -19,7 +19,6 @@ from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.query.skill_filter import STATUS
 from hylo_memory_ros.storage.schema import (
     assertion,
     helpfulness,
@@ -29,6 +28,7 @@ from hylo_memory_ros.storage.schema import (
     txn,
     version,
 )
+from hylo_memory_ros.storage.statements.mapper import STATUS
 
 __all__ = [
     'Gate',

@@ -13,13 +13,13 @@ from sqlalchemy import ColumnElement, null, select
 from hylo_memory_ros.domain.identity import Statement
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
-from hylo_memory_ros.storage.query.skill_filter import STATUS
 from hylo_memory_ros.storage.schema import assertion, identity, landmark, spatial, version
 
 __all__ = [
     'ASSERTION_COLUMNS',
     'ITEM_COLUMNS',
     'POSE_NAMES',
+    'STATUS',
     'ItemRow',
     'assertion_row',
     'detail_of',
@@ -87,6 +87,9 @@ ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
 
 POSE_NAMES = ('frame_id', 'x', 'y', 'z', 'qx', 'qy', 'qz', 'qw', 'covariance', 'stamp_ns')
 """What `pose_of` reads of `spatial`, in its order."""
+
+STATUS = 'status'
+"""The field of `tag` that holds the status of a skill."""
 
 _OF_ASSERTION: Mapping[str, Any] = {
     'version_row': assertion.c.assertion_id,

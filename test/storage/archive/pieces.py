@@ -32,7 +32,7 @@ def fill(memory: MemoryService) -> None:
     memory.forget(MemoryQuery(text='event'))
 
 
-def move(memory: MemoryService, **options: Any) -> Any:
+def archive_all(memory: MemoryService, **options: Any) -> Any:
     store = memory._core.store
     return store.archive.move([one.identity_id for one in store.archive.archivable()], **options)
 

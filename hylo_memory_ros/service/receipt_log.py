@@ -22,12 +22,11 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.feedback.scores import Retrieval
-from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.receipts import (
     ReceiptRepository,
     ReceiptRow,
+    scrub_unknown,
 )
-from hylo_memory_ros.storage.schema.receipts import erase_hits
 from hylo_memory_ros.storage.unit_of_work import ReadView
 
 __all__ = ['ReceiptLog', 'new_receipt_id']
@@ -194,9 +193,7 @@ class ReceiptLog:
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             gone = ids - view.statements.existing_ids(ids)
-            gone -= self._store.reader.archived_ids(gone)
-            identifies = bool(identifying_values(body['query'], place=False))
-            erase_hits(body, gone, identifies=identifies, touches=identifies)
+            scrub_unknown(body, gone - self._store.reader.archived_ids(gone))
         return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode)
 
     def _run(self) -> None:

@@ -20,7 +20,7 @@ from hylo_memory_ros.index.vectors.artifact import Artifact, Artifacts
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.storage.schema import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE
+from hylo_memory_ros.storage.schema.erasure import erasure_of
 
 # Working memory is in no file; an answer that it was in is named in its receipt.
 UNWRITTEN = {'working content', 'working payload', 'working vector'}
@@ -80,13 +80,12 @@ def told(memory: MemoryService, person: Person) -> list[list[tuple[str, str]]]:
     ]
 
 
-def test_every_table_declares_how_it_is_erased() -> None:
-    """A table with texts or bytes declares its rule, or why it needs none."""
+def test_every_table_says_how_a_purge_leaves_it() -> None:
+    """A table with words or bytes has an erasure rule, or the reason why it needs none."""
     silent = [
         table.name
         for table in metadata.tables.values()
-        if any(isinstance(column.type, Text | LargeBinary) for column in table.c)
-        and not table.info.get(ERASURE)
+        if any(isinstance(column.type, Text | LargeBinary) for column in table.c) and not erasure_of(table)
     ]
     assert silent == []
 

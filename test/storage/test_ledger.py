@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine
 
 from hylo_memory_ros.model import Stats
-from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
+from hylo_memory_ros.storage.landmarks.landmarks import (
+    LandmarkRepository,
+)
 from hylo_memory_ros.storage.landmarks.ledger import (
     LedgerRepository,
     pack_assignments,
@@ -21,8 +23,7 @@ from hylo_memory_ros.storage.landmarks.ledger import (
     unpack_consumed,
 )
 from hylo_memory_ros.storage.landmarks.records import Block, InputRow
-from hylo_memory_ros.storage.schema import metadata
-from hylo_memory_ros.storage.schema.landmarks import erase_landmarks
+from hylo_memory_ros.storage.schema import erase_landmarks, metadata
 
 stamps_ns = st.integers(0, 2**61)
 digests = st.integers(0, 2**32 - 1)
@@ -173,7 +174,7 @@ def test_statistics_by_map_and_key(connection: Connection) -> None:
     assert found == {('hall', 'cup/a'): Stats(5, 10, 12), ('lab', 'cup/a'): Stats(9, 10, 12)}
 
 
-def test_an_erasure_takes_every_trace(connection: Connection) -> None:
+def test_a_scrub_takes_every_trace(connection: Connection) -> None:
     LandmarkRepository(connection).save([a_row(number, f'cup/{number}') for number in range(1, 12_001)])
     gone = [('hall', f'cup/{number}') for number in range(1, 12_001) if number != 77]
     assert erase_landmarks(connection, [*gone, ('lab', 'cup/77')]) == 11_999

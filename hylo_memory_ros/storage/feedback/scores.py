@@ -24,13 +24,13 @@ from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
 from hylo_memory_ros.storage.query.filters.statistics import subject_expression
 from hylo_memory_ros.storage.schema import (
+    SUBJECT_SEPARATOR,
     assertion,
     episode_retrieval,
     helpfulness,
     identity,
     landmark,
 )
-from hylo_memory_ros.storage.schema.feedback import SEPARATOR, landmark_subject
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     'helpfulness_of',
     'helpfulness_report',
     'landmark_of',
+    'landmark_subject',
     'misjudged',
     'note_retrievals',
     'score_ended',
@@ -70,8 +71,13 @@ class Retrieval(NamedTuple):
 
 def landmark_of(subject: str) -> tuple[str, str] | None:
     """Return the map and the key of the landmark that counts belong to; None: of an item."""
-    map_id, found, key = subject.partition(SEPARATOR)
+    map_id, found, key = subject.partition(SUBJECT_SEPARATOR)
     return (map_id, key) if found else None
+
+
+def landmark_subject(map_id: str, key: str) -> str:
+    """Return what the counts of a landmark belong to."""
+    return f'{map_id}{SUBJECT_SEPARATOR}{key}'
 
 
 def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
@@ -246,7 +252,7 @@ def misjudged(connection: sa.Connection) -> list[str]:
     for row in connection.execute(sa.select(helpfulness)):
         counts = counts_of(row)
         if row.score != counts.score or min(getattr(counts, name) for name in COUNTS) < 0:
-            subject = row.subject.replace(SEPARATOR, '/')
+            subject = row.subject.replace(SUBJECT_SEPARATOR, '/')
             problems.append(f'{subject}: its score of helpfulness is not that of its counts')
     return problems
 

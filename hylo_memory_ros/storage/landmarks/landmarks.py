@@ -32,7 +32,9 @@ from hylo_memory_ros.storage.schema import (
     version,
 )
 
-__all__ = ['LandmarkRepository']
+__all__ = [
+    'LandmarkRepository',
+]
 
 # SQLite takes 32 766 variables in one statement; two of them name an identity.
 _CHUNK = 5000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, Table, Text, select
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged
+from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
 
 __all__ = ['consolidated', 'consolidation']
 
@@ -37,18 +38,19 @@ consolidated = Table(
 )
 
 
-def _erase_scopes(connection: Connection, purged: Purged) -> None:
-    for number, text in connection.execute(select(consolidation.c.number, consolidation.c.asked)).all():
-        asked = json.loads(text)
+def _erase_scope(connection: sa.Connection, purged: Purged) -> None:
+    number, request = consolidation.c.number, consolidation.c.asked
+    for row in connection.execute(sa.select(number, request)).all():
+        asked = json.loads(row.asked)
         if purged.touches_scope(asked.get('scope')):
             values = {'asked': json.dumps({**asked, 'scope': None}, sort_keys=True)}
-            connection.execute(consolidation.update().where(consolidation.c.number == number).values(values))
+            connection.execute(consolidation.update().where(number == row.number).values(values))
 
 
-def _erase_lineage(connection: Connection, purged: Purged) -> None:
-    """Remove the numbers of purged identities, which may be reused; that of a summary becomes negative."""
+def _erase_lineage(connection: sa.Connection, purged: Purged) -> None:
+    # A later identity may get the number of one that is gone: that of a summary becomes negative.
     gone = set(purged.identity_ids)
-    for row in connection.execute(select(consolidated)).all():
+    for row in connection.execute(sa.select(consolidated)).all():
         members = json.loads(row.identities)
         left = [number for number in members if number not in gone]
         if row.summary in gone or len(left) < len(members):
@@ -58,5 +60,5 @@ def _erase_lineage(connection: Connection, purged: Purged) -> None:
             connection.execute(consolidated.update().where(this).values(values))
 
 
-consolidation.info[ERASURE] = _erase_scopes
-consolidated.info[ERASURE] = _erase_lineage
+set_erasure(_erase_scope, consolidation)
+set_erasure(_erase_lineage, consolidated)

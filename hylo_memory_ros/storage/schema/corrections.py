@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, LargeBinary, Table, Text
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, delete_rows, is_among
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = ['corrected', 'correction']
 
@@ -42,11 +43,10 @@ corrected = Table(
 )
 
 
-def _erase_undo(connection: Connection, purged: Purged) -> None:
-    # The landmark states before a correction name keys of purged landmarks.
-    maps = {map_id for map_id, _ in purged.landmarks}
-    connection.execute(correction.update().where(is_among(correction.c.map_id, maps)).values(undo=None))
+def _drop_undo(connection: sa.Connection, purged: Purged) -> None:
+    # The landmark states before a correction name keys: what is to leave no trace is in them too.
+    maps = sorted({map_id for map_id, _ in purged.landmarks})
+    connection.execute(correction.update().where(among(correction.c.map_id, maps)).values(undo=None))
 
 
-correction.info[ERASURE] = _erase_undo
-corrected.info[ERASURE] = delete_rows(corrected, 'assertion_id', 'assertion_ids')
+set_erasure(_drop_undo, correction)

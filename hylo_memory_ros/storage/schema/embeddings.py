@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlalchemy import Column, ForeignKey, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, delete_rows
 
 __all__ = ['embedding']
 
@@ -18,5 +17,3 @@ embedding = Table(
     Column('vector', LargeBinary, nullable=False, comment='float32, little endian'),
     comment='authoritative vectors',
 )
-
-embedding.info[ERASURE] = delete_rows(embedding, 'assertion_id', 'assertion_ids')

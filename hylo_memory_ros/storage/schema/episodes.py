@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Table, Text, text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE
+from hylo_memory_ros.storage.schema.erasure import set_erasure
 
 __all__ = ['episode']
 
@@ -26,4 +26,5 @@ episode = Table(
     comment='stretches of work with an outcome',
 )
 
-episode.info[ERASURE] = 'notes, outcome and name are erased by `EpisodeErasure`, which knows the summary'
+
+set_erasure('its notes, outcome and name are taken by `EpisodeErasure`, which knows its summary', episode)

@@ -1,139 +1,73 @@
-"""Erasure rules: what a purge deletes, and how each table loses it.
+"""Rules by which tables lose what a purge deletes for good, each declared beside its table.
 
-A table with texts or bytes declares its rule in ``info['erasure']``, beside its columns: a function that
-erases in the transaction of the purge, or the reason why nothing in the table can identify an item.
+A table with words or bytes has a function that takes the purged items out of it, or a reason why nothing in
+it can identify an item; a test asks every table for one of the two.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
-from struct import pack
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-__all__ = ['ERASURE', 'Erasure', 'IdentifyingValues', 'Purged', 'delete_rows', 'is_among']
+from hylo_memory_ros.storage.schema.base import metadata
 
-ERASURE = 'erasure'
-"""Name of the rule in the ``info`` of a table."""
+__all__ = ['Erasure', 'Purged', 'among', 'erase_from_tables', 'erasure_of', 'set_erasure']
 
-
-class IdentifyingValues(Protocol):
-    """Returns the values of a recorded query that may identify an item."""
-
-    def __call__(self, recorded: Mapping[str, Any] | None, *, place: bool = True) -> list[Any]:
-        """Return them, with the position that was asked for or without."""
+_KEY = 'erasure'
 
 
-@dataclass(frozen=True)
-class Purged:
-    """What is deleted for good: its row numbers and its names, and which records touch it.
-
-    The rules for records that stay are simple, and rather delete too much: a text touches it that contains
-    an id, a key or an entity of it as a word; a query touches it that asks by a value of it (see
-    `touches_query`). Other words of what was said are not looked for.
-    """
+class Purged(Protocol):
+    """Items that a purge deletes, and whether a record that stays touches them."""
 
     identity_ids: Sequence[int]
-    """Rows of `identity`."""
     assertion_ids: Sequence[int]
-    """Rows of `assertion`."""
     spatial_ids: Sequence[int]
-    """Rows of `spatial`."""
     landmarks: frozenset[tuple[str, str]]
-    """(map_id, key) of what may be a landmark."""
     ids: frozenset[str]
-    """Ids of items."""
-    names: frozenset[str]
-    """Ids, keys and entities."""
-    values: frozenset[str]
-    """Labels, objects, targets of links, and values of the scope."""
-    vectors: frozenset[bytes]
-    """SHA-256 of its vectors."""
-    places: frozenset[tuple[float, ...]]
-    """Positions that it ever had."""
-    identifying_values: IdentifyingValues
 
     def named_in(self, value: Any) -> bool:
         """Return whether any text in a JSON value is one of the names."""
-        if isinstance(value, str):
-            return value in self.names
-        if isinstance(value, Mapping):
-            return any(map(self.named_in, value)) or any(map(self.named_in, value.values()))
-        return isinstance(value, list | tuple) and any(map(self.named_in, value))
 
     def touches_text(self, text: str) -> bool:
-        """Return whether a text contains one of the names as a word, whatever its case and diacritics."""
-        return bool(text) and self._pattern.search(_folded(text)) is not None
+        """Return whether a text contains one of the names as a word."""
 
     def touches_query(self, query: Mapping[str, Any] | None, *, is_answered: bool) -> bool:
-        """Return whether a query, as a JSON object, asks by a name or value of it.
-
-        Parameters
-        ----------
-        is_answered : bool
-            Whether anything that it found stays; the words of a text query are then words of that.
-        """
-        if query is None:
-            return False
-        if query.get('text') and not (is_answered and query.get('embedding') is None):
-            return True
-        return self._touches(self.identifying_values(query))
+        """Return whether a query, as a JSON object, asks by a name or value of the items."""
 
     def touches_scope(self, scope: Mapping[str, str] | None) -> bool:
-        """Return whether a scope has a value of it, other than the map."""
-        return self._touches([value for name, value in (scope or {}).items() if name != 'map_id'])
+        """Return whether a scope has a value of the items."""
 
-    def _touches(self, value: Any) -> bool:
-        if isinstance(value, str):
-            return value in self.values or self.touches_text(value)
-        if isinstance(value, Mapping):
-            return any(map(self._touches, value.values()))
-        if not isinstance(value, list | tuple):
-            return False
-        if value and all(isinstance(one, int | float) for one in value):
-            return tuple(value) in self.places or _digest_of_numbers(value) in self.vectors
-        return any(map(self._touches, value))
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        names = sorted(map(_folded, self.names))
-        return re.compile(rf'(?<!\w)(?:{"|".join(map(re.escape, names))})(?!\w)' if names else r'(?!)')
+    def scrub_retrieval(self, body: dict[str, Any]) -> bool:
+        """Take the items out of a receipt of a retrieval, in place; return whether it changed."""
 
 
-Erasure = Callable[[sa.Connection, Purged], Any] | str
-"""Erases purged items from a table in the transaction of the purge, or is the reason why it need not."""
+Erasure = Callable[[sa.Connection, Purged], None] | str
+"""Function that takes purged items out of tables, or the reason why nothing in a table identifies an item."""
 
 
-def is_among(column: sa.Column[Any], values: Iterable[Any]) -> sa.ColumnElement[bool]:
-    """Return whether a column has one of any number of values."""
-    rows = sa.func.json_each(json.dumps(list(values))).table_valued('value')
-    return column.in_(sa.select(rows.c.value))
+def set_erasure(erasure: Erasure, *tables: sa.Table) -> None:
+    """Declare how tables lose purged items."""
+    for table in tables:
+        table.info[_KEY] = erasure
 
 
-def delete_rows(table: sa.Table, column: str, purged_rows: str) -> Erasure:
-    """Return a rule that deletes rows by the numbers in a field of `Purged`."""
-
-    def erase(connection: sa.Connection, purged: Purged) -> None:
-        connection.execute(table.delete().where(is_among(table.c[column], getattr(purged, purged_rows))))
-
-    return erase
+def erasure_of(table: sa.Table) -> Erasure | None:
+    """Return the rule of a table; None: it declares none."""
+    rule: Erasure | None = table.info.get(_KEY)
+    return rule
 
 
-def _folded(text: str) -> str:
-    """Return a text in lower case and without diacritics, as the full text has it."""
-    folded = unicodedata.normalize('NFKD', text.casefold())
-    return ''.join(char for char in folded if not unicodedata.combining(char))
+def erase_from_tables(connection: sa.Connection, purged: Purged) -> None:
+    """Take purged items out of every table, those that refer to others first."""
+    rules = [erasure_of(table) for table in reversed(metadata.sorted_tables)]
+    for rule in dict.fromkeys(rule for rule in rules if callable(rule)):
+        rule(connection, purged)
 
 
-def _digest_of_numbers(numbers: Sequence[float]) -> bytes:
-    try:
-        return sha256(pack(f'<{len(numbers)}f', *numbers)).digest()
-    except OverflowError:
-        return b''
+def among(column: sa.Column[Any], values: Collection[int] | Collection[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a column has one of any number of values."""
+    listed = sa.func.json_each(json.dumps(list(values))).table_valued('value')
+    return column.in_(sa.select(listed.c.value))

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    Table,
-    Text,
-    UniqueConstraint,
-    select,
-)
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text, UniqueConstraint
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, is_among
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
-__all__ = ['SEPARATOR', 'episode_retrieval', 'feedback', 'helpfulness', 'landmark_subject']
-
-SEPARATOR = '\x1f'
-"""Between map and key of a landmark: no map, key or id holds a control character."""
+__all__ = ['SUBJECT_SEPARATOR', 'episode_retrieval', 'feedback', 'helpfulness']
 
 helpfulness = Table(
     'helpfulness',
@@ -66,27 +53,26 @@ feedback = Table(
 )
 
 
-def landmark_subject(map_id: str, key: str) -> str:
-    """Return the subject of a landmark in `helpfulness`."""
-    return f'{map_id}{SEPARATOR}{key}'
+SUBJECT_SEPARATOR = '\x1f'
+"""Between map and key in the subject of a landmark: no map, key or id holds a control character."""
 
 
-def _erase_counts(connection: Connection, purged: Purged) -> None:
-    subjects = {*purged.ids, *(landmark_subject(*named) for named in purged.landmarks)}
+def _erase_counts(connection: sa.Connection, purged: Purged) -> None:
+    subjects = [*purged.ids, *(SUBJECT_SEPARATOR.join(named) for named in purged.landmarks)]
     for table in (helpfulness, episode_retrieval):
-        connection.execute(table.delete().where(is_among(table.c.subject, subjects)))
+        connection.execute(table.delete().where(among(table.c.subject, subjects)))
 
 
-def _erase_verdicts(connection: Connection, purged: Purged) -> None:
-    """Delete the verdicts on purged items, and every note of such a verdict or that names an item."""
-    on_purged = is_among(feedback.c.item, purged.ids)
-    notes = set(connection.scalars(select(feedback.c.note).where(on_purged)))
-    connection.execute(feedback.delete().where(on_purged))
-    others = select(feedback.c.note).where(feedback.c.note != '').distinct()
+def _erase_verdicts(connection: sa.Connection, purged: Purged) -> None:
+    """Delete the verdicts on purged items, and every note that was made of them or touches them."""
+    of_them = among(feedback.c.item, purged.ids)
+    notes = set(connection.scalars(sa.select(feedback.c.note).where(of_them)))
+    connection.execute(feedback.delete().where(of_them))
+    others = sa.select(feedback.c.note).where(feedback.c.note != '').distinct()
     for note in list(connection.scalars(others)):
         if note in notes or purged.touches_text(note):
             connection.execute(feedback.update().where(feedback.c.note == note).values(note=''))
 
 
-helpfulness.info[ERASURE] = episode_retrieval.info[ERASURE] = _erase_counts
-feedback.info[ERASURE] = _erase_verdicts
+set_erasure(_erase_counts, helpfulness, episode_retrieval)
+set_erasure(_erase_verdicts, feedback)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Connection,
     Float,
     ForeignKey,
     Index,
@@ -18,12 +18,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    select,
     text,
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, is_among
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = [
     'association_receipt',
@@ -147,30 +146,32 @@ association_receipt = Table(
 )
 
 
-def erase_landmarks(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
+def erase_landmarks(connection: sa.Connection, identities: Iterable[tuple[str, str]]) -> int:
     """Delete all traces of landmarks, given as (map_id, key); return their number."""
-    by_map: dict[str, set[str]] = {}
-    for map_id, key in identities:
-        by_map.setdefault(map_id, set()).add(key)
     gone = 0
-    for map_id, keys in by_map.items():
-        receipts = association_receipt.c
-        rows = connection.execute(select(receipts.row, receipts['keys']).where(receipts.map_id == map_id))
-        named = [row for row, names in rows if not keys.isdisjoint(json.loads(names))]
-        connection.execute(association_receipt.delete().where(is_among(receipts.row, named)))
-        here = (landmark.c.map_id == map_id) & is_among(landmark.c.key, keys)
-        numbers = select(landmark.c.number).where(here)
+    keys_of_map: dict[str, list[str]] = {}
+    for map_id, key in identities:
+        keys_of_map.setdefault(map_id, []).append(key)
+    for map_id, keys in keys_of_map.items():
+        these = (landmark.c.map_id == map_id) & among(landmark.c.key, keys)
+        numbers = sa.select(landmark.c.number).where(these)
         connection.execute(sighting.delete().where(sighting.c.landmark.in_(numbers)))
-        gone += connection.execute(landmark.delete().where(here)).rowcount
+        gone += connection.execute(landmark.delete().where(these)).rowcount
+        columns = association_receipt.c
+        receipts = sa.select(columns.row, columns['keys']).where(columns.map_id == map_id)
+        naming = [
+            row for row, told in connection.execute(receipts) if not set(keys).isdisjoint(json.loads(told))
+        ]
+        connection.execute(association_receipt.delete().where(among(columns.row, naming)))
     return gone
 
 
-def _erase_purged(connection: Connection, purged: Purged) -> None:
+def _erase(connection: sa.Connection, purged: Purged) -> None:
     erase_landmarks(connection, purged.landmarks)
 
 
-landmark.info[ERASURE] = sighting.info[ERASURE] = association_receipt.info[ERASURE] = _erase_purged
-keyframe.info[ERASURE] = 'poses of the robot'
-ledger_input.info[ERASURE] = 'names of inputs, and counts'
-ledger_block.info[ERASURE] = 'stamps and 32-bit digests of messages'
-ledger_assignment.info[ERASURE] = 'numbers of landmarks; a purged one becomes none'
+set_erasure(_erase, landmark, sighting, association_receipt)
+set_erasure('where the robot was', keyframe)
+set_erasure('names of inputs, and counts', ledger_input)
+set_erasure('stamps and 32-bit digests of messages', ledger_block)
+set_erasure('numbers of landmarks; one that is gone is none', ledger_assignment)

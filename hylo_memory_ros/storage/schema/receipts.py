@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Index, Integer, Table, Text, select, text
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
-from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged
+from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
 
-__all__ = ['erase_hits', 'receipt', 'registered']
+__all__ = ['receipt', 'registered']
 
 receipt = Table(
     'receipt',
@@ -42,21 +40,18 @@ registered = Table(
 )
 
 
-def _erase_receipts(connection: Connection, purged: Purged) -> None:
-    """Take purged items out of receipts.
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    """Take purged items out of receipts, in the transaction of the purge.
 
-    A retrieval keeps its other hits and counts those that are gone; its query is dropped when it touches a
-    purged item. A receipt of an association that names one is deleted, as are the identities of caches and
-    compressed bytes that were made of such an answer.
+    A retrieval keeps its other hits and counts those that are gone; its query leaves with them when it
+    touches them. A receipt of an association that names them leaves whole, as do the caches and compressed
+    bytes that were made of such an answer.
     """
-    for row in list(connection.execute(select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body))):
+    for row in list(connection.execute(sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body))):
         body = json.loads(row.body)
         this = receipt.c.receipt_id == row.receipt_id
         if row.kind == 'retrieval':
-            is_answered = any(_stays(hit, purged.ids) for hit in body['hits'])
-            touches = purged.touches_query(body['query'], is_answered=is_answered)
-            identifies = bool(purged.identifying_values(body['query'], place=False))
-            if not erase_hits(body, purged.ids, identifies=identifies, touches=touches):
+            if not purged.scrub_retrieval(body):
                 continue
             text = json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
             values = {'body': text, 'size': len(text.encode('utf-8'))}
@@ -68,36 +63,4 @@ def _erase_receipts(connection: Connection, purged: Purged) -> None:
         connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
 
 
-def erase_hits(body: dict[str, Any], ids: Collection[str], *, identifies: bool, touches: bool) -> bool:
-    """Take hits out of a receipt of a retrieval; return whether anything changed.
-
-    Parameters
-    ----------
-    body : dict
-        The receipt, changed in place.
-    ids : collection of str
-        Ids of the hits.
-    identifies : bool
-        Whether the query has values that may identify an item: it is then dropped with any hit.
-    touches : bool
-        Whether the query is dropped in any case.
-    """
-    hits = [hit for hit in body['hits'] if _stays(hit, ids)]
-    gone = len(body['hits']) - len(hits)
-    touches = touches or (bool(gone) and identifies)
-    if not gone and not touches:
-        return False
-    body['hits'], body['purged'] = hits, body.get('purged', 0) + gone
-    if touches:
-        body['query'], body['query_digest'] = None, None
-    if gone:
-        body['render'] = None
-    return True
-
-
-def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
-    # An item of working memory cannot be found any more, whatever named it.
-    return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
-
-
-receipt.info[ERASURE] = registered.info[ERASURE] = _erase_receipts
+set_erasure(_erase, receipt, registered)

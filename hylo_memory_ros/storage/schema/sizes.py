@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE
+from hylo_memory_ros.storage.schema.erasure import set_erasure
 
 __all__ = ['ROW_BYTES', 'SIZE', 'STATEMENT_BYTES', 'TRIGGERS', 'held']
 
@@ -64,4 +64,5 @@ TRIGGERS = tuple(
 )
 """They count every row; a file without the table `held` has none of them."""
 
-held.info[ERASURE] = 'counts'
+
+set_erasure('counts', held)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, ForeignKey, Integer, Table, Text
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged, is_among
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = ['skill_transition']
 
@@ -25,11 +26,11 @@ skill_transition = Table(
 )
 
 
-def _erase_transitions(connection: Connection, purged: Purged) -> None:
-    """Keep when a skill went from which status to which, and nothing of the skill."""
-    values = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
-    of_purged = is_among(skill_transition.c.identity_id, purged.identity_ids)
-    connection.execute(skill_transition.update().where(of_purged).values(values))
+def _forget_skill(connection: sa.Connection, purged: Purged) -> None:
+    """Keep when a skill went from where to where, and nothing of the skill."""
+    gone = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
+    of_them = among(skill_transition.c.identity_id, purged.identity_ids)
+    connection.execute(skill_transition.update().where(of_them).values(gone))
 
 
-skill_transition.info[ERASURE] = _erase_transitions
+set_erasure(_forget_skill, skill_transition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE
+from hylo_memory_ros.storage.schema.erasure import set_erasure
 
 __all__ = ['known_map', 'state']
 
@@ -26,5 +26,6 @@ known_map = Table(
     sqlite_with_rowid=False,
 )
 
-known_map.info[ERASURE] = 'names of maps'
-state.info[ERASURE] = 'hashes, counters and configuration'
+
+set_erasure('hashes, counters, and the configuration of the whole', state)
+set_erasure('maps are the names of places', known_map)

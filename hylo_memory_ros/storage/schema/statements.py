@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -17,7 +18,9 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, delete_rows
+from hylo_memory_ros.storage.schema.corrections import corrected
+from hylo_memory_ros.storage.schema.embeddings import embedding
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = [
     'FULL_TEXT',
@@ -161,9 +164,12 @@ def text_index_of(op: str) -> str:
     return SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT
 
 
-identity.info[ERASURE] = delete_rows(identity, 'identity_id', 'identity_ids')
-forgetting.info[ERASURE] = delete_rows(forgetting, 'identity_id', 'identity_ids')
-spatial.info[ERASURE] = delete_rows(spatial, 'spatial_id', 'spatial_ids')
-assertion.info[ERASURE] = delete_rows(assertion, 'assertion_id', 'assertion_ids')
-version.info[ERASURE] = delete_rows(version, 'assertion_id', 'assertion_ids')
-tag.info[ERASURE] = delete_rows(tag, 'assertion_id', 'assertion_ids')
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    for table in (version, tag, embedding, corrected, assertion):
+        connection.execute(table.delete().where(among(table.c.assertion_id, purged.assertion_ids)))
+    connection.execute(spatial.delete().where(among(spatial.c.spatial_id, purged.spatial_ids)))
+    for table in (forgetting, identity):
+        connection.execute(table.delete().where(among(table.c.identity_id, purged.identity_ids)))
+
+
+set_erasure(_erase, version, tag, embedding, corrected, assertion, spatial, forgetting, identity)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Index, Integer, Table, Text, select, text
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import ERASURE, Purged
+from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
 
 __all__ = ['audit', 'change', 'request', 'txn']
 
@@ -55,8 +56,8 @@ request = Table(
 )
 
 
-def _erase_changes(connection: Connection, purged: Purged) -> None:
-    for row in list(connection.execute(select(change))):
+def _scrub_feed(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(change))):
         ids = json.loads(row.ids)
         if purged.ids.isdisjoint(ids):
             continue
@@ -70,28 +71,28 @@ def _erase_changes(connection: Connection, purged: Purged) -> None:
         connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
 
 
-def _erase_audit(connection: Connection, purged: Purged) -> None:
-    for row in list(connection.execute(select(audit))):
+def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(audit))):
         ids = set(json.loads(row.ids or '[]'))
-        is_named, query = not purged.ids.isdisjoint(ids), json.loads(row.query or 'null')
+        named, query = not purged.ids.isdisjoint(ids), json.loads(row.query or 'null')
         values: dict[str, Any] = {}
-        if is_named:
+        if named:
             values['ids'] = None
-        if query and (is_named or purged.touches_query(query, is_answered=bool(ids))):
+        if query and (named or purged.touches_query(query, is_answered=bool(ids))):
             values['query'] = None
-        if row.reason and (is_named or purged.touches_text(row.reason)):
+        if row.reason and (named or purged.touches_text(row.reason)):
             values['reason'] = ''
         if values:
             connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
 
 
-def _erase_requests(connection: Connection, purged: Purged) -> None:
-    for row in list(connection.execute(select(request))):
+def _delete_requests(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(request))):
         if purged.named_in(json.loads(row.answer)):
             connection.execute(request.delete().where(request.c.request_id == row.request_id))
 
 
-txn.info[ERASURE] = 'kind, time and caller of an operation'
-change.info[ERASURE] = _erase_changes
-audit.info[ERASURE] = _erase_audit
-request.info[ERASURE] = _erase_requests
+set_erasure('what kind of operation was made, when, and for whom', txn)
+set_erasure(_scrub_feed, change)
+set_erasure(_scrub_audit, audit)
+set_erasure(_delete_requests, request)

@@ -27,7 +27,7 @@ from support.tables import write_tables
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.perception import Message
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.schema.landmarks import erase_landmarks
+from hylo_memory_ros.storage.schema import erase_landmarks
 
 
 def scrub_one(connection: Connection, key: str) -> None:

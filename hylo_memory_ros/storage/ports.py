@@ -60,7 +60,7 @@ class QuerySource(Protocol):
         """Return matches in order, and the sequence that they are of."""
 
     def count(self, asked: QuerySpec) -> int:
-        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        """Return how many match; one more than the limit of exact totals means "more"."""
 
     def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
@@ -72,7 +72,7 @@ class QuerySource(Protocol):
         """Return the vectors of item rows, by version row and space."""
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
-        """Return the episode in which each of some item rows was said, by version row; without one, none."""
+        """Return the episode of each item row that was stated in one, by version row."""
 
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return what is counted of item rows, by version row; of what nothing is, none."""
@@ -146,7 +146,7 @@ class StatementSource(QuerySource, IndexSource, Protocol):
         """Return the snapshot hash."""
 
     def manifest(self) -> dict[str, Any]:
-        """Return the snapshot hash and what it stands for."""
+        """Return the snapshot hash and what it covers."""
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
@@ -155,7 +155,7 @@ class StatementSource(QuerySource, IndexSource, Protocol):
         """Return which ids another statement has, if one were given them."""
 
     def archived_ids(self, ids: Collection[str]) -> set[str]:
-        """Return which ids belong to archived statements."""
+        """Return which ids are those of statements in the archive."""
 
     def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
@@ -194,15 +194,15 @@ class ArchivePort(Protocol):
         """Return identities with ended statements that may be archived, in order of their number."""
 
     def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ids of ended statements that may be archived, by identity."""
+        """Return the ids of what has ended of identities and may become archived, by identity."""
 
     def move(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
     ) -> ArchivedSlice:
-        """Move one slice of ended statements to the archive; it changes no answer."""
+        """Move one slice of what has ended of identities to the archive; it changes no answer."""
 
     def restore(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
-        """Bring one slice of archived identities back."""
+        """Bring one slice of what is archived of identities back."""
 
     def info(self) -> ArchiveInfo | None:
         """Return what the archive file holds; None: there never was anything in it."""
@@ -296,7 +296,7 @@ class Store(Protocol):
         """
 
     def recall_episode(self, episode_id: str) -> None:
-        """Bring back from the archive what was said in an episode, and what its feed and verdicts name."""
+        """Bring back from the archive what was stated in an episode, and what its feed and verdicts name."""
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""

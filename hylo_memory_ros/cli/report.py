@@ -12,7 +12,7 @@ from hylo_memory_ros.cli.memory_file import opened
 from hylo_memory_ros.cli.options import AsJson, Limit, MemoryFile
 from hylo_memory_ros.cli.tables import console, helpfulness_table
 from hylo_memory_ros.model import Helpfulness
-from hylo_memory_ros.storage.feedback.scores import Order, Told
+from hylo_memory_ros.storage.feedback.scores import Order, SubjectCounts
 
 __all__ = ['report']
 
@@ -65,7 +65,7 @@ def interval(counts: Helpfulness) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _line(told: Told) -> dict[str, Any]:
+def _line(told: SubjectCounts) -> dict[str, Any]:
     low, high = interval(told.counts)
     return {
         'id': told.id,

@@ -12,7 +12,7 @@ from rich.text import Text
 from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
-from hylo_memory_ros.storage.feedback.scores import Told
+from hylo_memory_ros.storage.feedback.scores import SubjectCounts
 
 __all__ = [
     'changes_table',
@@ -147,7 +147,7 @@ def episodes_table(episodes: Sequence[Episode]) -> Table:
     return _table(columns, right={'s'})
 
 
-def helpfulness_table(rows: Sequence[Told], intervals: Sequence[tuple[float, float]]) -> Table:
+def helpfulness_table(rows: Sequence[SubjectCounts], intervals: Sequence[tuple[float, float]]) -> Table:
     """Return how far items have helped, one a line; columns that would be empty are left out.
 
     Parameters

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hylo_memory_ros.cli.times import instant_text
+from hylo_memory_ros.cli.formats import instant_text
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
 from hylo_memory_ros.storage.feedback.scores import Told

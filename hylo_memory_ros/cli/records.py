@@ -30,7 +30,7 @@ from hylo_memory_ros.cli.tables import (
     transitions_table,
 )
 from hylo_memory_ros.model import MAX_K, SKILL_STATUSES, Helpfulness, MemoryKind, MemoryQuery, parse_object
-from hylo_memory_ros.storage.feedback.scores import Order, Told
+from hylo_memory_ros.storage.feedback.scores import Order, SubjectCounts
 
 __all__ = ['episodes', 'report', 'skills']
 
@@ -184,12 +184,12 @@ def helpfulness(
     with open_memory_file(file) as memory, memory.read() as view:
         rows, total = view.feedback.report(limit, order, ascending=ascending)
     if as_json:
-        for told in rows:
-            print(json_line(_line(told)))
+        for row in rows:
+            print(json_line(_line(row)))
         return
     screen = console()
     if rows:
-        screen.print(helpfulness_table(rows, [interval(told.counts) for told in rows]))
+        screen.print(helpfulness_table(rows, [interval(row.counts) for row in rows]))
     screen.print(f'{len(rows)} of {total} that were looked up or judged', markup=False)
 
 
@@ -200,14 +200,14 @@ def interval(counts: Helpfulness) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _line(told: Told) -> dict[str, Any]:
-    low, high = interval(told.counts)
+def _line(row: SubjectCounts) -> dict[str, Any]:
+    low, high = interval(row.counts)
     return {
-        'id': told.id,
-        'kind': told.kind,
-        'key': told.key,
-        'content': told.content,
-        **told.counts.as_dict(),
+        'id': row.id,
+        'kind': row.kind,
+        'key': row.key,
+        'content': row.content,
+        **row.counts.as_dict(),
         'low': low,
         'high': high,
     }

@@ -1,4 +1,4 @@
-"""What may be consolidated: happenings that hold now, and how much is at hand."""
+"""Candidates for consolidation: episodic statements that hold now, and their amount."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+    from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
     from hylo_memory_ros.model import (
         Changes,
         Helpfulness,

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
 from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
 from hylo_memory_ros.storage.archive.state import (

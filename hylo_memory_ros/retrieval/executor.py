@@ -43,7 +43,7 @@ class Plan:
     """The order of the sources, and the reason for it."""
 
     steps: tuple[Step, ...]
-    """What is resolved, in this order."""
+    """Sources, first one first."""
     reasons: tuple[str, ...]
     """Estimates and decisions in words, for the evidence."""
 

@@ -11,7 +11,7 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.evidence.receipts import APPROXIMATE
 from hylo_memory_ros.model import MemoryKind, MemoryQuery, QueryResult
 
-__all__ = ['Replay', 'compared', 'replayed_query']
+__all__ = ['Replay', 'compare_answers', 'replayed_query']
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def replayed_query(body: Mapping[str, Any]) -> MemoryQuery:
     )
 
 
-def compared(body: Mapping[str, Any], result: QueryResult, matching: int | None = None) -> Replay:
+def compare_answers(body: Mapping[str, Any], result: QueryResult, matching: int | None = None) -> Replay:
     """Compare the answer to `replayed_query` with the receipt.
 
     Parameters

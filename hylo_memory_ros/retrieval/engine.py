@@ -29,7 +29,7 @@ from hylo_memory_ros.retrieval.probability import probabilities_within
 from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of, orders_of, weights_of
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import VectorSearch
-from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, with_working, working_ranked
+from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
 from hylo_memory_ros.storage.query.filters import SKILLS
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
@@ -160,7 +160,7 @@ class RetrievalEngine:
         nearest = None
         if len(hits) < query.k or query.explain:
             explanation = Explanation(self._store, self._mirror, resolved, found.below_score)
-            excluded = with_working(explanation.excluded(), found.working)
+            excluded = add_working_exclusions(explanation.excluded(), found.working)
             nearest = explanation.nearest_outside_m
         return QueryResult(
             hits,
@@ -213,7 +213,7 @@ class RetrievalEngine:
         found = replace(found, working=left)
         if not items:
             return found
-        working = working_ranked(items, query, weights, found.ranking, resolved.at_ns)
+        working = rank_working(items, query, weights, found.ranking, resolved.at_ns)
         merged = sorted([*found.page, *working], key=order_of)[resolved.offset :]
         evidence = CandidateEvidence('working', returned=len(items), after_filter=len(working))
         return replace(

@@ -42,7 +42,7 @@ def receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
 
 
 def replay_receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
-    """Ask the question of a receipt again, of the same state; exit code 1 when other ids come."""
+    """Repeat the query of a receipt on the same state; exit code 1 when other ids come."""
     with opened(file) as memory:
         replay = memory.replay_receipt(id)
     if as_json:

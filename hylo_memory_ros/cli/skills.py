@@ -55,7 +55,7 @@ def skills(
     if transitions:
         _print_transitions(file, filters['keys'], limit, as_json=as_json)
         return
-    asked: dict[str, Any] = {
+    given: dict[str, Any] = {
         'state': state,
         'as_of_ns': as_of,
         'known_at_ns': known_at,
@@ -67,7 +67,7 @@ def skills(
         skill_status=tuple(status or SKILL_STATUSES),
         any_map=True,
         k=limit,
-        **{name: value for name, value in asked.items() if value is not None},
+        **{name: value for name, value in given.items() if value is not None},
     )
     with opened(file) as memory:
         result = memory.query(query)

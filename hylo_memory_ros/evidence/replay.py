@@ -51,9 +51,7 @@ def replayed_query(body: Mapping[str, Any]) -> MemoryQuery:
     if body.get('kind') != 'retrieval':
         raise InvalidRequestError(f'receipt: {body["id"]} is of an association: only retrievals are replayed')
     if body['query'] is None:
-        raise InvalidRequestError(
-            f'receipt: the query of {body["id"]} left with what was purged: nothing can be asked again'
-        )
+        raise InvalidRequestError(f'receipt: the query of {body["id"]} was purged: it cannot be repeated')
     query = MemoryQuery.model_validate_json(json.dumps(body['query']))
     if query.cursor is not None:
         return query  # a cursor is pinned to both time axes itself

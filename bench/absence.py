@@ -42,7 +42,7 @@ def absence() -> Iterator[dict[str, Any]]:
     depth = an_input('depth', 'sensor_msgs/msg/Image', camera_info='info')
     settings = LandmarkSettings(inputs=(source, info, depth))
     existence, validator = ExistenceMonitor(settings), DetectionValidator(source, lambda reason, count: None)
-    landmark_map = _full_book(settings)
+    landmark_map = _full_map(settings)
     image = DepthImage(np.full((120, 160), 9.0, dtype=np.float32))
     existence.take_view(Message('info', START_NS, 'base', 0, NOTHING, view=CAMERA), HERE)
     times, misses, in_view = [], 0, []
@@ -71,7 +71,7 @@ def absence() -> Iterator[dict[str, Any]]:
     yield at_most('absence_mean_ms_per_message_at_100000', float(np.mean(times)), 2.0, **more)
 
 
-def _full_book(settings: LandmarkSettings) -> LandmarkMap:
+def _full_map(settings: LandmarkSettings) -> LandmarkMap:
     """Return 100 000 landmarks in a cube, each 0.6 m from the next, all of them written."""
     side = math.ceil(COUNT ** (1 / 3))
     places = 0.6 * np.stack(np.meshgrid(*3 * [np.arange(side)], indexing='ij'), axis=-1).reshape(-1, 3)

@@ -49,9 +49,9 @@ class Retention(Contract):
     """Limits of facts."""
     spatial: KindLimits = KindLimits()
     """Limits of landmarks and other items with a place."""
-    skill: KindLimits = KindLimits()
+    skill: Annotated[KindLimits, NOT_A_PARAMETER] = KindLimits()
     """Limits of skills."""
-    target: Part = 0.7
+    target: Annotated[Part, NOT_A_PARAMETER] = 0.7
     """Part of a limit to which a kind is reduced once it exceeds the limit, on schedule and at low
     battery."""
 
@@ -75,7 +75,7 @@ class ConsolidationSettings(Contract):
     """Most statements in one summary."""
     slice_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 128
     """Most statements that one transaction ends while writers wait."""
-    near_duplicate_space: Text = ''
+    near_duplicate_space: Annotated[Text, NOT_A_PARAMETER] = ''
     """Embedding space in which near duplicates are also searched; empty: only words are compared."""
     near_duplicate_similarity: Annotated[Part, NOT_A_PARAMETER] = 0.95
     """Least cosine similarity of near duplicates."""

@@ -1,4 +1,4 @@
-"""What is exchanged by name: ours, or what an installed package offers as an entry point."""
+"""Plug-ins by name: built-in ones, and the entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ __all__ = ['made_by_plugin', 'plugin_named']
 
 
 def plugin_named(
-    group: str, name: str, field: str, ours: Mapping[str, Any], refusal: type[HyloMemoryError]
+    group: str, name: str, field: str, built_in: Mapping[str, Any], error: type[HyloMemoryError]
 ) -> Any:
-    """Return what has a name.
+    """Look up a plug-in.
 
     Parameters
     ----------
     group : str
         Entry point group.
     name : str
-        Name, mostly ``name@version``.
+        Name of the plug-in, mostly ``name@version``.
     field : str
-        What the name was given as.
-    ours : mapping
-        What needs no package.
-    refusal : type
-        What is raised.
+        Field or parameter that holds the name, for messages.
+    built_in : mapping
+        Plug-ins of this package, by name.
+    error : type
+        Class of the error to raise.
 
     Raises
     ------
     HyloMemoryError
-        None has this name, or it cannot be imported.
+        No plug-in has this name, or it cannot be imported.
     """
-    if name in ours:
-        return ours[name]
+    if name in built_in:
+        return built_in[name]
     points = entry_points(group=group)
     for point in points:
         if point.name == name:
             try:
                 return point.load()
             except Exception as exc:
-                raise refusal(f'{field}: {name!r} cannot be loaded: {exc}', field=field) from exc
-    known = ', '.join(sorted({*ours, *(point.name for point in points)}))
-    raise refusal(f'{field}: {name!r} is none of {known} (entry points: {group})', field=field)
+                raise error(f'{field}: {name!r} cannot be loaded: {exc}', field=field) from exc
+    known = ', '.join(sorted({*built_in, *(point.name for point in points)}))
+    raise error(f'{field}: {name!r} is none of {known} (entry points: {group})', field=field)
 
 
 def made_by_plugin(
-    group: str, name: str, field: str, ours: Mapping[str, Any], refusal: type[HyloMemoryError]
+    group: str, name: str, field: str, built_in: Mapping[str, Any], error: type[HyloMemoryError]
 ) -> Any:
-    """Return what the callable that has a name makes, called without arguments; see `plugin_named`."""
-    make = plugin_named(group, name, field, ours, refusal)
+    """Call a plug-in without arguments and return the result; see `plugin_named`."""
+    create = plugin_named(group, name, field, built_in, error)
     try:
-        return make()
+        return create()
     except Exception as exc:
-        raise refusal(f'{field}: {name!r} cannot be loaded: {exc}', field=field) from exc
+        raise error(f'{field}: {name!r} cannot be loaded: {exc}', field=field) from exc

@@ -1,8 +1,7 @@
-"""From texts to vectors: what an embedder is, how one is found, and one that works offline."""
+"""Embedders: their port, their lookup by name, and one over an ONNX model that works offline."""
 
 from __future__ import annotations
 
-from hylo_memory_ros.embedding.plugins import GROUP, embedder_named, embedder_names
-from hylo_memory_ros.embedding.port import Embedder
+from hylo_memory_ros.embedding.embedder import GROUP, Embedder, embedder_named, embedder_names
 
 __all__ = ['GROUP', 'Embedder', 'embedder_named', 'embedder_names']

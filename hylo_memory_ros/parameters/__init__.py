@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from hylo_memory_ros.parameters.configuration import build_configuration
-from hylo_memory_ros.parameters.declarations import Entry, input_entries, node_entries, space_entries
+from hylo_memory_ros.parameters.declarations import (
+    Entry,
+    build_configuration,
+    input_entries,
+    node_entries,
+    space_entries,
+)
 from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.parameters.parameter_file import ParameterFile
 

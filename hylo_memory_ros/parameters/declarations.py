@@ -1,9 +1,9 @@
-"""Declarations of parameters from the fields of the typed configuration."""
+"""Parameters from the fields of the typed configuration, and the configuration from their values."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -12,13 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from hylo_memory_ros.config import MemoryConfig, Retention
+from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model.embedding import SpaceNames
 from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
-__all__ = ['Entry', 'input_entries', 'node_entries', 'space_entries']
+__all__ = ['Entry', 'build_configuration', 'input_entries', 'node_entries', 'space_entries']
+
+ValueOf = Callable[['Entry'], Any]
 
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
 
@@ -190,12 +193,14 @@ def _in_words(annotation: Any) -> str:
 
 def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) -> Iterator[Entry]:
     for name, field in model.model_fields.items():
+        if (model, name) in DERIVED or NOT_A_PARAMETER in field.metadata:
+            continue
         if (model, name) in COMPOSED:
             part = field.annotation
             assert isinstance(part, type)
             assert issubclass(part, BaseModel)
             yield from _walk(part, prefix + COMPOSED[model, name], (*path, name))
-        elif (model, name) not in DERIVED and NOT_A_PARAMETER not in field.metadata:
+        else:
             yield Entry(prefix + name, (*path, name), field)
 
 
@@ -222,5 +227,73 @@ def _reasons(problem: ValueError) -> str:
     """Return the messages of validators beyond type and range."""
     if not isinstance(problem, ValidationError):
         return ''
-    told = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']
-    return f': {"; ".join(map(str, told))}' if told else ''
+    messages = [error['ctx']['error'] for error in problem.errors() if error['type'] == 'value_error']
+    return f': {"; ".join(map(str, messages))}' if messages else ''
+
+
+def build_configuration(value_of: ValueOf, *, clock: str) -> NodeConfig:
+    """Build the configuration from single values.
+
+    Parameters
+    ----------
+    value_of : callable
+        Return the value of a parameter, as ROS has it.
+    clock : str
+        Name of the service clock.
+
+    Raises
+    ------
+    ConfigurationError
+        With every parameter that is wrong, its value and the expected type.
+    """
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for entry in node_entries():
+        _put(values, entry, value_of, problems)
+    values.setdefault('memory', {})['clock'] = clock
+    values['memory']['embedding_spaces'] = {
+        name: _space(name, value_of, problems) for name in values.pop('embedding_spaces', ())
+    }
+    values['inputs'] = tuple(_input(name, value_of, problems) for name in values.get('inputs', ()))
+    if not problems:
+        try:
+            return NodeConfig.model_validate(values)
+        except ValidationError as exc:
+            names = [source['name'] for source in values['inputs']]
+            problems += [_problem(error, names) for error in exc.errors()]
+    raise ConfigurationError('; '.join(problems), problems=tuple(problems))
+
+
+def _input(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {'name': name}
+    for entry in input_entries(name):
+        _put(values, entry, value_of, problems)
+    return values
+
+
+def _space(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for entry in space_entries(name):
+        _put(values, entry, value_of, problems)
+    return values
+
+
+def _put(values: dict[str, Any], entry: Entry, value_of: ValueOf, problems: list[str]) -> None:
+    try:
+        value = entry.validated(value_of(entry))
+    except ValueError as exc:
+        problems.append(str(exc))
+        return
+    for part in entry.path[:-1]:
+        values = values.setdefault(part, {})
+    values[entry.path[-1]] = value
+
+
+def _problem(error: Any, inputs: list[str]) -> str:
+    place = [str(part) for part in error['loc']]
+    if place[:1] == ['inputs']:
+        place[:2] = ['input', inputs[int(place[1])]]
+    if place[:2] == ['memory', 'embedding_spaces']:
+        place[:2] = ['space']
+    text = str(error['msg']).removeprefix('Value error, ')
+    return f'{".".join(place)}: {text}' if place else text

@@ -44,7 +44,7 @@ class NodeConfig(Contract):
     status_interval_s: Annotated[float, Field(ge=0.05, le=60.0)] = 0.2
     """Shortest time between two messages on ~/status, seconds; only changes are published."""
     consolidate_interval_s: Annotated[float, Field(ge=0.0, le=31_536_000.0)] = 0.0
-    """Period of consolidations that reduce every kind to retention.target of its limits, seconds; 0: only
+    """Period of consolidations that reduce every kind to 0.7 of its limits, seconds; 0: only
     when a limit is exceeded, or on request."""
     battery_topic: str = ''
     """Topic of the robot's sensor_msgs/BatteryState. Empty: none."""

@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import ConfigurationError, NotFoundError, UnsupportedError
-from hylo_memory_ros.parameters.configuration import build_configuration
-from hylo_memory_ros.parameters.declarations import Entry, input_entries, node_entries, space_entries
+from hylo_memory_ros.parameters.declarations import (
+    Entry,
+    build_configuration,
+    input_entries,
+    node_entries,
+    space_entries,
+)
 from hylo_memory_ros.parameters.node_config import NodeConfig
 
 __all__ = ['ParameterFile']

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hylo_memory_ros.domain.skills import REFUSED
+from hylo_memory_ros.domain.skills import OTHER_STATUS
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
@@ -209,8 +209,8 @@ class Explanation:
         if not resolved.hides_skills:
             return {}
         count, assertions = self._store.excluded_skills(resolved.spec())
-        counts = {REFUSED: count} if resolved.fit is None else resolved.fit.reasons(assertions)
-        refused = counts.pop(REFUSED, 0)
+        counts = {OTHER_STATUS: count} if resolved.fit is None else resolved.fit.count_reasons(assertions)
+        refused = counts.pop(OTHER_STATUS, 0)
         status = 'not_verified' if resolved.query.skill_status == ('verified',) else 'other_skill_status'
         return {status: refused, **counts}
 

@@ -53,7 +53,7 @@ class ResolvedQuery:
             space=self.query.embedding[0] if self.query.embedding is not None else '',
             helpfulness=self.weighs_helpfulness,
             gated=self.hides_skills,
-            fitting=None if self.fit is None else self.fit.listed(),
+            fitting=None if self.fit is None else self.fit.to_json(),
         )
 
     def spec_at_any_time(self) -> QuerySpec:

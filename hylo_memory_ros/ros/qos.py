@@ -16,50 +16,43 @@ __all__ = [
     'INTROSPECTION',
     'LATCHED',
     'SERVICE',
+    'TF',
+    'TF_STATIC',
     'Topic',
     'detections',
 ]
 
-EVENTS = QoSProfile(
-    depth=1000,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-)
+RELIABLE, VOLATILE = ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE
+
+
+def _keep_last(
+    depth: int, reliability: ReliabilityPolicy = RELIABLE, durability: DurabilityPolicy = VOLATILE
+) -> QoSProfile:
+    return QoSProfile(
+        depth=depth, history=HistoryPolicy.KEEP_LAST, reliability=reliability, durability=durability
+    )
+
+
+EVENTS = _keep_last(1000)
 """`~/events`: reliable; a late subscriber, or one that lost events, reads `~/changes`."""
 
-LATCHED = QoSProfile(
-    depth=1,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-)
+LATCHED = _keep_last(1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`~/status` and `~/markers`: late subscribers receive the newest message."""
 
-DIAGNOSTICS = QoSProfile(
-    depth=10,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-)
+DIAGNOSTICS = _keep_last(10)
 """`/diagnostics`: the profile of the aggregator."""
 
-SERVICE = QoSProfile(
-    depth=100,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-)
+SERVICE = _keep_last(100)
 """Requests and replies: as every client's default, with room for a hundred waiting requests."""
 
-
-INTROSPECTION = QoSProfile(
-    depth=1000,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-)
+INTROSPECTION = _keep_last(1000)
 """Introspection of service calls."""
+
+TF = _keep_last(100)
+"""`tf`: the profile of tf2's own listener."""
+
+TF_STATIC = _keep_last(100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+"""`tf_static`: latched, the last message of each publisher."""
 
 
 def detections(reliability: str, depth: int, durability: str = 'volatile') -> QoSProfile:
@@ -74,12 +67,7 @@ def detections(reliability: str, depth: int, durability: str = 'volatile') -> Qo
     durability : {'volatile', 'transient_local'}
         A latched subscription also receives the last messages of publishers that latch.
     """
-    return QoSProfile(
-        depth=depth,
-        history=HistoryPolicy.KEEP_LAST,
-        reliability=ReliabilityPolicy[reliability.upper()],
-        durability=DurabilityPolicy[durability.upper()],
-    )
+    return _keep_last(depth, ReliabilityPolicy[reliability.upper()], DurabilityPolicy[durability.upper()])
 
 
 class Topic:

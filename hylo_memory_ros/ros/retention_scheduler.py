@@ -125,13 +125,13 @@ class RetentionScheduler:
             self._problems[kind], self._left[kind] = one.problem, (now_s, one.after.part)
             if one.problem:
                 logger.warning('%s', one.problem)
-        told = [
+        changes = [
             f'{one.after.kind} from {one.before.items} to {one.after.items} items'
             for one in report.kinds
             if one.consolidation is not None or one.aged
         ]
-        if told:
-            self._last = f'{reason}: {", ".join(told)}' + (', cut short' if report.cancelled else '')
+        if changes:
+            self._last = f'{reason}: {", ".join(changes)}' + (', cut short' if report.cancelled else '')
             logger.info('consolidated (%s)', self._last)
 
 

@@ -30,7 +30,7 @@ from hylo_memory_ros.ros.retention_scheduler import BatteryTopic, RetentionSched
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.services import HANDLERS
-from hylo_memory_ros.ros.services.service import Handlers, ServiceContext
+from hylo_memory_ros.ros.services.registration import Handlers, ServiceContext
 from hylo_memory_ros.transforms import PendingLookups
 
 __all__ = ['Session']

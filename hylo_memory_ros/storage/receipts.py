@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryKind
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.schema import receipt, registered
 
@@ -21,13 +20,9 @@ __all__ = [
     'ReceiptRepository',
     'ReceiptRow',
     'existing_ids',
-    'expire_receipts',
-    'load_receipt',
-    'load_registered',
-    'save_receipts',
-    'save_registered',
-    'scrub_body',
-    'size_of_receipts',
+    'is_kept',
+    'scrub_hits',
+    'scrub_unknown',
 ]
 
 
@@ -46,123 +41,44 @@ class ReceiptRow(NamedTuple):
     """The episode in which it was asked; empty: none."""
 
 
-def save_receipts(connection: sa.Connection, rows: Iterable[ReceiptRow]) -> None:
-    """Store receipts; one whose id is known stays as it is."""
-    values = [{**row._asdict(), 'size': len(row.body.encode('utf-8'))} for row in rows]
-    if values:
-        connection.execute(receipt.insert().prefix_with('OR IGNORE'), values)
-
-
-def load_receipt(connection: sa.Connection, receipt_id: str) -> ReceiptRow | None:
-    """Return a receipt, or None."""
-    columns = (receipt.c.receipt_id, receipt.c.kind, receipt.c.made_at_ns, receipt.c.body)
-    row = connection.execute(sa.select(*columns).where(receipt.c.receipt_id == receipt_id)).one_or_none()
-    return None if row is None else ReceiptRow(*row)
-
-
-def size_of_receipts(connection: sa.Connection) -> tuple[int, int]:
-    """Return how many receipts there are, and the bytes of their bodies."""
-    counted = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(receipt.c.size), 0))
-    rows, size = connection.execute(counted.select_from(receipt)).one()
-    return rows, size
-
-
-def expire_receipts(connection: sa.Connection, most: int, most_bytes: int) -> int:
-    """Let the oldest go until both limits hold; return how many went.
-
-    Parameters
-    ----------
-    most : int
-        Receipts that stay.
-    most_bytes : int
-        Bytes that their bodies may have together.
-    """
-    newest_first = sa.over(sa.func.sum(receipt.c.size), order_by=receipt.c.number.desc())
-    rank = sa.over(sa.func.row_number(), order_by=receipt.c.number.desc())
-    counted = sa.select(receipt.c.number, newest_first.label('bytes'), rank.label('place')).subquery()
-    beyond = sa.select(sa.func.max(counted.c.number)).where(
-        sa.or_(counted.c.bytes > most_bytes, counted.c.place > most)
-    )
-    last: int | None = connection.scalar(beyond)
-    if last is None:
-        return 0
-    gone = sa.select(receipt.c.receipt_id).where(receipt.c.number <= last)
-    connection.execute(registered.delete().where(registered.c.receipt_id.in_(gone)))
-    return connection.execute(receipt.delete().where(receipt.c.number <= last)).rowcount
-
-
-def save_registered(connection: sa.Connection, digest: str, receipt_id: str, body: str) -> None:
-    """Store an identity that was made of the answer of a receipt; again is no difference."""
-    row = {'digest': digest, 'receipt_id': receipt_id, 'body': body}
-    connection.execute(registered.insert().prefix_with('OR IGNORE'), row)
-
-
-def load_registered(connection: sa.Connection, receipt_id: str) -> dict[str, Mapping[str, Any]]:
-    """Return the identities that were made of an answer, by digest."""
-    found = sa.select(registered.c.digest, registered.c.body).where(registered.c.receipt_id == receipt_id)
-    return {row.digest: json.loads(row.body) for row in connection.execute(found)}
-
-
 def existing_ids(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     """Return those ids that the store still knows."""
     raw: Any = connection.connection.dbapi_connection
     return {row[0] for row in raw.execute(_EXISTING, (json.dumps(list(ids)),))}
 
 
-@on_purge(receipt, registered)
-def _scrub_receipts(connection: sa.Connection, purged: Purged) -> None:
-    """Take what was purged out of receipts, in its transaction.
-
-    A retrieval keeps its other hits and counts those that are gone; its query leaves with them when
-    it could tell of them. A receipt of an association that names them leaves whole, as do the
-    caches and compressed bytes that were made of such an answer.
-    """
-    rows = sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body)
-    for row in list(connection.execute(rows)):
-        told = json.loads(row.body)
-        if row.kind == 'retrieval':
-            answered = any(_stays(hit, purged.ids) for hit in told['hits'])
-            telling = purged.touches_query(told['query'], is_answered=answered)
-            if not _scrub(told, purged.ids, telling=telling):
-                continue
-            body = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
-            values = {'body': body, 'size': len(body.encode('utf-8'))}
-            connection.execute(receipt.update().where(receipt.c.receipt_id == row.receipt_id).values(values))
-        elif purged.named_in(told):
-            connection.execute(receipt.delete().where(receipt.c.receipt_id == row.receipt_id))
-        else:
-            continue
-        connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
-
-
-def scrub_body(told: dict[str, Any], ids: Collection[str]) -> bool:
-    """Take ids out of a receipt of a retrieval, and its query whatever it tells; tell whether there was any.
+def scrub_hits(body: dict[str, Any], ids: Collection[str], *, drop_query: bool) -> bool:
+    """Take ids out of a receipt of a retrieval, in place; return whether it changed.
 
     Parameters
     ----------
-    told : dict
-        The receipt, changed in place.
+    body : dict
+        The receipt.
     ids : collection of str
-        Ids that the store no longer knows.
+        Ids that leave; a query that may identify one of them leaves with its hit.
+    drop_query : bool
+        Whether the query leaves also without a hit.
     """
-    return _scrub(told, ids, telling=bool(identifying_values(told['query'], place=False)))
-
-
-def _scrub(told: dict[str, Any], ids: Collection[str], *, telling: bool) -> bool:
-    hits = [hit for hit in told['hits'] if _stays(hit, ids)]
-    gone = len(told['hits']) - len(hits)
-    telling = telling or (bool(gone) and bool(identifying_values(told['query'], place=False)))
-    if not gone and not telling:
+    hits = [hit for hit in body['hits'] if is_kept(hit, ids)]
+    gone = len(body['hits']) - len(hits)
+    drop_query = drop_query or (bool(gone) and bool(identifying_values(body['query'], place=False)))
+    if not gone and not drop_query:
         return False
-    told['hits'], told['purged'] = hits, told.get('purged', 0) + gone
-    if telling:
-        told['query'], told['query_digest'] = None, None
+    body['hits'], body['purged'] = hits, body.get('purged', 0) + gone
+    if drop_query:
+        body['query'], body['query_digest'] = None, None
     if gone:
-        told['render'] = None
+        body['render'] = None
     return True
 
 
-def _stays(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+def scrub_unknown(body: dict[str, Any], ids: Collection[str]) -> bool:
+    """Take ids that the store no longer knows out of a receipt, with any query that may identify an item."""
+    return scrub_hits(body, ids, drop_query=bool(identifying_values(body['query'], place=False)))
+
+
+def is_kept(hit: Mapping[str, Any], ids: Collection[str]) -> bool:
+    """Return whether a hit stays in a receipt when ids leave it."""
     # What working memory held then cannot be found any more, by whatever it named.
     return hit['id'] not in ids and hit['kind'] != MemoryKind.WORKING.value
 
@@ -178,24 +94,53 @@ class ReceiptRepository:
 
     def save(self, rows: Iterable[ReceiptRow]) -> None:
         """Store receipts; one whose id is known stays as it is."""
-        save_receipts(self._connection, rows)
+        values = [{**row._asdict(), 'size': len(row.body.encode('utf-8'))} for row in rows]
+        if values:
+            self._connection.execute(receipt.insert().prefix_with('OR IGNORE'), values)
 
     def load(self, receipt_id: str) -> ReceiptRow | None:
         """Return a receipt, or None."""
-        return load_receipt(self._connection, receipt_id)
+        columns = (receipt.c.receipt_id, receipt.c.kind, receipt.c.made_at_ns, receipt.c.body)
+        row = self._connection.execute(
+            sa.select(*columns).where(receipt.c.receipt_id == receipt_id)
+        ).one_or_none()
+        return None if row is None else ReceiptRow(*row)
 
     def size(self) -> tuple[int, int]:
         """Return how many receipts there are, and the bytes of their bodies."""
-        return size_of_receipts(self._connection)
+        counted = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(receipt.c.size), 0))
+        rows, size = self._connection.execute(counted.select_from(receipt)).one()
+        return rows, size
 
     def expire(self, most: int, most_bytes: int) -> int:
-        """Delete the oldest until both limits hold; return how many went."""
-        return expire_receipts(self._connection, most, most_bytes)
+        """Let the oldest go until both limits hold; return how many went.
+
+        Parameters
+        ----------
+        most : int
+            Receipts that stay.
+        most_bytes : int
+            Bytes that their bodies may have together.
+        """
+        newest_first = sa.over(sa.func.sum(receipt.c.size), order_by=receipt.c.number.desc())
+        rank = sa.over(sa.func.row_number(), order_by=receipt.c.number.desc())
+        counted = sa.select(receipt.c.number, newest_first.label('bytes'), rank.label('place')).subquery()
+        beyond = sa.select(sa.func.max(counted.c.number)).where(
+            sa.or_(counted.c.bytes > most_bytes, counted.c.place > most)
+        )
+        last: int | None = self._connection.scalar(beyond)
+        if last is None:
+            return 0
+        gone = sa.select(receipt.c.receipt_id).where(receipt.c.number <= last)
+        self._connection.execute(registered.delete().where(registered.c.receipt_id.in_(gone)))
+        return self._connection.execute(receipt.delete().where(receipt.c.number <= last)).rowcount
 
     def register(self, digest: str, receipt_id: str, body: str) -> None:
-        """Store an identity that was made of the answer of a receipt; safe to repeat."""
-        save_registered(self._connection, digest, receipt_id, body)
+        """Store an identity that was made of the answer of a receipt; again is no difference."""
+        row = {'digest': digest, 'receipt_id': receipt_id, 'body': body}
+        self._connection.execute(registered.insert().prefix_with('OR IGNORE'), row)
 
     def registered(self, receipt_id: str) -> dict[str, Mapping[str, Any]]:
         """Return the identities that were made of an answer, by digest."""
-        return load_registered(self._connection, receipt_id)
+        found = sa.select(registered.c.digest, registered.c.body).where(registered.c.receipt_id == receipt_id)
+        return {row.digest: json.loads(row.body) for row in self._connection.execute(found)}

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
-from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, ConsolidationWriter
+from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository
 from hylo_memory_ros.storage.consolidation.sizes import SizeRepository
+from hylo_memory_ros.storage.consolidation.writer import ConsolidationWriter
 from hylo_memory_ros.storage.corrections.repository import CorrectionRepository, CorrectionWriter
 from hylo_memory_ros.storage.engine.state import MapRepository, StateTable
 from hylo_memory_ros.storage.episodes.repository import EpisodeRepository, EpisodeWriter

@@ -45,7 +45,7 @@ class Bench:
         return self.association.observe(self._validator.validate(message, HERE), self.landmark_map)
 
 
-def a_book(points: Sequence[Sequence[float]], gate_m: float = 0.5) -> LandmarkMap:
+def a_map(points: Sequence[Sequence[float]], gate_m: float = 0.5) -> LandmarkMap:
     landmark_map = LandmarkMap('hall', gate_m)
     for number, point in enumerate(points):
         put(landmark_map, f'cup/{number:04}', point)
@@ -82,20 +82,20 @@ def given_to(
 
 
 def test_the_largest_distance_belongs_to_the_gate() -> None:
-    landmark_map = a_book([(0.3, 0.1, 0.2)], gate_m=0.5)
+    landmark_map = a_map([(0.3, 0.1, 0.2)], gate_m=0.5)
     assert given_to([(0.8, 0.1, 0.2)], landmark_map, 0.5, 1.0) == [0]
     assert given_to([(0.800001, 0.1, 0.2)], landmark_map, 0.5, 1.0) == [NONE]
 
 
 def test_what_noise_does_not_explain_is_another() -> None:
-    landmark_map = a_book([(0, 0, 0.5)])
+    landmark_map = a_map([(0, 0, 0.5)])
     assert given_to([(0.3, 0, 0.5)], landmark_map, 0.5, 0.05) == [0]
     assert given_to([(0.49, 0, 0.5)], landmark_map, 0.5, 0.05) == [NONE]
 
 
 def test_a_far_pair_does_not_push_a_near_one_apart() -> None:
     """Assigning both would take the first point from the landmark it lies on."""
-    landmark_map = a_book([(0, 0, 0), (1.9, 0, 0)], gate_m=2.0)
+    landmark_map = a_map([(0, 0, 0), (1.9, 0, 0)], gate_m=2.0)
     assert given_to([(0, 0, 0), (-1.9, 0, 0)], landmark_map, 2.0, 0.5) == [0, NONE]
 
 
@@ -119,7 +119,7 @@ def test_the_assignment_is_the_cheapest_one(
     landmarks: list[tuple[float, ...]], seen: list[tuple[float, ...]]
 ) -> None:
     gate, sigma = 1.0, 0.2
-    landmark_map = a_book(landmarks, gate)
+    landmark_map = a_map(landmarks, gate)
     found = given_to(seen, landmark_map, gate, sigma)
     assert len({row for row in found if row != NONE}) == sum(row != NONE for row in found)
     source = an_input(gate_m=gate, sigma_m=sigma)
@@ -152,7 +152,7 @@ def test_no_candidate_is_missed(seed: int, gate: float) -> None:
     scale = rng.choice([1.0, 100.0, 1e7])
     landmarks = rng.uniform(-scale, scale, (40, 3))
     landmarks[20:] = landmarks[:20] + rng.uniform(-gate, gate, (20, 3))
-    landmark_map = a_book(landmarks.tolist(), gate)
+    landmark_map = a_map(landmarks.tolist(), gate)
     asked = landmarks + rng.normal(0, gate / 2, landmarks.shape)
     of_point, of_row = landmark_map.near(asked)
     found = set(zip(of_point.tolist(), of_row.tolist(), strict=True))

@@ -220,7 +220,7 @@ def test_a_schedule_consolidates_before_a_limit_is_reached(tmp_path: Path) -> No
     [
         ({'retention.episodic.max_items': -1}, 'retention.episodic.max_items: -1 is not an integer >= 0'),
         ({'retention.spatial.max_bytes': 1.5}, 'retention.spatial.max_bytes: 1.5 is not an integer >= 0'),
-        ({'retention.target': 1.5}, 'retention.target: 1.5 is not a number > 0 and <= 1'),
+        ({'retention.semantic.max_age_s': -1}, 'retention.semantic.max_age_s: -1 is not a number >= 0'),
         ({'working_capacity': 0}, 'working_capacity: 0 is not an integer >= 1'),
         ({'working_limit_bytes': 10}, 'working_item_bytes: 65536 is more than working_limit_bytes 10'),
         (

@@ -15,10 +15,13 @@ def test_a_message_for_a_destroyed_publisher_is_let_go(ros_domain: int) -> None:
     context.init(domain_id=ros_domain)
     try:
         node = Node('n', context=context)
-        publisher = qos.publisher(node, String, 'told', qos.LATCHED)
-        qos.publish(publisher, String(data='before'))
-        node.destroy_publisher(publisher)
-        qos.publish(publisher, String(data='after'))
+        topic = qos.Topic(node, String, 'words', qos.LATCHED)
+        assert topic.publish(String(data='before'))
+        # As if the executor's thread closed it just before another one publishes.
+        node.destroy_publisher(topic._publisher)
+        assert topic.publish(String(data='meanwhile'))
+        topic.close()
+        assert not topic.publish(String(data='after'))
         node.destroy_node()
     finally:
         context.try_shutdown()

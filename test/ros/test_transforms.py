@@ -24,9 +24,8 @@ from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.errors import TransformTooNewError, UnknownFrameError
 from hylo_memory_ros.perception.ingestion.decoders import decode_transforms
+from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.perception.transforms import (
-    TF_QOS,
-    TF_STATIC_QOS,
     NodeTransforms,
     StandInTransformSource,
     Tf2TransformSource,
@@ -69,7 +68,7 @@ class Ros:
         self.source: NodeTransforms = transform_source(self.node, kind=kind)
 
     def publisher(self, topic: str, *, static: bool = False, kind: Any = TFMessage) -> Publisher:
-        made = self.robot.create_publisher(kind, topic, TF_STATIC_QOS if static else TF_QOS)
+        made = self.robot.create_publisher(kind, topic, qos.TF_STATIC if static else qos.TF)
         if not static:
             self.until(made.get_subscription_count)
         return made
@@ -159,7 +158,7 @@ class TestHostileMessages:
     def test_another_type_under_the_name_is_not_heard(self, ros: Ros) -> None:
         with Context() as elsewhere:  # within a participant, a topic has one type
             stranger = Node('stranger', context=elsewhere)
-            stranger.create_publisher(String, 'tf', TF_QOS).publish(String(data='x' * 500))
+            stranger.create_publisher(String, 'tf', qos.TF).publish(String(data='x' * 500))
             ros.publisher('tf').publish(TFMessage(transforms=[tf('map', 'base_link', s(1.0))]))
             ros.until(ros.knows('map'))
             stranger.destroy_node()
@@ -223,7 +222,7 @@ def test_a_clock_that_jumps_back_does_no_harm(ros_domain: int) -> None:
 def test_opening_and_closing_leaves_nothing_behind(ros: Ros) -> None:
     ros.source.close()
     before = len(list(ros.node.subscriptions))
-    publisher = ros.robot.create_publisher(TFMessage, 'tf', TF_QOS)
+    publisher = ros.robot.create_publisher(TFMessage, 'tf', qos.TF)
     for index in range(50):
         ros.source = transform_source(ros.node, kind=ros.kind)
         publisher.publish(TFMessage(transforms=[tf('map', 'base_link', s(1.0 + index))]))

@@ -19,8 +19,8 @@ from support.lived import BACKENDS, WAYS, Person, living, neighbours, open_lived
 from hylo_memory_ros.index.vectors.artifact import Artifact, Artifacts
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.erasure.registry import how_purged
 from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema.erasure import erasure_of
 
 # Working memory is in no file; an answer that it was in is named in its receipt.
 UNWRITTEN = {'working content', 'working payload', 'working vector'}
@@ -81,11 +81,11 @@ def told(memory: MemoryService, person: Person) -> list[list[tuple[str, str]]]:
 
 
 def test_every_table_says_how_a_purge_leaves_it() -> None:
-    """A table with words or bytes has `on_purge`, or says with `tells_nothing` why it needs none."""
+    """A table with words or bytes has an erasure rule, or the reason why it needs none."""
     silent = [
         table.name
         for table in metadata.tables.values()
-        if any(isinstance(column.type, Text | LargeBinary) for column in table.c) and not how_purged(table)
+        if any(isinstance(column.type, Text | LargeBinary) for column in table.c) and not erasure_of(table)
     ]
     assert silent == []
 

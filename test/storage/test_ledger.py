@@ -14,7 +14,6 @@ from sqlalchemy import Connection, create_engine
 from hylo_memory_ros.model import Stats
 from hylo_memory_ros.storage.landmarks.landmarks import (
     LandmarkRepository,
-    scrub,
 )
 from hylo_memory_ros.storage.landmarks.ledger import (
     LedgerRepository,
@@ -24,7 +23,7 @@ from hylo_memory_ros.storage.landmarks.ledger import (
     unpack_consumed,
 )
 from hylo_memory_ros.storage.landmarks.records import Block, InputRow
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.schema import erase_landmarks, metadata
 
 stamps_ns = st.integers(0, 2**61)
 digests = st.integers(0, 2**32 - 1)
@@ -178,5 +177,5 @@ def test_statistics_by_map_and_key(connection: Connection) -> None:
 def test_a_scrub_takes_every_trace(connection: Connection) -> None:
     LandmarkRepository(connection).save([a_row(number, f'cup/{number}') for number in range(1, 12_001)])
     gone = [('hall', f'cup/{number}') for number in range(1, 12_001) if number != 77]
-    assert scrub(connection, [*gone, ('lab', 'cup/77')]) == 11_999
+    assert erase_landmarks(connection, [*gone, ('lab', 'cup/77')]) == 11_999
     assert LandmarkRepository(connection).numbers('hall') == {77}

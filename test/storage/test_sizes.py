@@ -12,7 +12,7 @@ from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.consolidation.sizes import Held, held_by_kind, miscounted
+from hylo_memory_ros.storage.consolidation.sizes import Held, miscounted
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def fact(key: str, content: str = 'x', **fields: object) -> MemoryItem:
 
 def held(memory: MemoryService) -> dict[str, Held]:
     assert read_tables(memory, miscounted) == []
-    return read_tables(memory, held_by_kind)
+    with memory.read() as view:
+        return view.sizes.held_by_kind()
 
 
 def test_every_accepted_write_counts_with_its_bytes_and_vectors(memory: MemoryService) -> None:

@@ -1,9 +1,10 @@
-"""Skills: predicates over a caller's state, and the gate that a skill has to pass.
+"""Skills: predicates over a caller's state, the index that evaluates them, and the gate between statuses.
 
-Nothing here executes a skill: its code is data, and predicates are read by a parser of our own, which
-knows no name beyond the state and a handful of functions.
+Nothing here executes a skill: its code is data, and a predicate can name nothing but the state and a few
+functions. CEL libraries for Python either lack wheels for a supported version or report a missing value and a
+value of another type only as text, so parser and evaluator are ours.
 
-Reading order: `expression`, `functions`, `tokens`, `predicate`, `leaves`, `circuit`, `matching`, `gate`.
+Reading order: `expression`, `predicate`, `skill_index`, `gate`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from hylo_memory_ros.domain.skills.gate import (
     problems_of_skill_item,
     skill_of,
 )
-from hylo_memory_ros.domain.skills.matching import REFUSED, Fit, SkillIndex
 from hylo_memory_ros.domain.skills.predicate import parse_predicate
+from hylo_memory_ros.domain.skills.skill_index import OTHER_STATUS, Fit, SkillIndex
 
 __all__ = [
-    'REFUSED',
+    'OTHER_STATUS',
     'Fit',
     'SkillIndex',
     'Thresholds',

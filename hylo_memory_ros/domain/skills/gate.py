@@ -1,4 +1,4 @@
-"""The gate that a skill passes from one status to the next: nothing but evidence makes it verified."""
+"""Gate between the statuses of a skill: only evidence makes a skill verified."""
 
 from __future__ import annotations
 
@@ -26,119 +26,116 @@ TRANSITIONS: Mapping[str | None, tuple[str, ...]] = {
     'refuted': (),
     'deprecated': (),
 }
-"""Where a skill can go from each status; None: it is new, or was forgotten."""
+"""Statuses that may follow each status; None: the skill is new or was forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The evidence that a verified skill has."""
+    """Evidence that a verified skill needs."""
 
     min_traces: int
-    """Least number of distinct trace references."""
+    """Minimum number of distinct trace references."""
     min_useful: int
-    """Least number of verdicts ``useful``."""
+    """Minimum number of ``useful`` verdicts."""
     max_misleading_share: float
-    """Largest share of ``misleading`` and ``wrong`` among all verdicts but ``not_applicable``."""
+    """Maximum share of ``misleading`` and ``wrong`` among all verdicts except ``not_applicable``."""
 
 
 def skill_of(payload: Mapping[str, Any]) -> SkillPayload:
-    """Return the payload of a skill, which is sound."""
+    """Parse a payload that is already known to be valid."""
     return SkillPayload.model_validate(dict(payload))
 
 
 def problems_of_payload(payload: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a payload and its predicates, each problem with its JSON path.
+    """Return the problems of a payload and of its predicates, each with its JSON path.
 
     Examples
     --------
     >>> problems_of_payload({'params': {}, 'api_surface': 'a@1', 'status': 'proposed', 'trigger': 'eval(x)'})
-    ["$.trigger: at 1: no function 'eval'; there are abs, distance, has, max, min, size, starts_with"]
+    ["$.trigger: at 1: unknown function 'eval'; known: abs, distance, has, max, min, size, starts_with"]
     """
     if problems := problems_of_skill(payload):
         return problems
-    return list(_problems_of_predicates(skill_of(payload)))
+    return list(_check_predicates(skill_of(payload)))
 
 
 def problems_of_skill_item(item: MemoryItem) -> list[str]:
-    """Return what is wrong with an item of kind skill, by field: its payload, and what no skill has."""
+    """Return the problems of an item of kind skill, each with its field."""
     problems = [f'payload: {problem}' for problem in problems_of_payload(item.payload)]
     if item.key is None:
-        problems.append('key: none; a skill is known by its key, and moves through its gate under it')
+        problems.append('key: expected a text, got None; a skill passes its gate under its key')
     problems += [
-        f'{field}: a skill has no place; say in its preconditions where it may be used'
+        f'{field}: expected None, a skill has no place; its preconditions can name one'
         for field in ('pose', 'extent')
         if getattr(item, field) is not None
     ]
     return problems
 
 
-def _problems_of_predicates(skill: SkillPayload) -> Iterator[str]:
-    named = [('$.trigger', skill.trigger)] if skill.trigger else []
+def _check_predicates(skill: SkillPayload) -> Iterator[str]:
+    predicates = {'$.trigger': skill.trigger} if skill.trigger else {}
     for field in ('preconditions', 'postconditions'):
-        named += [(f'$.{field}[{index}]', text) for index, text in enumerate(getattr(skill, field))]
-    for path, text in named:
-        if problem := _problem_of(text):
-            yield f'{path}: {problem}'
-
-
-def _problem_of(text: str) -> str:
-    try:
-        parse_predicate(text)
-    except ValueError as exc:
-        return str(exc)
-    return ''
+        predicates |= {f'$.{field}[{index}]': text for index, text in enumerate(getattr(skill, field))}
+    for path, text in predicates.items():
+        try:
+            parse_predicate(text)
+        except ValueError as exc:  # noqa: PERF203 - every problem is reported
+            yield f'{path}: {exc}'
 
 
 def problems_at_gate(before: SkillPayload | None, after: SkillPayload, thresholds: Thresholds) -> list[str]:
-    """Return what keeps a skill from the status that it is to have, each problem by name; none: it passes.
+    """Return the problems that keep a skill from its next status; none: it passes the gate.
 
-    A statement of the same status adds verdicts and evidence, and is held to the same rules. What the skill
-    does may only change while it is proposed: evidence is about that, and about nothing else.
+    A statement of the same status adds verdicts and evidence, and the same rules apply to it. The body of a
+    skill may change only while the skill is proposed, because evidence is about one body.
 
     Parameters
     ----------
     before : SkillPayload, optional
-        What holds now; None: nothing does.
+        Payload that holds now; None: the skill is new or was forgotten.
     after : SkillPayload
-        What is to hold.
+        Payload to accept.
     thresholds : Thresholds
-        What a verified skill needs.
+        Evidence that a verified skill needs.
     """
     status = None if before is None else before.status
     if after.status != status and after.status not in TRANSITIONS[status]:
-        return [_refused(status, after.status)]
+        return [_describe_transition(status, after.status)]
     problems = []
     if before is not None and (status, after.status) != ('proposed', 'proposed'):
         changed = [f'$.{name}' for name, value in before.body.items() if value != after.body[name]]
         if changed:
             problems.append(
-                f'{", ".join(changed)}: differs from what is {status}, which the evidence is about; '
-                'propose the other under another key'
+                f'{", ".join(changed)}: differs from the {status} skill, which the evidence is about; '
+                'propose the change under another key'
             )
     if after.status == 'verified':
-        problems += _lacking(after, thresholds)
+        problems += _check_evidence(after, thresholds)
     return problems
 
 
-def _refused(status: str | None, wanted: str) -> str:
+def _describe_transition(status: str | None, wanted: str) -> str:
     if status is None:
-        return f"$.status: '{wanted}', but a new skill, or a forgotten one, begins as 'proposed'"
-    ways = ' or '.join(map(repr, TRANSITIONS[status])) or 'nothing else'
-    return f'$.status: {status!r} can become {ways}, not {wanted!r}'
+        return f"$.status: expected 'proposed' for a new or forgotten skill, got {wanted!r}"
+    allowed = ' or '.join(map(repr, TRANSITIONS[status])) or 'no other status'
+    return f'$.status: expected {allowed} after {status!r}, got {wanted!r}'
 
 
-def _lacking(skill: SkillPayload, thresholds: Thresholds) -> Iterator[str]:
+def _check_evidence(skill: SkillPayload, thresholds: Thresholds) -> Iterator[str]:
     traces = len(set(skill.evidence))
     if traces < thresholds.min_traces:
-        yield f'$.evidence: {traces} traces, at least {thresholds.min_traces} (skill_min_traces)'
+        yield f'$.evidence: expected at least {thresholds.min_traces} traces (skill_min_traces), got {traces}'
     verdicts = skill.verdicts
     if verdicts.useful < thresholds.min_useful:
-        yield (f'$.verdicts.useful: {verdicts.useful}, at least {thresholds.min_useful} (skill_min_useful)')
+        yield (
+            f'$.verdicts.useful: expected at least {thresholds.min_useful} (skill_min_useful), '
+            f'got {verdicts.useful}'
+        )
     against = verdicts.misleading + verdicts.wrong
     judged = against + verdicts.useful
     share = against / judged if judged else 0.0
     if share > thresholds.max_misleading_share:
         yield (
-            f'$.verdicts: {against} of {judged} misleading or wrong, a share of {share:.2g}, '
-            f'at most {thresholds.max_misleading_share:g} (skill_max_misleading_share)'
+            f'$.verdicts: expected at most a share of {thresholds.max_misleading_share:g} misleading or '
+            f'wrong (skill_max_misleading_share), got {share:.2g} ({against} of {judged})'
         )

@@ -1,4 +1,4 @@
-"""The text of a predicate: a small part of the Common Expression Language (CEL) that cannot run away.
+r"""Parser of predicates: a small part of the Common Expression Language (CEL), bounded in time and size.
 
 ::
 
@@ -10,38 +10,42 @@
     factor     = ('!' | '-') factor | number | string | 'true' | 'false' | 'null' | list | path | call
                | '(' condition ')'
     list       = '[' [ sum { ',' sum } ] ']'
-    path       = name { '.' name | '[' (string | whole number) ']' }
+    path       = name { '.' name | '[' (string | integer) ']' }
     call       = function '(' [ sum { ',' sum } ] ')'
 
-It means what it means in CEL, but for this: all numbers are of one type, true and false have no order,
-``has`` also asks about the top of the state, and what is no condition (a sum, a list) is refused at reading.
+The semantics are those of CEL, with these differences: all numbers are of one type, true and false have no
+order, ``has`` also accepts a name at the top of the state, and the parser rejects what is not a condition (a
+sum, a list).
 
-No loops, no regular expressions, no names beyond the state and the functions below, no reference to another
-predicate: each is read and evaluated in a time that its own length bounds.
+There are no loops, no regular expressions, no names beyond the state and the functions of `expression`, and
+no reference to another predicate, so the length of a predicate bounds the time to parse and to evaluate it.
 """
 
 from __future__ import annotations
 
+import math
+import re
+import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from hylo_memory_ros.domain.skills.expression import (
-    All,
-    AnyOf,
+    FUNCTIONS,
+    And,
     Arithmetic,
     Call,
-    Compare,
+    Comparison,
     Condition,
     Constant,
+    Has,
     Holds,
     ListOf,
     Not,
+    Or,
     Path,
     Term,
 )
-from hylo_memory_ros.domain.skills.functions import ARGUMENTS, CONDITIONS
-from hylo_memory_ros.domain.skills.tokens import Token, number_of, string_of, tokens_of
 
 __all__ = ['ALWAYS', 'MAX_BYTES', 'MAX_DEPTH', 'MAX_PARTS', 'parse_predicate']
 
@@ -49,244 +53,329 @@ MAX_BYTES = 4096
 MAX_PARTS = 128
 MAX_DEPTH = 32
 
-ALWAYS = All(frozenset())
-"""What an empty trigger means."""
+ALWAYS = And(())
+"""Condition of an empty trigger."""
 
-_LITERALS = {'true': ('bool', True), 'false': ('bool', False), 'null': ('null', None)}
-_COMPARISONS = frozenset({'==', '!=', '<', '<=', '>', '>=', 'in'})
-_MIRRORED = {'==': '==', '<': '>', '<=': '>=', '>': '<', '>=': '<='}
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<number>(?:\d+\.\d+|\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?P<mark>\|\||&&|==|!=|<=|>=|[!<>+\-*/().,\[\]])
+    |(?P<end>$)
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+_ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|.)', re.DOTALL)
+_ESCAPED = {'n': '\n', 't': '\t', 'r': '\r', '"': '"', "'": "'", '\\': '\\'}
+_LITERALS = {'true': True, 'false': False, 'null': None}
+_COMPARISONS = ('==', '!=', '<', '<=', '>', '>=', 'in')
+_INT64 = 2**63
 
-_Part = Term | Condition
-_Any = TypeVar('_Any')
+_Node = Term | Condition
+_T = TypeVar('_T')
 
 
 @lru_cache(maxsize=4096)
 def parse_predicate(text: str) -> Condition:
-    """Read a predicate.
+    """Parse a predicate.
 
     Raises
     ------
     ValueError
-        With the place, counted from 1, and what is wrong there.
+        With the position, counted from 1, and what was expected there.
 
     Examples
     --------
     >>> parse_predicate('battery > 0.3')
-    Compare(operator='>', left=Path(steps=('battery',)), right=Constant(type='number', value=0.3))
+    Comparison(operator='>', left=Path(steps=('battery',)), right=Constant(value=0.3))
     >>> parse_predicate('object.label in ["mug", "cup"] && __import__("os")')
     Traceback (most recent call last):
     ...
-    ValueError: at 35: no function '__import__'; there are abs, distance, has, max, min, size, starts_with
+    ValueError: at 35: unknown function '__import__'; known: abs, distance, has, max, min, size, starts_with
     """
     if (size := len(text.encode('utf-8', 'surrogatepass'))) > MAX_BYTES:
-        raise ValueError(f'{size} bytes, at most {MAX_BYTES}')
-    return _Parser(tokens_of(text)).whole()
+        raise ValueError(f'expected at most {MAX_BYTES} bytes, got {size}')
+    return _Parser(_tokenize(text)).parse()
+
+
+class _Token(NamedTuple):
+    kind: str
+    """``number``, ``name``, ``string``, ``mark`` or ``end``."""
+    text: str
+    position: int
+    """Counted from 1."""
+
+
+def _tokenize(text: str) -> list[_Token]:
+    """Split a text into tokens; the last one is its end."""
+    tokens: list[_Token] = []
+    index = 0
+    while not tokens or tokens[-1].kind != 'end':
+        match = _TOKEN.match(text, index)
+        if match is None or match.lastgroup is None:
+            index = len(text) - len(text[index:].lstrip())
+            raise ValueError(f'at {index + 1}: unexpected text {text[index : index + 20]!r}')
+        tokens.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup) + 1))
+        index = match.end()
+    return tokens
+
+
+def _parse_number(token: _Token) -> int | float:
+    if token.text.isdigit():
+        # 64 bits have 19 digits; Python takes quadratic time for long integers.
+        if len(token.text) <= 19 and (integer := int(token.text)) < _INT64:
+            return integer
+        raise ValueError(f'at {token.position}: expected an integer of at most 64 bits, got {token.text:.30}')
+    number = float(token.text)
+    if math.isinf(number):
+        raise ValueError(f'at {token.position}: expected a finite number, got {token.text:.30}')
+    return number
+
+
+def _parse_string(token: _Token) -> str:
+    """Return the text between the quotes, in NFC as the texts of a state are."""
+
+    def unescape(match: re.Match[str]) -> str:
+        code = match[1]
+        if len(code) == 5:
+            return chr(int(code[1:], 16))
+        if code not in _ESCAPED:
+            raise ValueError(f'at {token.position}: unknown escape \\{code} in a string')
+        return _ESCAPED[code]
+
+    text = _ESCAPE.sub(unescape, token.text[1:-1])
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f'at {token.position}: lone surrogate in a string') from None
+    return unicodedata.normalize('NFC', text)
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    """Recursive descent, one method for each rule of the grammar."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._index = 0
         self._depth = 0
         self._parts = 0
 
-    def whole(self) -> Condition:
+    def parse(self) -> Condition:
         condition = self._condition(self._or)
         if self._next.kind != 'end':
             raise self._unexpected('the end')
         return condition
 
     @property
-    def _next(self) -> Token:
-        return self._tokens[self._at]
+    def _next(self) -> _Token:
+        return self._tokens[self._index]
 
-    def _taken(self, *texts: str) -> str:
-        """Take a mark or word that comes next, or take nothing."""
+    def _take(self, *texts: str) -> str:
+        """Consume the next token if it is one of these marks or words; else return an empty text."""
         token = self._next
         if token.kind in ('mark', 'name') and token.text in texts:
-            self._at += 1
+            self._index += 1
             return token.text
         return ''
 
-    def _needed(self, text: str) -> None:
-        if not self._taken(text):
+    def _take_kind(self, *kinds: str) -> _Token | None:
+        token = self._next
+        if token.kind not in kinds:
+            return None
+        self._index += 1
+        return token
+
+    def _expect(self, text: str) -> None:
+        if not self._take(text):
             raise self._unexpected(repr(text))
 
-    def _unexpected(self, wanted: str) -> ValueError:
+    def _unexpected(self, expected: str) -> ValueError:
         token = self._next
         found = repr(token.text) if token.kind != 'end' else 'the end'
-        return ValueError(f'at {token.at}: {found} where {wanted} is needed')
+        return ValueError(f'at {token.position}: expected {expected}, got {found}')
 
-    def _counted(self, part: _Any) -> _Any:
+    def _count(self, node: _T) -> _T:
         self._parts += 1
         if self._parts > MAX_PARTS:
-            raise ValueError(f'at {self._next.at}: more than {MAX_PARTS} parts')
-        return part
+            raise ValueError(f'at {self._next.position}: more than {MAX_PARTS} parts')
+        return node
 
-    def _nested(self, read: Callable[[], _Part]) -> _Part:
+    def _nest(self, rule: Callable[[], _Node]) -> _Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ValueError(f'at {self._next.at}: nested deeper than {MAX_DEPTH}')
-        part = read()
+            raise ValueError(f'at {self._next.position}: nested deeper than {MAX_DEPTH}')
+        node = rule()
         self._depth -= 1
-        return part
+        return node
 
-    def _condition(self, read: Callable[[], _Part]) -> Condition:
-        at = self._next.at
-        return self._as_condition(read(), at)
+    def _condition(self, rule: Callable[[], _Node]) -> Condition:
+        position = self._next.position
+        return self._as_condition(rule(), position)
 
-    def _as_condition(self, part: _Part, at: int) -> Condition:
-        if isinstance(part, (Compare, Holds, Not, All, AnyOf)):
-            return part
-        if isinstance(part, Path) or (isinstance(part, Constant) and part.type == 'bool'):
-            return self._counted(Holds(part))
-        if isinstance(part, Call) and part.function in CONDITIONS:
-            return self._counted(Holds(part))
-        raise ValueError(f'at {at}: {_what(part)} is neither true nor false')
+    def _as_condition(self, node: _Node, position: int) -> Condition:
+        if isinstance(node, Condition):
+            return node
+        if isinstance(node, (Path, Has)) or _is_boolean(node):
+            return self._count(Holds(node))
+        raise ValueError(f'at {position}: expected a condition, got {_describe(node)}')
 
-    def _term(self, read: Callable[[], _Part]) -> Term:
-        at = self._next.at
-        return _as_term(read(), at)
+    def _term(self, rule: Callable[[], _Node]) -> Term:
+        position = self._next.position
+        return _as_term(rule(), position)
 
-    def _or(self) -> _Part:
-        return self._several(self._and, '||', AnyOf)
+    def _or(self) -> _Node:
+        return self._junction(self._and, '||', Or)
 
-    def _and(self) -> _Part:
-        return self._several(self._comparison, '&&', All)
+    def _and(self) -> _Node:
+        return self._junction(self._comparison, '&&', And)
 
-    def _several(self, read: Callable[[], _Part], mark: str, joined: type[All | AnyOf]) -> _Part:
-        at = self._next.at
-        part = read()
-        if not self._taken(mark):
-            return part
-        parts = {self._as_condition(part, at), self._condition(read)}
-        while self._taken(mark):
-            parts.add(self._condition(read))
-        return self._counted(joined(frozenset(parts)))
+    def _junction(self, rule: Callable[[], _Node], mark: str, kind: type[And | Or]) -> _Node:
+        position = self._next.position
+        node = rule()
+        if self._next.text != mark:
+            return node
+        parts = [self._as_condition(node, position)]
+        while self._take(mark):
+            parts.append(self._condition(rule))
+        return self._count(kind(tuple(parts)))
 
-    def _comparison(self) -> _Part:
-        at = self._next.at
-        part = self._sum()
-        operator = self._taken(*_COMPARISONS)
+    def _comparison(self) -> _Node:
+        position = self._next.position
+        node = self._sum()
+        operator = self._take(*_COMPARISONS)
         if not operator:
-            return part
-        left, right = _as_term(part, at), self._term(self._sum)
-        at = self._next.at
-        if self._taken(*_COMPARISONS):
-            raise ValueError(f'at {at}: one comparison after another: join them with &&')
-        return self._counted(_compared(operator, left, right))
+            return node
+        left, right = _as_term(node, position), self._term(self._sum)
+        position = self._next.position
+        if self._take(*_COMPARISONS):
+            raise ValueError(f'at {position}: comparisons cannot be chained: join them with &&')
+        return self._count(_compare(operator, left, right))
 
-    def _sum(self) -> _Part:
-        return self._reckoned(self._product, '+', '-')
+    def _sum(self) -> _Node:
+        return self._arithmetic(self._product, '+', '-')
 
-    def _product(self) -> _Part:
-        return self._reckoned(self._factor, '*', '/')
+    def _product(self) -> _Node:
+        return self._arithmetic(self._factor, '*', '/')
 
-    def _reckoned(self, read: Callable[[], _Part], *operators: str) -> _Part:
-        at = self._next.at
-        part = read()
-        while operator := self._taken(*operators):
-            part = self._counted(Arithmetic(operator, _as_term(part, at), self._term(read)))
-        return part
+    def _arithmetic(self, rule: Callable[[], _Node], *operators: str) -> _Node:
+        position = self._next.position
+        node = rule()
+        while operator := self._take(*operators):
+            node = self._count(Arithmetic(operator, _as_term(node, position), self._term(rule)))
+        return node
 
-    def _factor(self) -> _Part:
-        if self._taken('!'):
-            condition = self._condition(lambda: self._nested(self._factor))
-            return self._counted(Not(condition))
-        if self._taken('-'):
-            return self._counted(_negated(self._term(lambda: self._nested(self._factor))))
-        if self._taken('('):
-            part = self._nested(self._or)
-            self._needed(')')
-            return part
-        if self._taken('['):
-            return self._counted(ListOf(self._terms(']')))
-        token = self._next
-        if token.kind not in ('number', 'string', 'name') or token.text == 'in':
+    def _factor(self) -> _Node:
+        if self._take('!'):
+            return self._count(Not(self._condition(lambda: self._nest(self._factor))))
+        if self._take('-'):
+            return self._count(_negate(self._term(lambda: self._nest(self._factor))))
+        if self._take('('):
+            node = self._nest(self._or)
+            self._expect(')')
+            return node
+        if self._take('['):
+            return self._count(ListOf(self._terms(']')))
+        if self._next.text == 'in':
             raise self._unexpected('a value')
-        self._at += 1
+        return self._count(self._value())
+
+    def _value(self) -> Term:
+        token = self._take_kind('number', 'string', 'name')
+        if token is None:
+            raise self._unexpected('a value')
         if token.kind == 'number':
-            return self._counted(Constant('number', number_of(token)))
+            return Constant(_parse_number(token))
         if token.kind == 'string':
-            return self._counted(Constant('string', string_of(token)))
+            return Constant(_parse_string(token))
         if token.text in _LITERALS:
-            return self._counted(Constant(*_LITERALS[token.text]))
-        if self._taken('('):
-            return self._counted(self._call(token))
-        return self._counted(Path(self._steps(token)))
+            return Constant(_LITERALS[token.text])
+        return self._call(token) if self._take('(') else self._path(token)
 
     def _terms(self, end: str) -> tuple[Term, ...]:
         terms: list[Term] = []
-        while not self._taken(end):
+        while not self._take(end):
             if terms:
-                self._needed(',')
-            terms.append(self._term(lambda: self._nested(self._sum)))
+                self._expect(',')
+            terms.append(self._term(lambda: self._nest(self._sum)))
         return tuple(terms)
 
-    def _call(self, name: Token) -> Call:
-        if name.text not in ARGUMENTS:
-            known = ', '.join(sorted(ARGUMENTS))
-            raise ValueError(f'at {name.at}: no function {name.text!r}; there are {known}')
+    def _call(self, name: _Token) -> Term:
+        if name.text != 'has' and name.text not in FUNCTIONS:
+            known = ', '.join(sorted({'has', *FUNCTIONS}))
+            raise ValueError(f'at {name.position}: unknown function {name.text!r}; known: {known}')
         arguments = self._terms(')')
-        wanted = ARGUMENTS[name.text]
-        if len(arguments) != wanted:
-            raise ValueError(f'at {name.at}: {name.text} takes {wanted}, not {len(arguments)}')
-        if name.text == 'has' and not isinstance(arguments[0], Path):
-            raise ValueError(f'at {name.at}: has asks about a place in the state')
-        return Call(name.text, arguments)
+        arity = 1 if name.text == 'has' else FUNCTIONS[name.text].arity
+        if len(arguments) != arity:
+            raise ValueError(
+                f'at {name.position}: expected {arity} arguments of {name.text}, got {len(arguments)}'
+            )
+        if name.text != 'has':
+            return Call(name.text, arguments)
+        (path,) = arguments
+        if not isinstance(path, Path):
+            raise ValueError(f'at {name.position}: has takes a place in the state, got {_describe(path)}')
+        return Has(path)
 
-    def _steps(self, name: Token) -> tuple[str | int, ...]:
+    def _path(self, name: _Token) -> Path:
         steps: list[str | int] = [name.text]
-        while mark := self._taken('.', '['):
-            self._counted(name)
-            steps.append(self._name() if mark == '.' else self._index())
-        return tuple(steps)
+        while mark := self._take('.', '['):
+            steps.append(self._count(self._name() if mark == '.' else self._subscript()))
+        return Path(tuple(steps))
 
     def _name(self) -> str:
-        token = self._next
-        if token.kind != 'name':
+        token = self._take_kind('name')
+        if token is None:
             raise self._unexpected('a name')
-        self._at += 1
         return token.text
 
-    def _index(self) -> str | int:
+    def _subscript(self) -> str | int:
         token = self._next
-        index: str | int | float | None = string_of(token) if token.kind == 'string' else None
-        if token.kind == 'number':
-            index = number_of(token)
-        if index is None or isinstance(index, float):
-            raise self._unexpected('a name in quotes or a whole number')
-        self._at += 1
-        self._needed(']')
-        return index
+        step: str | int | float | None = None
+        if token.kind == 'string':
+            step = _parse_string(token)
+        elif token.kind == 'number':
+            step = _parse_number(token)
+        if step is None or isinstance(step, float):
+            raise self._unexpected('a name in quotes or an integer')
+        self._index += 1
+        self._expect(']')
+        return step
 
 
-def _as_term(part: _Part, at: int) -> Term:
-    if isinstance(part, (Compare, Holds, Not, All, AnyOf)):
-        raise ValueError(f'at {at}: {_what(part)} has no value to compare or to reckon with')
-    return part
+def _is_boolean(term: Term) -> bool:
+    """Whether a term that is not a path can be true or false."""
+    if isinstance(term, Call):
+        return term.function == 'starts_with'
+    return isinstance(term, Constant) and isinstance(term.value, bool)
 
 
-def _compared(operator: str, left: Term, right: Term) -> Condition:
+def _as_term(node: _Node, position: int) -> Term:
+    if isinstance(node, Condition):
+        raise ValueError(f'at {position}: expected a value, got a condition')
+    return node
+
+
+def _compare(operator: str, left: Term, right: Term) -> Condition:
     if operator == '!=':
-        return Not(_compared('==', left, right))
-    if operator == 'in':
-        if isinstance(right, ListOf) and right.items:
-            return AnyOf(frozenset(_compared('==', left, item) for item in right.items))
-        return Compare(operator, left, right)
-    # The constant stands on the right, so that many of the same kind are compared at once.
-    if isinstance(left, Constant) and not isinstance(right, Constant):
-        return Compare(_MIRRORED[operator], right, left)
-    return Compare(operator, left, right)
+        return Not(Comparison('==', left, right))
+    if operator == 'in' and isinstance(right, ListOf) and right.items:
+        # One equal item decides, whatever the others lack; a plain list is unknown with any unknown item.
+        return Or(tuple(Comparison('==', left, item) for item in right.items))
+    return Comparison(operator, left, right)
 
 
-def _negated(term: Term) -> Term:
-    if isinstance(term, Constant) and term.type == 'number':
-        assert isinstance(term.value, (int, float))
-        return Constant('number', -term.value + 0)
-    return Arithmetic('-', Constant('number', 0), term)
+def _negate(term: Term) -> Term:
+    if (
+        isinstance(term, Constant)
+        and isinstance(term.value, (int, float))
+        and not isinstance(term.value, bool)
+    ):
+        return Constant(-term.value)
+    return Arithmetic('-', Constant(0), term)
 
 
-def _what(part: _Part) -> str:
-    names = {Constant: 'a literal', ListOf: 'a list', Call: 'this function', Arithmetic: 'a sum'}
-    return names.get(type(part), 'a condition')
+def _describe(term: Term) -> str:
+    if isinstance(term, Call):
+        return f'the result of {term.function}'
+    return {Constant: 'a literal', ListOf: 'a list', Arithmetic: 'arithmetic'}.get(type(term), 'a value')

@@ -129,7 +129,7 @@ def relocate(
     for row in _rows_with_sightings(landmarks).tolist():
         reestimate(row, landmarks, settings)
         if done.follows and landmarks.state['written_ns'][row] != NEVER:
-            # What its statement says from now on.
+            # The corrected statement is at the new mean.
             landmarks.state['written'][row] = landmarks.state['mean'][row]
     done.items = _first_items(done)
     return done
@@ -502,7 +502,7 @@ def _aligned(seen: SightingColumns, groups: Rows, doubt: CorrectionUncertainty) 
     sums = np.stack([np.bincount(groups, weight * seen.positions[:, axis]) for axis in range(3)], axis=1)
     for stretch in np.unique(doubt.stretch[doubt.sigma_m > 0.0]).tolist():
         rows = np.flatnonzero(doubt.stretch == stretch)
-        # What the stretch says itself is no evidence of where it is.
+        # Sightings of the segment itself are no evidence of its shift.
         own, mine = np.unique(groups[rows], return_inverse=True)
         own_total = np.bincount(mine, weight[rows])
         own_sum = np.stack(

@@ -65,7 +65,7 @@ class Watermark:
         self._newest.update(newest_ns or {})
         self._first_ns: int | None = None
         self._lifted_ns = 0
-        # Whatever was consumed lay at or before the watermark of its time.
+        # All consumed messages were at or before the watermark.
         self.value_ns = max((newest_ns or {}).values(), default=0)
         """The watermark, nanoseconds; 0 before any message."""
 

@@ -258,7 +258,7 @@ class LandmarkMap:
         """
         state = self.state[: len(self.keys)]
         over = (state['forgotten_ns'] != NEVER) & (state['forgotten_ns'] < watermark_ns)
-        # What proved to be another may be parted from it again.
+        # Merged landmarks may be split off again.
         over &= state['merged_into'] == 0
         for row in np.flatnonzero(state['live'] & over & ~state['has_instance'] & ~state['dirty']).tolist():
             self._unplace(row)

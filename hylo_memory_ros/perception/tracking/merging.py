@@ -254,19 +254,19 @@ def _overlap(scan: Scan, first: Rows, second: Rows, step: Array) -> Array:
 
 def _representatives(scan: Scan, first: Rows, second: Rows) -> Rows:
     """Return the representative of each detection: its best duplicate."""
-    doubles: dict[int, set[int]] = {}
+    duplicates: dict[int, set[int]] = {}
     for a, b in zip(first.tolist(), second.tolist(), strict=True):
-        doubles.setdefault(a, set()).add(b)
-        doubles.setdefault(b, set()).add(a)
+        duplicates.setdefault(a, set()).add(b)
+        duplicates.setdefault(b, set()).add(a)
     of = np.arange(len(scan))
-    # A chain of doubles is no double: each is compared with what stands, best first.
-    stands: set[int] = set()
-    for row in sorted(doubles, key=lambda row: (-scan.scores[row], row)):
-        over = doubles[row] & stands
+    # Duplicates are not transitive: each detection is compared with representatives, best first.
+    representatives: set[int] = set()
+    for row in sorted(duplicates, key=lambda row: (-scan.scores[row], row)):
+        over = duplicates[row] & representatives
         if over:
             of[row] = min(over, key=lambda other: (-scan.scores[other], other))
         else:
-            stands.add(row)
+            representatives.add(row)
     return of
 
 

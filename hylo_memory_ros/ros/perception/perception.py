@@ -89,14 +89,14 @@ class Perception:
         self._lock = threading.Lock()
         self._scheduled: set[str] = set()
         self._waiters: list[Future[None]] = []
-        self._pipeline = self._opened()
+        self._pipeline = self._create_pipeline()
 
     @property
     def inputs(self) -> Sequence[Input]:
         """The inputs that are subscribed to."""
         return self._inputs
 
-    def _opened(self) -> LandmarkPipeline:
+    def _create_pipeline(self) -> LandmarkPipeline:
         return LandmarkPipeline(
             self._memory,
             self._transforms,
@@ -150,26 +150,26 @@ class Perception:
             self._waiters.append(waiter)
         return waiter
 
-    def flushed(self, until_ns: int | None) -> int:
+    def flush(self, until_ns: int | None) -> int:
         """Process received messages and lift the watermark; return how many still wait. In the writer."""
-        self._drained()
+        self._drain_all()
         pending = self._pipeline.flush(until_ns)
         self._pipeline.commit(force=True)
         return pending
 
     def settle(self) -> None:
         """Commit received messages that can be decided; the others go on waiting. In the writer."""
-        self._drained()
+        self._drain_all()
         self._pipeline.commit(force=True)
 
     def report_absent(self, report: AbsenceReport) -> AbsenceAnswer:
         """Take a report of absence after all received messages. In the writer."""
-        self._drained()
+        self._drain_all()
         return self._pipeline.report_absent(report)
 
-    def named(self, names: Sequence[str]) -> list[str]:
+    def resolve_names(self, names: Sequence[str]) -> list[str]:
         """Return the keys of landmarks named by key or id, after all received messages. In the writer."""
-        self._drained()
+        self._drain_all()
         return self._pipeline.resolve_keys(names)
 
     def edit(self, edit: Edit) -> Edited:
@@ -178,7 +178,7 @@ class Perception:
         self._pipeline.commit(force=True)
         return edited
 
-    def held_in(self, key: str) -> str:
+    def frame_of(self, key: str) -> str:
         """Return the frame that a landmark is held in; empty: none is known."""
         return self._pipeline.held_in(key)
 
@@ -188,12 +188,12 @@ class Perception:
 
     def on_clock_jump(self) -> None:
         """Resolve what can be resolved before the transforms of the old time are cleared."""
-        self._drained()
+        self._drain_all()
         self._pipeline.on_clock_jump()
 
     def set_map(self, map_id: str) -> None:
         """Finish or drop pending work, then switch to another map. In the writer."""
-        self._drained()
+        self._drain_all()
         self._pipeline.set_map(map_id)
 
     def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> None:
@@ -210,26 +210,26 @@ class Perception:
         except NotNowError:
             logger.debug('a report of localisation came while the node ended')
 
-    def corrected(
+    def correct(
         self, correction: RigidCorrection | Trajectory, map_id: str | None, actor: str, dry_run: bool
     ) -> CorrectionResult:
         """Correct a map and its landmarks. In the writer."""
-        self._drained()
+        self._drain_all()
         return self._pipeline.correct(correction, map_id=map_id, actor=actor, dry_run=dry_run)
 
-    def reverted(self, correction_id: str, actor: str, dry_run: bool) -> CorrectionResult:
+    def revert(self, correction_id: str, actor: str, dry_run: bool) -> CorrectionResult:
         """Revert a correction. In the writer."""
-        self._drained()
+        self._drain_all()
         return self._pipeline.revert(correction_id, actor=actor, dry_run=dry_run)
 
-    def replaced(self, change: Callable[[], None]) -> None:
+    def replace_memory(self, change: Callable[[], None]) -> None:
         """Run a change that replaces the memory, and continue with its content. In the writer."""
-        self._drained()
+        self._drain_all()
         self._pipeline.close()
         try:
             change()
         finally:
-            self._pipeline = self._opened()
+            self._pipeline = self._create_pipeline()
 
     def _schedule(self) -> None:
         self._once('drain', self._drain)
@@ -256,12 +256,12 @@ class Perception:
             taken = sum(source.drain(self._pipeline, BATCH) for source in self._inputs)
             self._pipeline.poll()
         except HyloMemoryError as exc:
-            self._failed(exc)
+            self._note_failure(exc)
             return
         if taken >= BATCH:
             self._schedule()
 
-    def _drained(self) -> None:
+    def _drain_all(self) -> None:
         for source in self._inputs:
             while source.drain(self._pipeline, BATCH):
                 pass
@@ -272,15 +272,15 @@ class Perception:
             self._pipeline.commit()
             self.last_failure = ''
         except HyloMemoryError as exc:
-            self._failed(exc)
+            self._note_failure(exc)
 
     def _finish(self) -> None:
         try:
-            self._drained()
+            self._drain_all()
             self._pipeline.commit(force=True)
         except HyloMemoryError as exc:
-            self._failed(exc)
+            self._note_failure(exc)
 
-    def _failed(self, exc: HyloMemoryError) -> None:
+    def _note_failure(self, exc: HyloMemoryError) -> None:
         self.last_failure = str(exc)
         logger.error('perception could not be stored and will be retried: %s', exc)

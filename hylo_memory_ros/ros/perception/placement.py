@@ -57,7 +57,7 @@ class Placement:
         self.kept = 0
         """Poses kept in their own frame because their transform was refused."""
 
-    def drafts(self, items: Sequence[MemoryItem], now_ns: int) -> list[Draft]:
+    def draft_items(self, items: Sequence[MemoryItem], now_ns: int) -> list[Draft]:
         """Look up the transform of each pose that is in another frame, once for each frame and stamp.
 
         Parameters
@@ -96,7 +96,7 @@ class Placement:
             drafts.append(Draft(item, index, stamp_ns, lookups[key]))
         return drafts
 
-    def placed(self, draft: Draft) -> MemoryItem:
+    def place(self, draft: Draft) -> MemoryItem:
         """Return the statement to store of a draft whose lookup is done.
 
         Raises
@@ -123,23 +123,24 @@ class Placement:
             'rotation': list(transform.rotation),
         }
         return item.model_copy(
-            update={'pose': _moved(pose, transform), 'provenance': {**item.provenance, 'transform': origin}}
+            update={'pose': _move(pose, transform), 'provenance': {**item.provenance, 'transform': origin}}
         )
 
     def needs_centre(self, query: MemoryQuery) -> bool:
         """Return whether the centre of a query is in another frame."""
         return query.near is not None and query.near[0].frame_id != self.global_frame
 
-    def centre(self, query: MemoryQuery) -> Future[Transform] | None:
-        """Look up the transform of a query's centre; None: none is needed."""
-        if query.near is None or not self.needs_centre(query):
-            return None
-        centre = query.near[0]
-        stamp_ns = LATEST if centre.stamp_ns is None else centre.stamp_ns
-        return self._pending.submit(self.global_frame, centre.frame_id, stamp_ns)
+    def place_query(
+        self, query: MemoryQuery, transform: Future[Transform] | None
+    ) -> MemoryQuery | Future[Transform]:
+        """Return a query with its centre in the global frame, or the pending transform that it needs.
 
-    def centred(self, query: MemoryQuery, future: Future[Transform] | None) -> MemoryQuery:
-        """Return a query with its centre in the global frame.
+        Parameters
+        ----------
+        query : MemoryQuery
+            The query.
+        transform : Future or None
+            The transform that an earlier call returned, now done.
 
         Raises
         ------
@@ -147,19 +148,24 @@ class Placement:
             If the transform was refused, unless poses are kept in their own frame: then the query
             keeps its frame too.
         """
-        if future is None or query.near is None:
+        if query.near is None or not self.needs_centre(query):
             return query
+        centre, radius_m = query.near
+        if transform is None:
+            stamp_ns = LATEST if centre.stamp_ns is None else centre.stamp_ns
+            transform = self._pending.submit(self.global_frame, centre.frame_id, stamp_ns)
+        if not transform.done():
+            return transform
         try:
-            transform = future.result(timeout=0)
+            moved = _move(centre, transform.result(timeout=0))
         except FrameError:
             if not self._keeps:
                 raise
             return query
-        centre, radius_m = query.near
-        return query.model_copy(update={'near': (_moved(centre, transform), radius_m)})
+        return query.model_copy(update={'near': (moved, radius_m)})
 
 
-def _moved(pose: Pose, transform: Transform) -> Pose:
+def _move(pose: Pose, transform: Transform) -> Pose:
     turn, cov = pose.orientation, pose.covariance
     return Pose(
         frame_id=transform.target_frame,

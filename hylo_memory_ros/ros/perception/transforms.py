@@ -20,39 +20,21 @@ from geometry_msgs.msg import TransformStamped
 from rclpy.callback_groups import CallbackGroup
 from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.time import Time
 from tf2_msgs.msg import TFMessage
 
 from hylo_memory_ros.perception.ingestion.decoders.geometry import decode_transforms
+from hylo_memory_ros.ros import qos
 from hylo_memory_ros.transforms import TransformBuffer, TransformSource
 from hylo_memory_ros.transforms.buffer import DEFAULT_RETENTION_S, RigidTransform
 from hylo_memory_ros.transforms.frame_tree import RawTransform
 
 __all__ = [
-    'TF_QOS',
-    'TF_STATIC_QOS',
     'NodeTransforms',
     'StandInTransformSource',
     'Tf2TransformSource',
     'transform_source',
 ]
-
-TF_QOS = QoSProfile(
-    depth=100,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-)
-"""For `tf`; the profile of tf2's own listener."""
-
-TF_STATIC_QOS = QoSProfile(
-    depth=100,
-    history=HistoryPolicy.KEEP_LAST,
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-)
-"""For `tf_static`: latched, the last message of each publisher."""
 
 
 class NodeTransforms(TransformSource, Protocol):
@@ -93,11 +75,11 @@ class StandInTransformSource(TransformBuffer):
                 TFMessage,
                 topic,
                 lambda message, static=static: self.take(message, static=static),
-                qos,
+                profile,
                 callback_group=callback_group,
                 raw=True,
             )
-            for topic, qos, static in (('tf', TF_QOS, False), ('tf_static', TF_STATIC_QOS, True))
+            for topic, profile, static in (('tf', qos.TF, False), ('tf_static', qos.TF_STATIC, True))
         ]
 
     @property

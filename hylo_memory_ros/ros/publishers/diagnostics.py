@@ -19,7 +19,7 @@ from hylo_memory_ros.ros.clock import check_clock
 from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.ros.retention_scheduler import RetentionScheduler
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
-from hylo_memory_ros.ros.services.service import ServiceContext
+from hylo_memory_ros.ros.services.registration import ServiceContext
 
 __all__ = ['DiagnosticsTopic']
 

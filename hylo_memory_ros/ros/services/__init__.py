@@ -8,7 +8,7 @@ from hylo_memory_ros.ros.services.maintenance import MaintenanceHandlers
 from hylo_memory_ros.ros.services.maps import MapHandlers
 from hylo_memory_ros.ros.services.query import QueryHandlers
 from hylo_memory_ros.ros.services.receipts import FeedbackHandler, ReceiptHandlers
-from hylo_memory_ros.ros.services.service import service_types
+from hylo_memory_ros.ros.services.registration import service_types
 from hylo_memory_ros.ros.services.write import WriteHandlers
 
 __all__ = ['HANDLERS', 'SERVICES']

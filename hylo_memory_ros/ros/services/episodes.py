@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hylo_memory_ros.errors import ClockError, InvalidRequestError
 from hylo_memory_ros.ros.convert.fields import checked_text, scope_of
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Episode
 
 __all__ = ['EpisodeHandler']
@@ -29,7 +29,7 @@ class EpisodeHandler(Handlers):
     def _begin(self, request: Episode.Request, response: Episode.Response) -> Episode.Response:
         if request.outcome:
             raise InvalidRequestError(
-                f'outcome: {request.outcome!r}: it is told by the end, not by the begin', field='outcome'
+                f'outcome: {request.outcome!r}: given with begin, expected with end', field='outcome'
             )
         if not self.context.clock():
             raise ClockError('clock: it has not started, so no episode can begin')
@@ -42,7 +42,7 @@ class EpisodeHandler(Handlers):
     def _end(self, request: Episode.Request, response: Episode.Response) -> Episode.Response:
         if request.scope:
             raise InvalidRequestError(
-                f'scope: {list(request.scope)}: it is told by the begin, not by the end', field='scope'
+                f'scope: {list(request.scope)}: given with end, expected with begin', field='scope'
             )
         name, note = checked_text(request.id, 'id'), checked_text(request.note, 'note')
         outcome, actor = checked_text(request.outcome, 'outcome'), checked_text(request.actor, 'actor')

@@ -15,7 +15,7 @@ from hylo_memory_ros.perception import AbsenceReport
 from hylo_memory_ros.perception.edits import Edit, EditOp
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns, texts
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import EditLandmark, ReportAbsent
 from hylo_memory_ros.transforms import LATEST, Transform
 from hylo_memory_ros.transforms.geometry import unit_quaternion
@@ -80,9 +80,9 @@ class LandmarkHandlers(Handlers):
         names = texts(request.ids, 'ids')
         place = self._transform_of(request.pose.header, 'pose')
         if place is None and op == 'detach' and len(names) == 1:
-            keys = await self.context.writer.do(lambda: self.context.perception.named(names))
-            if held_in := self.context.perception.held_in(keys[0]):
-                place = self.context.pending.submit(self.context.config.global_frame, held_in, LATEST)
+            keys = await self.context.writer.do(lambda: self.context.perception.resolve_names(names))
+            if holder := self.context.perception.frame_of(keys[0]):
+                place = self.context.pending.submit(self.context.config.global_frame, holder, LATEST)
         if place is not None:
             await Settled((place,))
         return await self.context.writer.do(lambda: self._edit(request, response, op, names, place))
@@ -197,15 +197,15 @@ class LandmarkHandlers(Handlers):
         if names or not request.receipt_id:
             if not names:
                 raise InvalidRequestError('ids: empty; an edit needs at least one', field='ids')
-            return self.context.perception.named(names)
+            return self.context.perception.resolve_names(names)
         receipt = self.context.perception.receipt(request.receipt_id) or self.memory.receipt(
             request.receipt_id
         )
         if receipt.get('kind') != 'merge':
             raise InvalidRequestError(
-                f'receipt_id: {request.receipt_id!r} is no receipt of a merge', field='receipt_id'
+                f'receipt_id: {request.receipt_id!r} is not the receipt of a merge', field='receipt_id'
             )
-        return self.context.perception.named([receipt['keys'][0]])
+        return self.context.perception.resolve_names([receipt['keys'][0]])
 
     def _deleted(self, keys: Sequence[str], actor: str) -> tuple[list[str], int]:
         """Retract every statement about landmarks, which never existed; return the ids."""

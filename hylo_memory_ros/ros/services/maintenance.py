@@ -23,7 +23,7 @@ from hylo_memory_ros.model import Budget, ConsolidationReport, Reversion
 from hylo_memory_ros.ros.convert.fields import MAX_SEQUENCE, checked_text, scope_of, stamp_msg, stamp_ns
 from hylo_memory_ros.ros.runtime.dispatch import Settled, awaited_in_executor
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Flush, Snapshot
 from hylo_memory_ros.storage.engine.files import file_named
 
@@ -64,7 +64,7 @@ class MaintenanceHandlers(Handlers):
         deadline_s = time.monotonic() + timeout_s
         while True:
             changed = perception.changed()
-            pending = await self.context.writer.do(lambda: perception.flushed(until_ns))
+            pending = await self.context.writer.do(lambda: perception.flush(until_ns))
             if not pending or time.monotonic() >= deadline_s:
                 return pending
             await Settled((changed,))
@@ -131,7 +131,7 @@ class MaintenanceHandlers(Handlers):
             )
         tell(0.0, f'verifying {path}')
         await self.context.writer.do(
-            lambda: self.context.perception.replaced(lambda: self.memory.restore(path))
+            lambda: self.context.perception.replace_memory(lambda: self.memory.restore(path))
         )
         result.digest = await self.context.readers.do(self.memory.snapshot)
         result.report_json = json.dumps({'epoch': self.memory.epoch, 'sequence': self.memory.sequence})

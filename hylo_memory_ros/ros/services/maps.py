@@ -14,7 +14,7 @@ from hylo_memory_ros.model import CorrectionResult, normal_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import RigidCorrection, Trajectory
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import CorrectMap, SetMap
 from hylo_memory_ros.transforms import Transform
 
@@ -54,10 +54,10 @@ class MapHandlers(Handlers):
         revert_id = checked_text(request.revert_id, 'revert_id')
         if revert_id:
             self._reject_others(request)
-            result = self.context.perception.reverted(revert_id, _ACTOR, request.dry_run)
+            result = self.context.perception.revert(revert_id, _ACTOR, request.dry_run)
         else:
             map_id = checked_text(request.map_id, 'map_id') or None
-            result = self.context.perception.corrected(
+            result = self.context.perception.correct(
                 self._correction(request), map_id, _ACTOR, request.dry_run
             )
         return _fill(response, result)

@@ -25,7 +25,7 @@ from hylo_memory_ros.ros.convert.results import (
     point_to_msg,
     version_to_msg,
 )
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Changes, History, Query
 from hylo_memory_ros.transforms import Transform
 
@@ -65,14 +65,14 @@ class QueryHandlers(Handlers):
         moved = placement.needs_centre(query)
         if pinned is not None and query.near is not None:
             query = query.model_copy(update={'near': (pinned, query.near[1])})
-        elif moved:
-            centre = centre or placement.centre(query)
-            if centre is not None and not centre.done():
-                return centre
-            query = placement.centred(query, centre)
-        return self._answered(request, response, query, include, moved)
+        else:
+            placed = placement.place_query(query, centre)
+            if isinstance(placed, Future):
+                return placed
+            query = placed
+        return self._answer(request, response, query, include, moved)
 
-    def _answered(
+    def _answer(
         self,
         request: Query.Request,
         response: Query.Response,

@@ -11,7 +11,7 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model.feedback import Verdict
 from hylo_memory_ros.ros.convert.fields import checked_text, texts
 from hylo_memory_ros.ros.convert.filters import query_from_msg
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Feedback, MayReuse, Receipt, Render
 from hylo_memory_ros.transforms import Transform
 
@@ -41,15 +41,12 @@ class ReceiptHandlers(Handlers):
     def _render(
         self, request: Render.Request, response: Render.Response, centre: Future[Transform] | None
     ) -> Render.Response | Future[Transform]:
-        placement = self.context.placement
         query = query_from_msg(request.filter, k=request.k)
-        if placement.needs_centre(query):
-            centre = centre or placement.centre(query)
-            if centre is not None and not centre.done():
-                return centre
-            query = placement.centred(query, centre)
+        placed = self.context.placement.place_query(query, centre)
+        if isinstance(placed, Future):
+            return placed
         rendering = self.memory.render(
-            query,
+            placed,
             request.max_tokens or None,
             renderer=checked_text(request.renderer, 'renderer'),
             receipt=self.context.config.memory.receipts != 'off',

@@ -24,7 +24,7 @@ from hylo_memory_ros.ros.runtime.dispatch import awaited_in_executor, drive
 from hylo_memory_ros.ros.runtime.request_guard import Handler, RequestGuard
 from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.ros.services.maintenance import maintain_server
-from hylo_memory_ros.ros.services.service import Handlers
+from hylo_memory_ros.ros.services.registration import Handlers
 
 __all__ = ['Servers']
 

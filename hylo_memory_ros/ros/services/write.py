@@ -17,7 +17,7 @@ from hylo_memory_ros.ros.convert.items import item_from_msg
 from hylo_memory_ros.ros.convert.results import bytes_of_texts, fitting
 from hylo_memory_ros.ros.perception.placement import Draft
 from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.services.service import Handlers, service
+from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Forget, Purge, Retract, Write
 from hylo_memory_ros.transforms import Transform
 
@@ -61,7 +61,7 @@ class WriteHandlers(Handlers):
         checked_text(request.request_id, 'request_id')
         items = [item_from_msg(msg, f'items[{index}]') for index, msg in enumerate(request.items)]
         self.context.watch.check(items[0].pose.stamp_ns if items[0].pose else None, 'items[0].header.stamp')
-        drafts = self.context.placement.drafts(items, self.context.clock())
+        drafts = self.context.placement.draft_items(items, self.context.clock())
         if any(draft.future is not None and not draft.future.done() for draft in drafts):
             return drafts
         return self._store(request, response, drafts)
@@ -69,7 +69,7 @@ class WriteHandlers(Handlers):
     def _store(
         self, request: Write.Request, response: Write.Response, drafts: Sequence[Draft]
     ) -> Write.Response:
-        items = [self.context.placement.placed(draft) for draft in drafts]
+        items = [self.context.placement.place(draft) for draft in drafts]
         result = self.memory.write(
             items,
             request_id=request.request_id or None,
@@ -102,11 +102,10 @@ class WriteHandlers(Handlers):
         reason, actor = checked_text(request.reason, 'reason'), checked_text(request.actor, 'actor')
         # Landmarks that perception calls stale are removed like all others.
         query: MemoryQuery = query_from_msg(request.filter).model_copy(update={'include_stale': True})
-        centre = centre or self.context.placement.centre(query)
-        if centre is not None and not centre.done():
-            return centre
-        query = self.context.placement.centred(query, centre)
-        removal = operation(query, reason=reason, actor=actor, dry_run=request.dry_run)
+        placed = self.context.placement.place_query(query, centre)
+        if isinstance(placed, Future):
+            return placed
+        removal = operation(placed, reason=reason, actor=actor, dry_run=request.dry_run)
         response.count = int(removal)
         response.ids, cut = fitting(
             removal.ids, lambda name: name, lambda name: bytes_of_texts((name,)), self.reply_limit

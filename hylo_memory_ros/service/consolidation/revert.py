@@ -11,12 +11,12 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Reversion
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.storage import CommitResult, Store
-from hylo_memory_ros.storage.consolidation.records import (
+from hylo_memory_ros.storage.consolidation.repository import (
     ConsolidationRecord,
-    Stood,
+    ConsolidationRepository,
+    SummaryGroup,
     name_of,
 )
-from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository
 
 __all__ = ['ConsolidationReversal']
 
@@ -81,7 +81,7 @@ class ConsolidationReversal:
             self._store.sequence,
         )
 
-    def _groups_left(self, consolidations: ConsolidationRepository) -> list[Stood]:
+    def _groups_left(self, consolidations: ConsolidationRepository) -> list[SummaryGroup]:
         """Return the groups that no reversal has reverted yet, an interrupted one included.
 
         Raises
@@ -97,8 +97,8 @@ class ConsolidationReversal:
         self._refuse_again(consolidations, left)
         return left
 
-    def _refuse_again(self, consolidations: ConsolidationRepository, groups: Sequence[Stood]) -> None:
-        standing = consolidations.standing_for([group.summary for group in groups])
+    def _refuse_again(self, consolidations: ConsolidationRepository, groups: Sequence[SummaryGroup]) -> None:
+        standing = consolidations.replacements([group.summary for group in groups])
         others = {number for those in standing.values() for number, _ in those} - {self._record.number}
         if again := sorted(others):
             names = ', '.join(map(name_of, again))

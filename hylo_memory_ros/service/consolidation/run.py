@@ -22,7 +22,7 @@ from hylo_memory_ros.service.consolidation.members import DryRunOverlay, Members
 from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.archive.mover import Cooled
 from hylo_memory_ros.storage.consolidation.candidates import size_of
-from hylo_memory_ros.storage.consolidation.records import name_of
+from hylo_memory_ros.storage.consolidation.repository import name_of
 from hylo_memory_ros.storage.consolidation.summaries import TAKEN, Group
 from hylo_memory_ros.storage.statements.mapper import vector_of
 

@@ -24,7 +24,7 @@ from hylo_memory_ros.service.consolidation.revert import ConsolidationReversal
 from hylo_memory_ros.service.consolidation.run import ConsolidationRun, Wish
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_text, validate_texts
-from hylo_memory_ros.storage.consolidation.records import (
+from hylo_memory_ros.storage.consolidation.repository import (
     ConsolidationRecord,
 )
 

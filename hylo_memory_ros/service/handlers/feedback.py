@@ -10,7 +10,7 @@ from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, so
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_note, validate_texts
-from hylo_memory_ros.storage.feedback.verdicts import Judgement
+from hylo_memory_ros.storage.feedback.repository import Judgement
 
 __all__ = ['MAX_NOTE_BYTES', 'FeedbackHandler']
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
-from hylo_memory_ros.storage.consolidation.sizes import Held, held_by_kind
+from hylo_memory_ros.storage.consolidation.sizes import Held, SizeRepository
 from hylo_memory_ros.storage.schema import ROW_BYTES, SIZE
 from hylo_memory_ros.storage.statements.mapper import detail_of, to_json
 
@@ -77,7 +77,7 @@ def amount_at_hand(
         storage, what has ended stays, and no budget could be held otherwise.
     """
     if not scope and not holding:
-        held = held_by_kind(connection)
+        held = SizeRepository(connection).held_by_kind()
         those = [held[kind] for kind in kinds if kind in held]
         return Held(sum(one.items for one in those), sum(one.bytes for one in those))
     raw: Any = connection.connection.dbapi_connection

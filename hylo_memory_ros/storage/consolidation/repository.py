@@ -2,19 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy import (
+    bindparam,
+    func,
+    select,
+    update,
+)
 
-from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.consolidation import records
-from hylo_memory_ros.storage.consolidation.records import ConsolidationRecord, Stood
-from hylo_memory_ros.storage.consolidation.revert import Back, revert_groups
-from hylo_memory_ros.storage.consolidation.summaries import Group, Slice, condense_groups
+from hylo_memory_ros.errors import NotFoundError
+from hylo_memory_ros.storage.schema import consolidated, consolidation
 
-__all__ = ['ConsolidationRepository', 'ConsolidationWriter']
+__all__ = [
+    'ConsolidationRecord',
+    'ConsolidationRepository',
+    'SummaryGroup',
+    'name_of',
+    'summaries_over',
+    'versions_of_identities',
+]
+
+
+_PREFIX = 'consolidation/'
+
+
+class ConsolidationRecord(NamedTuple):
+    """What is kept of one consolidation."""
+
+    number: int
+    """Its number; each has a higher one than those before."""
+    begun_ns: int
+    """Service clock at its first change."""
+    actor: str
+    """Who asked for it."""
+    asked: Mapping[str, Any]
+    """Scope, budget and kinds."""
+    report: Mapping[str, Any] | None
+    """What it did, ids aside; None: it did not come to its end."""
+    reverted_ns: int | None
+    """When it was reverted; None: it was not."""
+
+    @property
+    def name(self) -> str:
+        """Its name, by which it is reverted."""
+        return name_of(self.number)
+
+
+def name_of(number: int) -> str:
+    """Return the name of a consolidation."""
+    return f'{_PREFIX}{number}'
+
+
+def _record(row: Any) -> ConsolidationRecord:
+    return ConsolidationRecord(
+        row.number,
+        row.begun_ns,
+        row.actor,
+        json.loads(row.asked),
+        None if row.report is None else json.loads(row.report),
+        row.reverted_ns,
+    )
+
+
+_number = consolidation.c.number
+_named = select(consolidation).where(_number == bindparam('which'))
+_reverted = select(func.count()).select_from(consolidation).where(consolidation.c.reverted_ns.is_not(None))
+
+
+class SummaryGroup(NamedTuple):
+    """A summary of a consolidation, and the statements that it replaces."""
+
+    summary: int
+    """Its identity."""
+    sequence: int
+    """The transaction that brought it."""
+    identities: tuple[int, ...]
+    """Identities that it replaces."""
+    reverted: bool = False
+    """Whether it was reverted."""
+
+
+def summaries_over(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
+    """Return the identities of all summaries that ever replaced identities, over several steps too."""
+    raw: Any = connection.connection.dbapi_connection
+    found: list[int] = []
+    asked = list(identity_ids)
+    while asked:
+        rows = raw.execute(_OVER, (json.dumps(asked),))
+        asked = sorted({row[0] for row in rows} - {*found, *identity_ids})
+        found += asked
+    return found
+
+
+def versions_of_identities(connection: sa.Connection, identity_ids: Sequence[int]) -> list[int]:
+    """Return the version rows of identities, believed or not."""
+    raw: Any = connection.connection.dbapi_connection
+    return [row[0] for row in raw.execute(_VERSIONS, (json.dumps(list(identity_ids)),))]
+
+
+_OVER = """
+    SELECT DISTINCT c.summary FROM consolidated AS c, json_each(c.identities) AS one
+    WHERE c.summary > 0 AND one.value IN (SELECT value FROM json_each(?))
+"""
+_SUMMARIES = 'SELECT summary FROM consolidated WHERE summary IN (SELECT value FROM json_each(?))'
+_VERSIONS = 'SELECT version_row FROM version WHERE identity_id IN (SELECT value FROM json_each(?))'
+_STANDING = """
+    SELECT one.value, c.number, c.summary FROM consolidated AS c, json_each(c.identities) AS one
+    WHERE c.reverted_seq IS NULL AND one.value IN (SELECT value FROM json_each(?))
+    ORDER BY c.number, c.summary
+"""
+_groups = (
+    sa.select(consolidated)
+    .where(consolidated.c.number == sa.bindparam('which'))
+    .order_by(consolidated.c.sequence, consolidated.c.summary)
+)
 
 
 class ConsolidationRepository:
@@ -24,59 +129,63 @@ class ConsolidationRepository:
         self._connection = connection
 
     def load(self, name: str) -> ConsolidationRecord:
-        """Return the record of a consolidation; `NotFoundError`: there is none of this name."""
-        return records.record_named(self._connection, name)
+        """Return the record of a consolidation.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this name.
+        """
+        digits = name.removeprefix(_PREFIX)
+        known = name.startswith(_PREFIX) and digits.isascii() and digits.isdigit() and len(digits) < 19
+        row = self._connection.execute(_named, {'which': int(digits)}).one_or_none() if known else None
+        if row is None or name_of(row.number) != name:
+            raise NotFoundError(f'consolidation {name!r}: there is none of this name', consolidation_id=name)
+        return _record(row)
 
     def load_all(self) -> list[ConsolidationRecord]:
         """Return the records of all consolidations, in order."""
-        return records.records(self._connection)
+        return [_record(row) for row in self._connection.execute(select(consolidation).order_by(_number))]
 
     def end(self, number: int, report: Mapping[str, Any]) -> None:
         """Record what a consolidation did."""
-        records.end_record(self._connection, number, report)
+        told = json.dumps(report, sort_keys=True)
+        self._connection.execute(update(consolidation).where(_number == number).values(report=told))
 
     def end_interrupted(self, last: int) -> None:
         """Record that consolidations up to a number have ended, interrupted ones too."""
-        records.end_interrupted(self._connection, last)
+        those = (_number <= last) & consolidation.c.report.is_(None)
+        self._connection.execute(
+            update(consolidation).where(those).values(report=json.dumps({'interrupted': True}))
+        )
 
     def mark_reverted(self, number: int, stamp_ns: int) -> None:
         """Record that a consolidation was reverted, or is being."""
-        records.mark_reverted(self._connection, number, stamp_ns)
+        self._connection.execute(update(consolidation).where(_number == number).values(reverted_ns=stamp_ns))
 
     def count_reverted(self) -> int:
         """Return how many consolidations were reverted."""
-        return records.reverted_so_far(self._connection)
+        return int(self._connection.execute(_reverted).scalar_one())
 
-    def groups(self, number: int) -> list[Stood]:
+    def groups(self, number: int) -> list[SummaryGroup]:
         """Return the groups of a consolidation, in the order of their transactions."""
-        return records.groups_of(self._connection, number)
+        rows = self._connection.execute(_groups, {'which': number})
+        return [
+            SummaryGroup(
+                row.summary, row.sequence, tuple(json.loads(row.identities)), row.reverted_seq is not None
+            )
+            for row in rows
+        ]
 
-    def standing_for(self, identity_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    def replacements(self, identity_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
         """Return what replaces identities now: (consolidation, identity of the summary), by identity."""
-        return records.standing_for(self._connection, identity_ids)
+        raw: Any = self._connection.connection.dbapi_connection
+        found: dict[int, list[tuple[int, int]]] = {}
+        for identity_id, number, summary in raw.execute(_STANDING, (json.dumps(list(identity_ids)),)):
+            found.setdefault(identity_id, []).append((number, summary))
+        return found
 
     def summaries_among(self, identity_ids: Sequence[int]) -> set[int]:
         """Return which identities are those of summaries."""
-        return records.summaries_among(self._connection, identity_ids)
-
-
-class ConsolidationWriter(ConsolidationRepository):
-    """Consolidations made and reverted in a numbered transaction."""
-
-    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
-        super().__init__(changeset.connection)
-        self._changeset = changeset
-        self._config = config
-
-    def begin(self, request: Mapping[str, Any]) -> int:
-        """Record that a consolidation begins; return its number."""
-        changeset = self._changeset
-        return records.begin_record(self._connection, changeset.recorded_at_ns, changeset.actor, request)
-
-    def summarize(self, number: int, groups: Sequence[Group]) -> Slice:
-        """Replace each group by its summary; all groups are of one episode."""
-        return condense_groups(self._changeset, number, groups, self._config.identity_scope)
-
-    def revert(self, groups: Sequence[Stood], beneath: Collection[int] = ()) -> Back:
-        """Let the members of groups hold again, and withdraw their summaries."""
-        return revert_groups(self._changeset, groups, beneath)
+        raw: Any = self._connection.connection.dbapi_connection
+        return {row[0] for row in raw.execute(_SUMMARIES, (json.dumps(list(identity_ids)),))}

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.timeline import Point
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.consolidation.records import Stood
+from hylo_memory_ros.storage.consolidation.repository import SummaryGroup
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, consolidated, forgetting, identity, txn
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
@@ -34,7 +34,9 @@ class Back(NamedTuple):
     """Identities that those stand for."""
 
 
-def revert_groups(transaction: Changeset, groups: Sequence[Stood], beneath: Collection[int] = ()) -> Back:
+def revert_groups(
+    transaction: Changeset, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()
+) -> Back:
     """Let what summaries stand for hold again, and withdraw them.
 
     What was said, withdrawn or purged in the meantime counts as it would have without them. What was
@@ -70,7 +72,7 @@ def revert_groups(transaction: Changeset, groups: Sequence[Stood], beneath: Coll
     return Back(tuple(restored), tuple(removed), kept, below)
 
 
-def _loaded(transaction: Changeset, groups: Sequence[Stood]) -> tuple[set[int], Timelines]:
+def _loaded(transaction: Changeset, groups: Sequence[SummaryGroup]) -> tuple[set[int], Timelines]:
     """Return which identities of groups are still there, and their timelines from the groups on."""
     times = _times(transaction.connection, groups)
     earliest = {
@@ -82,26 +84,28 @@ def _loaded(transaction: Changeset, groups: Sequence[Stood]) -> tuple[set[int], 
     return there, timelines
 
 
-def _is_forgotten(group: Stood, there: Collection[int], timelines: Timelines) -> bool:
+def _is_forgotten(group: SummaryGroup, there: Collection[int], timelines: Timelines) -> bool:
     return group.summary in there and any(
         point.content is None and not point.consolidated and point.sequence > group.sequence
         for point in timelines[group.summary].points
     )
 
 
-def _name(group: Stood, timelines: Timelines) -> str:
+def _name(group: SummaryGroup, timelines: Timelines) -> str:
     points = timelines[group.summary].points
     return next(timelines.evidence[point.assertion_id].id for point in points if point.assertion_id)
 
 
-def _undoes(point: Point, group: Stood, identity_id: int) -> bool:
+def _undoes(point: Point, group: SummaryGroup, identity_id: int) -> bool:
     """Whether a point is part of a group: the ending of a member, or what the summary says."""
     if point.sequence != group.sequence:
         return False
     return bool(point.assertion_id) if identity_id == group.summary else point.consolidated
 
 
-def _store_withdrawal(transaction: Changeset, groups: Sequence[Stood], assertion_ids: Sequence[int]) -> None:
+def _store_withdrawal(
+    transaction: Changeset, groups: Sequence[SummaryGroup], assertion_ids: Sequence[int]
+) -> None:
     for group in groups:
         this = (consolidated.c.summary == group.summary) & (consolidated.c.sequence == group.sequence)
         reverted = consolidated.update().where(this).values(reverted_seq=transaction.sequence)
@@ -117,7 +121,7 @@ def _store_withdrawal(transaction: Changeset, groups: Sequence[Stood], assertion
         )
 
 
-def _times(connection: sa.Connection, groups: Sequence[Stood]) -> dict[int, int]:
+def _times(connection: sa.Connection, groups: Sequence[SummaryGroup]) -> dict[int, int]:
     sequences = {group.sequence for group in groups}
     found = sa.select(txn.c.sequence, txn.c.recorded_at_ns).where(txn.c.sequence.in_(sequences))
     return {row.sequence: row.recorded_at_ns for row in connection.execute(found)}

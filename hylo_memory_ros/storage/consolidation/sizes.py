@@ -20,7 +20,11 @@ from hylo_memory_ros.storage.schema import (
     version,
 )
 
-__all__ = ['Held', 'SizeRepository', 'held_by_kind', 'miscounted', 'overdue']
+__all__ = [
+    'Held',
+    'SizeRepository',
+    'miscounted',
+]
 
 
 class Held(NamedTuple):
@@ -30,12 +34,6 @@ class Held(NamedTuple):
     """Accepted statements, duplicates too."""
     bytes: int
     """What they take with their vectors, about."""
-
-
-def held_by_kind(connection: sa.Connection) -> dict[str, Held]:
-    """Return how much of each kind the main file holds; kinds of which there is nothing are left out."""
-    rows = connection.execute(sa.select(held.c.kind, held.c.statements, held.c.bytes).order_by(held.c.kind))
-    return {kind: Held(items, size) for kind, items, size in rows if items}
 
 
 def miscounted(connection: sa.Connection) -> list[str]:
@@ -56,21 +54,12 @@ def miscounted(connection: sa.Connection) -> list[str]:
         .group_by(identity.c.kind)
     )
     true = {kind: Held(items, total) for kind, items, total in connection.execute(counted)}
-    told = held_by_kind(connection)
+    told = SizeRepository(connection).held_by_kind()
     return [
         f'held: {kind} is counted as {tuple(told.get(kind, (0, 0)))}, and is {tuple(true.get(kind, (0, 0)))}'
         for kind in sorted(true.keys() | told.keys())
         if true.get(kind) != told.get(kind)
     ]
-
-
-def overdue(connection: sa.Connection, kind: str, before_ns: int) -> int:
-    """Return how many open statements of a kind are from before a world time, summaries aside.
-
-    Those stand for what was overdue: counted, they would be summarised again each time for their age alone.
-    """
-    found: int = connection.execute(_overdue, {'of_kind': kind, 'before_ns': before_ns}).scalar_one()
-    return found
 
 
 _overdue = sa.select(sa.func.count()).where(
@@ -89,9 +78,18 @@ class SizeRepository:
         self._connection = connection
 
     def held_by_kind(self) -> dict[str, Held]:
-        """Return how much of each kind there is; kinds of which there is nothing are left out."""
-        return held_by_kind(self._connection)
+        """Return how much of each kind the main file holds; kinds of which there is nothing are left out."""
+        rows = self._connection.execute(
+            sa.select(held.c.kind, held.c.statements, held.c.bytes).order_by(held.c.kind)
+        )
+        return {kind: Held(items, size) for kind, items, size in rows if items}
 
     def overdue(self, kind: str, before_ns: int) -> int:
-        """Return how many open statements of a kind are from before a world time, summaries aside."""
-        return overdue(self._connection, kind, before_ns)
+        """Return how many open statements of a kind are from before a world time, summaries aside.
+
+        Counted, summaries would be summarized again each time for their age alone.
+        """
+        found: int = self._connection.execute(
+            _overdue, {'of_kind': kind, 'before_ns': before_ns}
+        ).scalar_one()
+        return found

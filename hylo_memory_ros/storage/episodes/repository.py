@@ -23,27 +23,10 @@ __all__ = [
     'EpisodeWriter',
     'all_episodes',
     'any_episode',
-    'begin_episode',
-    'end_episode',
     'ended_as',
     'episode_problems',
-    'episodes_of',
-    'load_episode',
-    'open_episode',
     'said_in',
 ]
-
-
-def open_episode(connection: sa.Connection) -> Episode | None:
-    """Return the episode that is open, or None."""
-    row = connection.execute(sa.select(episode).where(episode.c.end_seq.is_(None))).first()
-    return None if row is None else _episode(row)
-
-
-def load_episode(connection: sa.Connection, episode_id: str) -> Episode | None:
-    """Return an episode by its name, or None."""
-    row = connection.execute(sa.select(episode).where(episode.c.id == episode_id)).one_or_none()
-    return None if row is None else _episode(row)
 
 
 def all_episodes(connection: sa.Connection) -> Iterator[Episode]:
@@ -51,86 +34,9 @@ def all_episodes(connection: sa.Connection) -> Iterator[Episode]:
     yield from map(_episode, connection.execute(sa.select(episode).order_by(episode.c.begin_seq)).all())
 
 
-def begin_episode(transaction: Changeset, episode_id: str, *, scope: Mapping[str, str], note: str) -> Episode:
-    """Begin an episode; the transaction is its first one."""
-    begun = Episode(
-        episode_id,
-        transaction.recorded_at_ns,
-        transaction.sequence,
-        scope=dict(scope),
-        note=note,
-        actor=transaction.actor,
-    )
-    transaction.episode = episode_id
-    here = txn.c.sequence == transaction.sequence
-    transaction.connection.execute(txn.update().where(here).values(episode=episode_id))
-    transaction.connection.execute(
-        episode.insert(),
-        {
-            'id': episode_id,
-            'begin_seq': begun.begin_seq,
-            'begun_ns': begun.begun_ns,
-            'scope': json.dumps(begun.scope, ensure_ascii=False, sort_keys=True),
-            'note': note,
-            'actor': begun.actor,
-        },
-    )
-    return begun
-
-
-def end_episode(transaction: Changeset, begun: Episode, *, ended_ns: int, outcome: str, note: str) -> Episode:
-    """End the open episode; the transaction is its last one."""
-    ended = replace(ended_as(begun, ended_ns, outcome, note), end_seq=transaction.sequence)
-    values = {'ended_ns': ended_ns, 'end_seq': ended.end_seq, 'outcome': outcome, 'end_note': note}
-    transaction.connection.execute(episode.update().where(episode.c.id == begun.id).values(values))
-    return ended
-
-
 def ended_as(begun: Episode, ended_ns: int, outcome: str, note: str) -> Episode:
     """Return an episode as it will be once it has ended."""
     return replace(begun, ended_ns=ended_ns, outcome=outcome, end_note=note)
-
-
-def episodes_of(
-    connection: sa.Connection,
-    *,
-    outcome: str | None = None,
-    scope: Mapping[str, str] | None = None,
-    start_ns: int | None = None,
-    end_ns: int | None = None,
-    seq: int | None = None,
-    limit: int,
-) -> list[Episode]:
-    """Return episodes, the newest first.
-
-    Parameters
-    ----------
-    outcome : str, optional
-        How they ended.
-    scope : mapping, optional
-        Scope values that they must all have.
-    start_ns, end_ns : int, optional
-        Those that meet this closed stretch of time on the service clock, nanoseconds.
-    seq : int, optional
-        As they were known after this sequence: one that had not ended is open; None: as they are now.
-    limit : int
-        Most episodes.
-    """
-    known_end = episode.c.end_seq.is_not(None) if seq is None else episode.c.end_seq <= seq
-    where: list[sa.ColumnElement[bool]] = []
-    if seq is not None:
-        where.append(episode.c.begin_seq <= seq)
-    if outcome is not None:
-        where += [episode.c.outcome == outcome, known_end]
-    if end_ns is not None:
-        where.append(episode.c.begun_ns <= end_ns)
-    if start_ns is not None:
-        where.append(~known_end | (episode.c.ended_ns >= start_ns))
-    for name, value in (scope or {}).items():
-        pair = sa.func.json_each(episode.c.scope).table_valued('key', 'value')
-        where.append(sa.exists().where(pair.c.key == name, pair.c.value == value))
-    statement = sa.select(episode).where(*where).order_by(episode.c.begin_seq.desc()).limit(limit)
-    return [_known(_episode(row), seq) for row in connection.execute(statement)]
 
 
 def any_episode(connection: sa.Connection) -> bool:
@@ -230,11 +136,13 @@ class EpisodeRepository:
 
     def open(self) -> Episode | None:
         """Return the episode that is open, or None."""
-        return open_episode(self._connection)
+        row = self._connection.execute(sa.select(episode).where(episode.c.end_seq.is_(None))).first()
+        return None if row is None else _episode(row)
 
     def load(self, episode_id: str) -> Episode | None:
         """Return an episode by its name, or None."""
-        return load_episode(self._connection, episode_id)
+        row = self._connection.execute(sa.select(episode).where(episode.c.id == episode_id)).one_or_none()
+        return None if row is None else _episode(row)
 
     def find(
         self,
@@ -246,16 +154,36 @@ class EpisodeRepository:
         seq: int | None = None,
         limit: int,
     ) -> list[Episode]:
-        """Return episodes, the newest first; see `episodes_of`."""
-        return episodes_of(
-            self._connection,
-            outcome=outcome,
-            scope=scope,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            seq=seq,
-            limit=limit,
-        )
+        """Return episodes, the newest first.
+
+        Parameters
+        ----------
+        outcome : str, optional
+            How they ended.
+        scope : mapping, optional
+            Scope values that they must all have.
+        start_ns, end_ns : int, optional
+            Those that meet this closed stretch of time on the service clock, nanoseconds.
+        seq : int, optional
+            As they were known after this sequence: one that had not ended is open; None: as they are now.
+        limit : int
+            Most episodes.
+        """
+        known_end = episode.c.end_seq.is_not(None) if seq is None else episode.c.end_seq <= seq
+        where: list[sa.ColumnElement[bool]] = []
+        if seq is not None:
+            where.append(episode.c.begin_seq <= seq)
+        if outcome is not None:
+            where += [episode.c.outcome == outcome, known_end]
+        if end_ns is not None:
+            where.append(episode.c.begun_ns <= end_ns)
+        if start_ns is not None:
+            where.append(~known_end | (episode.c.ended_ns >= start_ns))
+        for name, value in (scope or {}).items():
+            pair = sa.func.json_each(episode.c.scope).table_valued('key', 'value')
+            where.append(sa.exists().where(pair.c.key == name, pair.c.value == value))
+        statement = sa.select(episode).where(*where).order_by(episode.c.begin_seq.desc()).limit(limit)
+        return [_known(_episode(row), seq) for row in self._connection.execute(statement)]
 
     def facts(self, episode_id: str, most: int) -> EpisodeFacts:
         """Return what happened in an episode, with at most so many key events."""
@@ -271,8 +199,33 @@ class EpisodeWriter(EpisodeRepository):
 
     def begin(self, episode_id: str, *, scope: Mapping[str, str], note: str) -> Episode:
         """Begin an episode; the transaction is its first one."""
-        return begin_episode(self._changeset, episode_id, scope=scope, note=note)
+        begun = Episode(
+            episode_id,
+            self._changeset.recorded_at_ns,
+            self._changeset.sequence,
+            scope=dict(scope),
+            note=note,
+            actor=self._changeset.actor,
+        )
+        self._changeset.episode = episode_id
+        here = txn.c.sequence == self._changeset.sequence
+        self._changeset.connection.execute(txn.update().where(here).values(episode=episode_id))
+        self._changeset.connection.execute(
+            episode.insert(),
+            {
+                'id': episode_id,
+                'begin_seq': begun.begin_seq,
+                'begun_ns': begun.begun_ns,
+                'scope': json.dumps(begun.scope, ensure_ascii=False, sort_keys=True),
+                'note': note,
+                'actor': begun.actor,
+            },
+        )
+        return begun
 
     def end(self, begun: Episode, *, ended_ns: int, outcome: str, note: str) -> Episode:
         """End the open episode; the transaction is its last one."""
-        return end_episode(self._changeset, begun, ended_ns=ended_ns, outcome=outcome, note=note)
+        ended = replace(ended_as(begun, ended_ns, outcome, note), end_seq=self._changeset.sequence)
+        values = {'ended_ns': ended_ns, 'end_seq': ended.end_seq, 'outcome': outcome, 'end_note': note}
+        self._changeset.connection.execute(episode.update().where(episode.c.id == begun.id).values(values))
+        return ended

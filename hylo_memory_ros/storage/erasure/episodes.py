@@ -18,8 +18,8 @@ from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key
 from hylo_memory_ros.storage.episodes.repository import all_episodes
-from hylo_memory_ros.storage.erasure.registry import Purged, tells_nothing
 from hylo_memory_ros.storage.schema import assertion, episode, identity, metadata, receipt, tag, txn
+from hylo_memory_ros.storage.schema.erasure import Purged
 from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = ['EpisodeErasure']
@@ -107,8 +107,6 @@ def _rename(connection: sa.Connection, one: Episode) -> None:
     size = sa.func.length(sa.cast(body, sa.LargeBinary))
     connection.execute(receipt.update().where(receipt.c.episode == name).values(body=body, size=size))
 
-
-tells_nothing(episode, 'its notes, outcome and name are taken by `EpisodeErasure`, which knows its summary')
 
 # The next character: behind every key of a summary.
 _BEHIND = SUMMARY_PREFIX[:-1] + chr(ord(SUMMARY_PREFIX[-1]) + 1)

@@ -12,30 +12,18 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.registry import (
-    Purged,
-    on_purge,
-    scrub_tables,
-    tells_nothing,
-)
+from hylo_memory_ros.storage.erasure.purged_items import PurgedItems
 from hylo_memory_ros.storage.schema import (
     assertion,
-    audit,
-    change,
     corrected,
-    correction,
     embedding,
-    forgetting,
     identity,
-    known_map,
-    request,
     spatial,
-    state,
-    tag,
     text_index_of,
     txn,
     version,
 )
+from hylo_memory_ros.storage.schema.erasure import erase_from_tables
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
 
 __all__ = ['first_said', 'purge_identities', 'purged_of']
@@ -47,7 +35,7 @@ def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
     return min((first for first in firsts if first is not None), default=0)
 
 
-def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> Purged:
+def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> PurgedItems:
     """Return what a purge of identities would delete."""
     said = [row for part in chunks(identity_ids) for row in connection.execute(_said, {'ids': part})]
     return _purged(connection, identity_ids, said)
@@ -88,7 +76,7 @@ def purge_identities(
             if row.to_seq is None:
                 transaction.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
     _delete_words(transaction.connection, said)
-    scrub_tables(transaction.connection, purged)
+    erase_from_tables(transaction.connection, purged)
     if loose := transaction.connection.exec_driver_sql('PRAGMA foreign_key_check').first():
         raise DamagedFileError(f'purge: a row of {loose[0]} refers to one of {loose[2]} that would be gone')
     return len(said)
@@ -96,7 +84,7 @@ def purge_identities(
 
 def _purged(
     connection: sa.Connection, identity_ids: Sequence[int], said: Sequence[Any], unstored: Sequence[str] = ()
-) -> Purged:
+) -> PurgedItems:
     assertion_ids = [row.assertion_id for row in said]
     spatial_ids: list[int] = []
     vectors: list[bytes] = []
@@ -108,7 +96,7 @@ def _purged(
     keys = frozenset(row.key for row in said if row.key is not None)
     details = [json.loads(row.detail or '{}') for row in said]
     entities = {name for detail in details for name in detail.get('entities', ())}
-    return Purged(
+    return PurgedItems(
         identity_ids,
         assertion_ids,
         spatial_ids,
@@ -142,77 +130,6 @@ def _delete_words(connection: sa.Connection, said: Sequence[Any]) -> None:
         # Deleted words stay in older segments until they are merged away.
         connection.exec_driver_sql(f"INSERT INTO {index} ({index}) VALUES ('optimize')")  # noqa: S608
 
-
-@on_purge(version, tag, embedding, corrected, assertion)
-def _delete_said(connection: sa.Connection, purged: Purged) -> None:
-    for table in (version, tag, embedding, corrected, assertion):
-        for part in chunks(purged.assertion_ids):
-            connection.execute(table.delete().where(table.c.assertion_id.in_(part)))
-
-
-@on_purge(spatial)
-def _delete_places(connection: sa.Connection, purged: Purged) -> None:
-    for part in chunks(purged.spatial_ids):
-        connection.execute(spatial.delete().where(spatial.c.spatial_id.in_(part)))
-
-
-@on_purge(forgetting, identity)
-def _delete_identities(connection: sa.Connection, purged: Purged) -> None:
-    for table in (forgetting, identity):
-        for part in chunks(purged.identity_ids):
-            connection.execute(table.delete().where(table.c.identity_id.in_(part)))
-
-
-@on_purge(correction)
-def _drop_undo(connection: sa.Connection, purged: Purged) -> None:
-    # The landmark states before a correction name keys: what is to leave no trace is in them too.
-    maps = sorted({map_id for map_id, _ in purged.landmarks})
-    for part in chunks(maps):
-        connection.execute(correction.update().where(correction.c.map_id.in_(part)).values(undo=None))
-
-
-@on_purge(change)
-def _scrub_feed(connection: sa.Connection, purged: Purged) -> None:
-    for row in list(connection.execute(sa.select(change))):
-        ids = json.loads(row.ids)
-        if purged.ids.isdisjoint(ids):
-            continue
-        kept = [
-            parts
-            for parts in zip(ids, json.loads(row.keys), json.loads(row.outcomes), strict=True)
-            if parts[0] not in purged.ids
-        ]
-        columns = list(zip(*kept, strict=True)) or [(), (), ('PURGED',)]
-        values = dict(zip(('ids', 'keys', 'outcomes'), map(json.dumps, columns), strict=True))
-        connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
-
-
-@on_purge(audit)
-def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
-    for row in list(connection.execute(sa.select(audit))):
-        ids = set(json.loads(row.ids or '[]'))
-        named, query = not purged.ids.isdisjoint(ids), json.loads(row.query or 'null')
-        values: dict[str, Any] = {}
-        if named:
-            values['ids'] = None
-        if query and (named or purged.touches_query(query, is_answered=bool(ids))):
-            values['query'] = None
-        if row.reason and (named or purged.touches_text(row.reason)):
-            values['reason'] = ''
-        if values:
-            connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
-
-
-@on_purge(request)
-def _forget_requests(connection: sa.Connection, purged: Purged) -> None:
-    for row in list(connection.execute(sa.select(request))):
-        if purged.named_in(json.loads(row.answer)):
-            connection.execute(request.delete().where(request.c.request_id == row.request_id))
-
-
-tells_nothing(txn, 'what kind of operation was made, when, and for whom')
-tells_nothing(known_map, 'maps are the names of places')
-tells_nothing(state, 'hashes, counters, and the configuration of the whole')
 
 _DELETE_WORDS = (
     "INSERT INTO {index} ({index}, rowid, content, key, label, entities) VALUES ('delete', ?, ?, ?, ?, ?)"

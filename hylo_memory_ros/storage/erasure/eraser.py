@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
-from hylo_memory_ros.storage.consolidation.records import summaries_over, versions_of_identities
+from hylo_memory_ros.storage.consolidation.repository import summaries_over, versions_of_identities
 from hylo_memory_ros.storage.copies import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure

@@ -21,10 +21,10 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
 from hylo_memory_ros.storage.query.filters.statistics import subject_expression
 from hylo_memory_ros.storage.schema import (
+    SUBJECT_SEPARATOR,
     assertion,
     episode_retrieval,
     helpfulness,
@@ -53,8 +53,6 @@ __all__ = [
 ]
 
 
-# Between the two names of a landmark: no map, key or id holds a control character.
-_SEPARATOR = '\x1f'
 _OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
 _KEY, _ID, _MAP = 7, 8, 9
 _OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
@@ -73,13 +71,13 @@ class Retrieval(NamedTuple):
 
 def landmark_of(subject: str) -> tuple[str, str] | None:
     """Return the map and the key of the landmark that counts belong to; None: of an item."""
-    map_id, found, key = subject.partition(_SEPARATOR)
+    map_id, found, key = subject.partition(SUBJECT_SEPARATOR)
     return (map_id, key) if found else None
 
 
 def landmark_subject(map_id: str, key: str) -> str:
     """Return what the counts of a landmark belong to."""
-    return f'{map_id}{_SEPARATOR}{key}'
+    return f'{map_id}{SUBJECT_SEPARATOR}{key}'
 
 
 def subjects_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
@@ -248,21 +246,13 @@ def score_ended(
     connection.execute(episode_retrieval.delete().where(of_it))
 
 
-@on_purge(helpfulness, episode_retrieval)
-def _scrub(connection: sa.Connection, purged: Purged) -> None:
-    subjects = {*purged.ids, *(landmark_subject(*named) for named in purged.landmarks)}
-    for part in chunks(sorted(subjects)):
-        for table in (helpfulness, episode_retrieval):
-            connection.execute(table.delete().where(table.c.subject.in_(part)))
-
-
 def misjudged(connection: sa.Connection) -> list[str]:
     """Return what is wrong with the statistics: a score that does not follow from its counts."""
     problems = []
     for row in connection.execute(sa.select(helpfulness)):
         counts = counts_of(row)
         if row.score != counts.score or min(getattr(counts, name) for name in COUNTS) < 0:
-            subject = row.subject.replace(_SEPARATOR, '/')
+            subject = row.subject.replace(SUBJECT_SEPARATOR, '/')
             problems.append(f'{subject}: its score of helpfulness is not that of its counts')
     return problems
 

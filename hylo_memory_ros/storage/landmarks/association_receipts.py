@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -20,17 +20,7 @@ from hylo_memory_ros.storage.schema import association_receipt
 
 __all__ = [
     'AssociationReceiptRepository',
-    'scrub_association_receipts',
 ]
-
-
-def scrub_association_receipts(connection: Connection, map_id: str, keys: Collection[str]) -> None:
-    """Delete every receipt that names one of these landmarks of a map; for a purge."""
-    table, names = association_receipt.c, frozenset(keys)
-    query = select(table.row, table['keys']).where(table.map_id == map_id)
-    gone = [row for row, named in connection.execute(query) if not names.isdisjoint(json.loads(named))]
-    for start in range(0, len(gone), 5000):
-        connection.execute(delete(association_receipt).where(table.row.in_(gone[start : start + 5000])))
 
 
 class AssociationReceiptRepository:

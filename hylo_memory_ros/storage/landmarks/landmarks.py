@@ -21,25 +21,19 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import Stats
 from hylo_memory_ros.storage.engine.state import get_state, put_state
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge, tells_nothing
-from hylo_memory_ros.storage.landmarks.association_receipts import scrub_association_receipts
 from hylo_memory_ros.storage.landmarks.records import Removals, Removed
 from hylo_memory_ros.storage.schema import (
     assertion,
-    association_receipt,
     change,
     forgetting,
     identity,
-    keyframe,
     landmark,
-    sighting,
     txn,
     version,
 )
 
 __all__ = [
     'LandmarkRepository',
-    'scrub',
 ]
 
 # SQLite takes 32 766 variables in one statement; two of them name an identity.
@@ -47,34 +41,6 @@ _CHUNK = 5000
 _COUNTER = 'landmark_number'
 # The change feed names the keys of these removals; a purge scrubs even the names.
 _NAMED_REMOVALS = frozenset({'forget', 'retract', 'end'})
-
-
-def scrub(connection: Connection, identities: Iterable[tuple[str, str]]) -> int:
-    """Delete all traces of landmarks; return their number.
-
-    Parameters
-    ----------
-    identities : iterable of (map_id, key)
-        For a purge, in its transaction.
-    """
-    gone = 0
-    for map_id, keys in _by_map(identities).items():
-        scrub_association_receipts(connection, map_id, keys)
-        for chunk in _chunks(keys):
-            named = landmark.c.map_id == map_id, landmark.c.key.in_(chunk)
-            numbers = select(landmark.c.number).where(*named)
-            connection.execute(delete(sighting).where(sighting.c.landmark.in_(numbers)))
-            found = delete(landmark).where(*named)
-            gone += connection.execute(found).rowcount
-    return gone
-
-
-@on_purge(landmark, sighting, association_receipt)
-def _scrub_purged(connection: Connection, purged: Purged) -> None:
-    scrub(connection, purged.landmarks)
-
-
-tells_nothing(keyframe, 'where the robot was')
 
 
 def _open_item(map_id: str) -> Select[int]:

@@ -24,7 +24,6 @@ from sqlalchemy import (
     update,
 )
 
-from hylo_memory_ros.storage.erasure.registry import tells_nothing
 from hylo_memory_ros.storage.landmarks.records import Block, ConsumedBlock, InputRow, ObservationRecord
 from hylo_memory_ros.storage.schema import (
     landmark,
@@ -149,11 +148,6 @@ def _nearest(sightings: list[tuple[int, int, int]], stamp_ns: int) -> int:
     after = bisect_right(sightings, stamp_ns, key=lambda one: one[0])
     around = sightings[max(after - 1, 0) : after + 1]
     return min(around, key=lambda one: max(one[0] - stamp_ns, stamp_ns - one[1], 0))[2]
-
-
-tells_nothing(ledger_input, 'names of inputs, and counts')
-tells_nothing(ledger_block, 'stamps and 32-bit digests of messages')
-tells_nothing(ledger_assignment, 'numbers of landmarks; one that is gone is none')
 
 
 def _stream(connection: Connection, input_id: int, name: str, owners: Owners) -> Iterator[ObservationRecord]:

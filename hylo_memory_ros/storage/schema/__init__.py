@@ -22,9 +22,15 @@ from hylo_memory_ros.storage.schema.consolidation import consolidated, consolida
 from hylo_memory_ros.storage.schema.corrections import corrected, correction
 from hylo_memory_ros.storage.schema.embeddings import embedding
 from hylo_memory_ros.storage.schema.episodes import episode
-from hylo_memory_ros.storage.schema.feedback import episode_retrieval, feedback, helpfulness
+from hylo_memory_ros.storage.schema.feedback import (
+    SUBJECT_SEPARATOR,
+    episode_retrieval,
+    feedback,
+    helpfulness,
+)
 from hylo_memory_ros.storage.schema.landmarks import (
     association_receipt,
+    erase_landmarks,
     keyframe,
     landmark,
     ledger_assignment,
@@ -56,6 +62,7 @@ __all__ = [
     'ROW_BYTES',
     'SIZE',
     'STATEMENT_BYTES',
+    'SUBJECT_SEPARATOR',
     'SUMMARY_TEXT',
     'TRIGGERS',
     'assertion',
@@ -71,6 +78,7 @@ __all__ = [
     'embedding',
     'episode',
     'episode_retrieval',
+    'erase_landmarks',
     'feedback',
     'forgetting',
     'held',

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
 
 __all__ = ['consolidated', 'consolidation']
 
@@ -32,3 +36,29 @@ consolidated = Table(
     comment='what stands for what since a consolidation',
     sqlite_with_rowid=False,
 )
+
+
+def _erase_scope(connection: sa.Connection, purged: Purged) -> None:
+    number, request = consolidation.c.number, consolidation.c.asked
+    for row in connection.execute(sa.select(number, request)).all():
+        asked = json.loads(row.asked)
+        if purged.touches_scope(asked.get('scope')):
+            values = {'asked': json.dumps({**asked, 'scope': None}, sort_keys=True)}
+            connection.execute(consolidation.update().where(number == row.number).values(values))
+
+
+def _erase_lineage(connection: sa.Connection, purged: Purged) -> None:
+    # A later identity may get the number of one that is gone: that of a summary becomes negative.
+    gone = set(purged.identity_ids)
+    for row in connection.execute(sa.select(consolidated)).all():
+        members = json.loads(row.identities)
+        left = [number for number in members if number not in gone]
+        if row.summary in gone or len(left) < len(members):
+            this = (consolidated.c.number == row.number) & (consolidated.c.summary == row.summary)
+            summary = -row.summary if row.summary in gone else row.summary
+            values = {'summary': summary, 'identities': json.dumps(left)}
+            connection.execute(consolidated.update().where(this).values(values))
+
+
+set_erasure(_erase_scope, consolidation)
+set_erasure(_erase_lineage, consolidated)

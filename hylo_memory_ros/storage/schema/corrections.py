@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = ['corrected', 'correction']
 
@@ -39,3 +41,12 @@ corrected = Table(
     comment='what assertions say since a correction, instead of what was first asserted',
     sqlite_with_rowid=False,
 )
+
+
+def _drop_undo(connection: sa.Connection, purged: Purged) -> None:
+    # The landmark states before a correction name keys: what is to leave no trace is in them too.
+    maps = sorted({map_id for map_id, _ in purged.landmarks})
+    connection.execute(correction.update().where(among(correction.c.map_id, maps)).values(undo=None))
+
+
+set_erasure(_drop_undo, correction)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Table, Text, text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import set_erasure
 
 __all__ = ['episode']
 
@@ -24,3 +25,6 @@ episode = Table(
     Index('episode_outcome', 'outcome', sqlite_where=text("outcome != ''")),
     comment='stretches of work with an outcome',
 )
+
+
+set_erasure('its notes, outcome and name are taken by `EpisodeErasure`, which knows its summary', episode)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text, UniqueConstraint
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
-__all__ = ['episode_retrieval', 'feedback', 'helpfulness']
+__all__ = ['SUBJECT_SEPARATOR', 'episode_retrieval', 'feedback', 'helpfulness']
 
 helpfulness = Table(
     'helpfulness',
@@ -49,3 +51,28 @@ feedback = Table(
     UniqueConstraint('item', 'receipt_id', 'episode', 'actor'),
     comment='verdicts on what was answered; the oldest leave',
 )
+
+
+SUBJECT_SEPARATOR = '\x1f'
+"""Between map and key in the subject of a landmark: no map, key or id holds a control character."""
+
+
+def _erase_counts(connection: sa.Connection, purged: Purged) -> None:
+    subjects = [*purged.ids, *(SUBJECT_SEPARATOR.join(named) for named in purged.landmarks)]
+    for table in (helpfulness, episode_retrieval):
+        connection.execute(table.delete().where(among(table.c.subject, subjects)))
+
+
+def _erase_verdicts(connection: sa.Connection, purged: Purged) -> None:
+    """Delete the verdicts on purged items, and every note that was made of them or touches them."""
+    of_them = among(feedback.c.item, purged.ids)
+    notes = set(connection.scalars(sa.select(feedback.c.note).where(of_them)))
+    connection.execute(feedback.delete().where(of_them))
+    others = sa.select(feedback.c.note).where(feedback.c.note != '').distinct()
+    for note in list(connection.scalars(others)):
+        if note in notes or purged.touches_text(note):
+            connection.execute(feedback.update().where(feedback.c.note == note).values(note=''))
+
+
+set_erasure(_erase_counts, helpfulness, episode_retrieval)
+set_erasure(_erase_verdicts, feedback)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -18,9 +22,11 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = [
     'association_receipt',
+    'erase_landmarks',
     'keyframe',
     'landmark',
     'ledger_assignment',
@@ -138,3 +144,34 @@ association_receipt = Table(
     Column('body', LargeBinary, nullable=False, comment='JSON, deflated'),
     comment='what association decided, and on what grounds',
 )
+
+
+def erase_landmarks(connection: sa.Connection, identities: Iterable[tuple[str, str]]) -> int:
+    """Delete all traces of landmarks, given as (map_id, key); return their number."""
+    gone = 0
+    keys_of_map: dict[str, list[str]] = {}
+    for map_id, key in identities:
+        keys_of_map.setdefault(map_id, []).append(key)
+    for map_id, keys in keys_of_map.items():
+        these = (landmark.c.map_id == map_id) & among(landmark.c.key, keys)
+        numbers = sa.select(landmark.c.number).where(these)
+        connection.execute(sighting.delete().where(sighting.c.landmark.in_(numbers)))
+        gone += connection.execute(landmark.delete().where(these)).rowcount
+        columns = association_receipt.c
+        receipts = sa.select(columns.row, columns['keys']).where(columns.map_id == map_id)
+        naming = [
+            row for row, told in connection.execute(receipts) if not set(keys).isdisjoint(json.loads(told))
+        ]
+        connection.execute(association_receipt.delete().where(among(columns.row, naming)))
+    return gone
+
+
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    erase_landmarks(connection, purged.landmarks)
+
+
+set_erasure(_erase, landmark, sighting, association_receipt)
+set_erasure('where the robot was', keyframe)
+set_erasure('names of inputs, and counts', ledger_input)
+set_erasure('stamps and 32-bit digests of messages', ledger_block)
+set_erasure('numbers of landmarks; one that is gone is none', ledger_assignment)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
 
 __all__ = ['receipt', 'registered']
 
@@ -34,3 +38,29 @@ registered = Table(
     comment='identities of caches and compressed bytes that callers made of an answer',
     sqlite_with_rowid=False,
 )
+
+
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    """Take purged items out of receipts, in the transaction of the purge.
+
+    A retrieval keeps its other hits and counts those that are gone; its query leaves with them when it
+    touches them. A receipt of an association that names them leaves whole, as do the caches and compressed
+    bytes that were made of such an answer.
+    """
+    for row in list(connection.execute(sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body))):
+        body = json.loads(row.body)
+        this = receipt.c.receipt_id == row.receipt_id
+        if row.kind == 'retrieval':
+            if not purged.scrub_retrieval(body):
+                continue
+            text = json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
+            values = {'body': text, 'size': len(text.encode('utf-8'))}
+            connection.execute(receipt.update().where(this).values(values))
+        elif purged.named_in(body):
+            connection.execute(receipt.delete().where(this))
+        else:
+            continue
+        connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
+
+
+set_erasure(_erase, receipt, registered)

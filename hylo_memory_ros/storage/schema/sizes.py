@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import set_erasure
 
 __all__ = ['ROW_BYTES', 'SIZE', 'STATEMENT_BYTES', 'TRIGGERS', 'held']
 
@@ -62,3 +63,6 @@ TRIGGERS = tuple(
     _trigger(table, event) for table in ('assertion', 'embedding') for event in ('INSERT', 'DELETE')
 )
 """They count every row; a file without the table `held` has none of them."""
+
+
+set_erasure('counts', held)

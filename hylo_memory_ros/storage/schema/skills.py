@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import Column, ForeignKey, Integer, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = ['skill_transition']
 
@@ -22,3 +24,13 @@ skill_transition = Table(
     comment='who moved a skill through its gate, when and by what evidence; never deleted',
     sqlite_with_rowid=False,
 )
+
+
+def _forget_skill(connection: sa.Connection, purged: Purged) -> None:
+    """Keep when a skill went from where to where, and nothing of the skill."""
+    gone = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
+    of_them = among(skill_transition.c.identity_id, purged.identity_ids)
+    connection.execute(skill_transition.update().where(of_them).values(gone))
+
+
+set_erasure(_forget_skill, skill_transition)

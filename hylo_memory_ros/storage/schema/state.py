@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, LargeBinary, Table, Text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import set_erasure
 
 __all__ = ['known_map', 'state']
 
@@ -24,3 +25,7 @@ known_map = Table(
     comment='maps that were current or written to',
     sqlite_with_rowid=False,
 )
+
+
+set_erasure('hashes, counters, and the configuration of the whole', state)
+set_erasure('maps are the names of places', known_map)

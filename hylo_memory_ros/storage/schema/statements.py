@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -17,6 +18,9 @@ from sqlalchemy import (
 )
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.corrections import corrected
+from hylo_memory_ros.storage.schema.embeddings import embedding
+from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
 
 __all__ = [
     'FULL_TEXT',
@@ -158,3 +162,14 @@ FULL_TEXT_TABLES = tuple(
 def text_index_of(op: str) -> str:
     """Return the full-text index of what transactions of an operation assert."""
     return SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT
+
+
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    for table in (version, tag, embedding, corrected, assertion):
+        connection.execute(table.delete().where(among(table.c.assertion_id, purged.assertion_ids)))
+    connection.execute(spatial.delete().where(among(spatial.c.spatial_id, purged.spatial_ids)))
+    for table in (forgetting, identity):
+        connection.execute(table.delete().where(among(table.c.identity_id, purged.identity_ids)))
+
+
+set_erasure(_erase, version, tag, embedding, corrected, assertion, spatial, forgetting, identity)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
 
 from hylo_memory_ros.storage.schema.base import metadata
+from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
 
 __all__ = ['audit', 'change', 'request', 'txn']
 
@@ -49,3 +54,45 @@ request = Table(
     Column('answer', Text, nullable=False),
     comment='the first answers to writes that may be repeated',
 )
+
+
+def _scrub_feed(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(change))):
+        ids = json.loads(row.ids)
+        if purged.ids.isdisjoint(ids):
+            continue
+        kept = [
+            parts
+            for parts in zip(ids, json.loads(row.keys), json.loads(row.outcomes), strict=True)
+            if parts[0] not in purged.ids
+        ]
+        columns = list(zip(*kept, strict=True)) or [(), (), ('PURGED',)]
+        values = dict(zip(('ids', 'keys', 'outcomes'), map(json.dumps, columns), strict=True))
+        connection.execute(change.update().where(change.c.sequence == row.sequence).values(values))
+
+
+def _scrub_audit(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(audit))):
+        ids = set(json.loads(row.ids or '[]'))
+        named, query = not purged.ids.isdisjoint(ids), json.loads(row.query or 'null')
+        values: dict[str, Any] = {}
+        if named:
+            values['ids'] = None
+        if query and (named or purged.touches_query(query, is_answered=bool(ids))):
+            values['query'] = None
+        if row.reason and (named or purged.touches_text(row.reason)):
+            values['reason'] = ''
+        if values:
+            connection.execute(audit.update().where(audit.c.sequence == row.sequence).values(values))
+
+
+def _delete_requests(connection: sa.Connection, purged: Purged) -> None:
+    for row in list(connection.execute(sa.select(request))):
+        if purged.named_in(json.loads(row.answer)):
+            connection.execute(request.delete().where(request.c.request_id == row.request_id))
+
+
+set_erasure('what kind of operation was made, when, and for whom', txn)
+set_erasure(_scrub_feed, change)
+set_erasure(_scrub_audit, audit)
+set_erasure(_delete_requests, request)

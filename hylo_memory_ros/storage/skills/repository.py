@@ -19,7 +19,6 @@ from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.model.skill import SkillPayload, SkillTransition, Verdicts
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.registry import Purged, on_purge
 from hylo_memory_ros.storage.schema import (
     assertion,
     helpfulness,
@@ -34,12 +33,6 @@ from hylo_memory_ros.storage.statements.mapper import STATUS
 __all__ = [
     'Gate',
     'SkillRepository',
-    'judged_skill',
-    'payloads_of_skills',
-    'skill_items',
-    'stated_of_skills',
-    'stated_skills',
-    'transitions_of',
 ]
 
 
@@ -132,91 +125,6 @@ def _evidence_of(skill: SkillPayload) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(',', ':'))
 
 
-@on_purge(skill_transition)
-def _forget_who(connection: sa.Connection, purged: Purged) -> None:
-    """Keep when a skill went from where to where, and nothing of the skill."""
-    gone = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
-    for part in chunks(purged.identity_ids):
-        of = skill_transition.c.identity_id.in_(part)
-        connection.execute(skill_transition.update().where(of).values(gone))
-
-
-def transitions_of(connection: sa.Connection, key: str | None, limit: int) -> list[SkillTransition]:
-    """Return the latest transitions of one skill, or of all, oldest first."""
-    asked = _transitions if key is None else _transitions_of_key
-    rows = connection.execute(asked, {'key': key, 'most': limit})
-    return [
-        SkillTransition(
-            row.sequence,
-            row.recorded_at_ns,
-            row.actor,
-            row.id,
-            row.key,
-            row.from_status,
-            row.to_status,
-            json.loads(row.evidence or '{}'),
-        )
-        for row in reversed(rows.all())
-    ]
-
-
-def payloads_of_skills(connection: sa.Connection) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield number and payload of every skill that was ever stated, in order of their numbers."""
-    for number, detail in connection.execute(_payloads):
-        yield number, json.loads(detail)['payload']
-
-
-def judged_skill(connection: sa.Connection, identity_digest: bytes) -> tuple[SkillPayload, Verdicts] | None:
-    """Return what holds of a skill, and the verdicts that feedback has counted on it; None: nothing holds.
-
-    Parameters
-    ----------
-    identity_digest : bytes
-        Of the skill.
-    """
-    row = connection.execute(_judged, {'digest': identity_digest}).one_or_none()
-    if row is None:
-        return None
-    counted = {name: getattr(row, name) or 0 for name in VERDICTS}
-    return skill_of(json.loads(row.detail)['payload']), Verdicts(**counted)
-
-
-def stated_skills(connection: sa.Connection) -> set[tuple[str, bytes]]:
-    """Return key and content digest of every skill that was ever stated."""
-    return {(row[0], row[1]) for row in connection.execute(_keys)}
-
-
-def stated_of_skills(connection: sa.Connection, version_rows: Iterable[int]) -> set[tuple[str, bytes]]:
-    """Return key and content digest of all that was ever stated of the skills of some versions."""
-    return {
-        (row[0], row[1])
-        for part in chunks(version_rows)
-        for row in connection.execute(_stated_of, {'rows': part})
-    }
-
-
-def skill_items(connection: sa.Connection, digests: Container[bytes]) -> Iterator[tuple[bytes, MemoryItem]]:
-    """Yield content digest and item of skills, each once; an item has what its digest is of, and no more."""
-    seen: set[bytes] = set()
-    for row in connection.execute(_stated):
-        if row.content_digest in seen or row.content_digest not in digests:
-            continue
-        seen.add(row.content_digest)
-        detail = json.loads(row.detail)
-        scope = detail.get('scope', {'map_id': row.map_id} if row.map_id else {})
-        said = {name: detail[name] for name in ('entities', 'object_ids', 'links') if name in detail}
-        item = MemoryItem(
-            kind=MemoryKind.SKILL,
-            key=row.key,
-            label=row.label,
-            content=row.content,
-            payload=detail['payload'],
-            scope=scope,
-            **said,
-        )
-        yield row.content_digest, item
-
-
 _stated_skills = sa.select(tag.c.assertion_id).where(tag.c.field == STATUS)
 _detail = sa.select(assertion.c.detail).where(assertion.c.assertion_id == sa.bindparam('number'))
 _payloads = (
@@ -279,24 +187,70 @@ class SkillRepository:
 
     def transitions(self, key: str | None, limit: int) -> list[SkillTransition]:
         """Return the latest transitions of one skill, or of all, oldest first."""
-        return transitions_of(self._connection, key, limit)
+        asked = _transitions if key is None else _transitions_of_key
+        rows = self._connection.execute(asked, {'key': key, 'most': limit})
+        return [
+            SkillTransition(
+                row.sequence,
+                row.recorded_at_ns,
+                row.actor,
+                row.id,
+                row.key,
+                row.from_status,
+                row.to_status,
+                json.loads(row.evidence or '{}'),
+            )
+            for row in reversed(rows.all())
+        ]
 
     def payloads(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Yield number and payload of every skill that was ever stated, in order of their numbers."""
-        return payloads_of_skills(self._connection)
+        for number, detail in self._connection.execute(_payloads):
+            yield number, json.loads(detail)['payload']
 
     def judged(self, identity_digest: bytes) -> tuple[SkillPayload, Verdicts] | None:
-        """Return what holds of a skill, and the verdicts counted on it; None: nothing holds."""
-        return judged_skill(self._connection, identity_digest)
+        """Return the payload of a skill that holds now and the verdicts on it; None: nothing holds.
+
+        Parameters
+        ----------
+        identity_digest : bytes
+            Of the skill.
+        """
+        row = self._connection.execute(_judged, {'digest': identity_digest}).one_or_none()
+        if row is None:
+            return None
+        counted = {name: getattr(row, name) or 0 for name in VERDICTS}
+        return skill_of(json.loads(row.detail)['payload']), Verdicts(**counted)
 
     def stated(self) -> set[tuple[str, bytes]]:
         """Return key and content digest of every skill that was ever stated."""
-        return stated_skills(self._connection)
+        return {(row[0], row[1]) for row in self._connection.execute(_keys)}
 
     def stated_of(self, version_rows: Iterable[int]) -> set[tuple[str, bytes]]:
         """Return key and content digest of all that was ever stated of the skills of some versions."""
-        return stated_of_skills(self._connection, version_rows)
+        return {
+            (row[0], row[1])
+            for part in chunks(version_rows)
+            for row in self._connection.execute(_stated_of, {'rows': part})
+        }
 
     def items(self, digests: Container[bytes]) -> Iterator[tuple[bytes, MemoryItem]]:
-        """Yield content digest and item of skills, each once."""
-        return skill_items(self._connection, digests)
+        """Yield content digest and item of skills, each once; an item has no more than its digest covers."""
+        seen: set[bytes] = set()
+        for row in self._connection.execute(_stated):
+            if row.content_digest in seen or row.content_digest not in digests:
+                continue
+            seen.add(row.content_digest)
+            detail = json.loads(row.detail)
+            scope = detail.get('scope', {'map_id': row.map_id} if row.map_id else {})
+            said = {name: detail[name] for name in ('entities', 'object_ids', 'links') if name in detail}
+            item = MemoryItem(
+                kind=MemoryKind.SKILL,
+                key=row.key,
+                label=row.label,
+                content=row.content,
+                payload=detail['payload'],
+                scope=scope,
+                **said,
+            )
+            yield row.content_digest, item

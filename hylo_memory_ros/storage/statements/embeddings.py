@@ -15,10 +15,7 @@ __all__ = [
     'EmbeddingRepository',
     'VectorTuple',
     'VersionTuple',
-    'declared_spaces',
     'digest_of_vector',
-    'dimensions',
-    'keep_spaces',
     'vector_batches',
     'vector_records',
     'vector_version_batches',
@@ -71,22 +68,6 @@ def _batches(connection: sa.Connection, statement: str, size: int) -> Iterator[l
         yield rows
 
 
-def dimensions(connection: sa.Connection) -> dict[str, int]:
-    """Return the dimension of the vectors of each space that has any."""
-    return {row[0]: row[1] // 4 for row in connection.execute(_dimensions)}
-
-
-def declared_spaces(connection: sa.Connection) -> dict[str, dict[str, Any]]:
-    """Return what the file keeps of each space that was ever declared."""
-    kept: dict[str, dict[str, Any]] = json.loads(get_state(connection, _STATE, b'{}'))
-    return kept
-
-
-def keep_spaces(connection: sa.Connection, spaces: dict[str, dict[str, Any]]) -> None:
-    """Keep what makes the vectors of each space comparable."""
-    put_state(connection, _STATE, json.dumps(spaces, sort_keys=True, ensure_ascii=False).encode())
-
-
 _OF_ASSERTIONS = """
     SELECT assertion_id, vector FROM embedding
     WHERE assertion_id IN (SELECT value FROM json_each(?)) AND space = ?
@@ -118,12 +99,13 @@ class EmbeddingRepository:
 
     def declared_spaces(self) -> dict[str, dict[str, Any]]:
         """Return what the file keeps of each space that was ever declared."""
-        return declared_spaces(self._connection)
+        kept: dict[str, dict[str, Any]] = json.loads(get_state(self._connection, _STATE, b'{}'))
+        return kept
 
     def keep_spaces(self, spaces: dict[str, dict[str, Any]]) -> None:
         """Keep what makes the vectors of each space comparable."""
-        keep_spaces(self._connection, spaces)
+        put_state(self._connection, _STATE, json.dumps(spaces, sort_keys=True, ensure_ascii=False).encode())
 
     def dimensions(self) -> dict[str, int]:
         """Return the dimension of the vectors of each space that has any."""
-        return dimensions(self._connection)
+        return {row[0]: row[1] // 4 for row in self._connection.execute(_dimensions)}

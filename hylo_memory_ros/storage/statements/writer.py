@@ -161,7 +161,8 @@ def write_items(
     accepted = _intern(txn, timelines, stated)
     repeated = _repeated(txn, timelines, accepted)
     rows = _Rows()
-    gate = None if thresholds is None else Gate(txn, thresholds)
+    has_skills = any(item.kind is MemoryKind.SKILL for item in items)
+    gate = Gate(txn, thresholds) if has_skills and thresholds is not None else None
     events = []
     for position, entry in enumerate(accepted):
         rows.add(txn, entry, position, timelines)
@@ -177,7 +178,8 @@ def write_items(
     rows.insert(txn.connection, txn.op)
     if gate is not None:
         gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
-    repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
+    if repeated:
+        repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
     timelines.save()
     for event in events:
         txn.note(event.id, event.key, event.event)
@@ -260,6 +262,8 @@ def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted
             if known is not None and (entry.item.key is None or known.id == entry.statement.id):
                 likes[entry.assertion_id] = point
                 break
+    if not likes:
+        return {}
     moved = corrected_among(txn.connection, {point.assertion_id for point in likes.values()})
     return {number: point for number, point in likes.items() if point.assertion_id in moved}
 

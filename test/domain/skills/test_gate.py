@@ -75,13 +75,13 @@ def test_no_other_transition_than_those_of_the_gate(
 @pytest.mark.parametrize(
     ('fields', 'told'),
     [
-        ({'evidence': ['a', 'b']}, r'\$\.evidence: 2 traces, at least 3 \(skill_min_traces\)'),
-        ({'evidence': ['a', 'b', 'a', 'a']}, r'\$\.evidence: 2 traces'),
-        ({'evidence': []}, r'\$\.evidence: 0 traces'),
-        ({'verdicts': {'useful': 2}}, r'\$\.verdicts\.useful: 2, at least 3 \(skill_min_useful\)'),
-        ({'verdicts': {}}, r'\$\.verdicts\.useful: 0'),
-        ({'verdicts': {'useful': 7, 'misleading': 1, 'wrong': 1}}, r'2 of 9 .*, a share of 0\.22'),
-        ({'verdicts': {'useful': 3, 'wrong': 1}}, r'0\.25, at most 0\.2 \(skill_max_misleading_share\)'),
+        ({'evidence': ['a', 'b']}, r'\$\.evidence: expected at least 3 traces \(skill_min_traces\), got 2'),
+        ({'evidence': ['a', 'b', 'a', 'a']}, r'\$\.evidence: .* got 2'),
+        ({'evidence': []}, r'\$\.evidence: .* got 0'),
+        ({'verdicts': {'useful': 2}}, r'\$\.verdicts\.useful: .* least 3 \(skill_min_useful\), got 2'),
+        ({'verdicts': {}}, r'\$\.verdicts\.useful: .* got 0'),
+        ({'verdicts': {'useful': 7, 'misleading': 1, 'wrong': 1}}, r'got 0\.22 \(2 of 9\)'),
+        ({'verdicts': {'useful': 3, 'wrong': 1}}, r'share of 0\.2 .*_misleading_share\), got 0\.25'),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named(shared: MemoryService, key: str, fields: dict[str, Any], told: str) -> None:
@@ -132,7 +132,7 @@ def test_evidence_is_of_what_was_proposed(shared: MemoryService, key: str, field
     with pytest.raises(SkillGateError, match=rf'\$\.{next(iter(fields))}'):
         shared.write([skill('verified', key, **fields)])
     shared.write([skill('verified', key)])
-    with pytest.raises(SkillGateError, match='differs from what is verified'):
+    with pytest.raises(SkillGateError, match='differs from the verified skill'):
         shared.write([skill('deprecated', key, **fields)])
 
 
@@ -179,7 +179,7 @@ def test_feedback_alone_is_weighed_like_verdicts_that_are_told(memory: MemorySer
     memory.feedback('misleading', ids=[str(hit.item.id)])
     told = payload('verified')
     del told['verdicts']
-    with pytest.raises(SkillGateError, match=r'useful: 0.*1 of 1 misleading or wrong'):
+    with pytest.raises(SkillGateError, match=r'useful: .*got 0.*misleading or wrong .*1 of 1'):
         memory.write([skill().model_copy(update={'payload': told})])
 
 
@@ -224,7 +224,7 @@ def test_a_late_statement_cannot_take_away_what_later_ones_stand_on(memory: Memo
     for late in (skill('refuted', at=15), skill(at=15, trigger='another')):
         with pytest.raises(SkillGateError, match='which it is from later on'):
             memory.write([late])
-    with pytest.raises(SkillGateError, match='a new skill'):
+    with pytest.raises(SkillGateError, match='a new or forgotten skill'):
         memory.write([skill('verified', at=5)])
     assert state_of(memory) == known
 
@@ -234,7 +234,7 @@ def test_a_forgotten_skill_begins_anew(memory: MemoryService, clock: ManualClock
     clock.now_ns += round(10.0 * NS)
     assert memory.forget(MemoryQuery(key='dock')) == 1
     clock.now_ns += round(10.0 * NS)
-    with pytest.raises(SkillGateError, match="begins as 'proposed'"):
+    with pytest.raises(SkillGateError, match="expected 'proposed' for a new"):
         memory.write([skill('verified')])
     memory.write([skill()])
     assert memory.query(MemoryQuery(key='dock')).excluded['not_verified'] == 1
@@ -288,7 +288,7 @@ def test_scopes_have_skills_of_their_own(memory: MemoryService) -> None:
         ({'trigger': 7}, r'\$\.trigger: 7'),
         ({'trigger': 'battery >'}, r'\$\.trigger: at 10'),
         ({'preconditions': 'battery > 1'}, r'\$\.preconditions'),
-        ({'preconditions': ['a', 'eval(b)']}, r'\$\.preconditions\[1\]: at 1: no function'),
+        ({'preconditions': ['a', 'eval(b)']}, r"\$\.preconditions\[1\]: at 1: unknown function 'eval'"),
         ({'preconditions': ['a', '']}, r'\$\.preconditions\[1\]'),
         ({'preconditions': ['(' * 40]}, r'\$\.preconditions\[0\]: at \d+: nested deeper'),
         ({'preconditions': ['a'] * 65}, r'\$\.preconditions'),
@@ -319,8 +319,11 @@ def test_a_malformed_payload_is_refused_by_its_path(
 @pytest.mark.parametrize(
     ('fields', 'told'),
     [
-        ({'key': None}, r'items\[0\]\.key: none'),
-        ({'pose': {'frame_id': 'map', 'position': (0, 0, 0)}}, r'items\[0\]\.pose: a skill has no place'),
+        ({'key': None}, r'items\[0\]\.key: expected a text, got None'),
+        (
+            {'pose': {'frame_id': 'map', 'position': (0, 0, 0)}},
+            r'items\[0\]\.pose: expected None, a skill has no place',
+        ),
         ({'extent': (1, 1, 1)}, r'items\[0\]\.extent'),
         ({'payload': {}}, r'items\[0\]\.payload: \$\.api_surface: Field required'),
     ],

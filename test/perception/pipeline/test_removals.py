@@ -27,11 +27,11 @@ from support.tables import write_tables
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.perception import Message
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.landmarks import scrub
+from hylo_memory_ros.storage.schema import erase_landmarks
 
 
 def scrub_one(connection: Connection, key: str) -> None:
-    assert scrub(connection, [('hall', key)]) == 1
+    assert erase_landmarks(connection, [('hall', key)]) == 1
 
 
 class TestTakingAway:

@@ -94,7 +94,7 @@ def test_a_skill_answers_once_evidence_got_it_through_its_gate(talker: Talker, k
     assert write(status='proposed').success
     refused = write(status='verified')
     assert refused.error_code == ErrorCode.NOT_ADMITTED
-    assert '$.evidence: 0 traces, at least 3 (skill_min_traces)' in refused.message
+    assert '$.evidence: expected at least 3 traces (skill_min_traces), got 0' in refused.message
     assert list(asked().excluded_reasons) == ['not_verified']
     assert len(asked(skill_status=['proposed', 'verified']).hits) == 1
 

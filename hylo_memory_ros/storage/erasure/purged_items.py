@@ -1,39 +1,24 @@
-"""What a purge takes away, and how each table loses it.
-
-Every table with words or bytes says in its own module how a purge leaves it: with `on_purge`, or
-with `tells_nothing` why there is nothing in it to take out. What asks after that is a test.
-"""
+"""Items that a purge deletes, and the rules by which records that stay touch them."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from struct import pack
 from typing import Any
 
-import sqlalchemy as sa
-
 from hylo_memory_ros.storage.query.filters import identifying_values
-from hylo_memory_ros.storage.schema import metadata
+from hylo_memory_ros.storage.receipts import is_kept, scrub_hits
 
-__all__ = [
-    'Purged',
-    'Scrub',
-    'how_purged',
-    'on_purge',
-    'scrub_tables',
-    'tells_nothing',
-]
-
-_PURGE = 'purge'
+__all__ = ['PurgedItems']
 
 
-@dataclass(frozen=True)
-class Purged:
+@dataclass(eq=False)
+class PurgedItems:
     """What is deleted for good: its row numbers and its names, and which records touch it.
 
     The rules for records that stay are simple, and rather delete too much: a text touches it that contains
@@ -86,6 +71,12 @@ class Purged:
             return True
         return self._touches(identifying_values(query))
 
+    def scrub_retrieval(self, body: dict[str, Any]) -> bool:
+        """Take the items out of a receipt of a retrieval, in place; return whether it changed."""
+        is_answered = any(is_kept(hit, self.ids) for hit in body['hits'])
+        touched = self.touches_query(body['query'], is_answered=is_answered)
+        return scrub_hits(body, self.ids, drop_query=touched)
+
     def touches_scope(self, scope: Mapping[str, str] | None) -> bool:
         """Return whether a scope has a value of it, other than the map."""
         return self._touches([value for name, value in (scope or {}).items() if name != 'map_id'])
@@ -105,39 +96,6 @@ class Purged:
     def _pattern(self) -> re.Pattern[str]:
         names = sorted(map(_folded, self.names))
         return re.compile(rf'(?<!\w)(?:{"|".join(map(re.escape, names))})(?!\w)' if names else r'(?!)')
-
-
-Scrub = Callable[[sa.Connection, Purged], None]
-"""Takes out of its tables what was purged, in the transaction of the purge."""
-
-
-def on_purge(*tables: sa.Table) -> Callable[[Scrub], Scrub]:
-    """Say how tables lose what was purged: a decorator of the function that does it."""
-
-    def register(scrub: Scrub) -> Scrub:
-        for table in tables:
-            table.info[_PURGE] = scrub
-        return scrub
-
-    return register
-
-
-def tells_nothing(table: sa.Table, why: str) -> None:
-    """Say that nothing in a table tells of an item, and why."""
-    table.info[_PURGE] = why
-
-
-def how_purged(table: sa.Table) -> Scrub | str | None:
-    """Return what takes out of a table what was purged, or why nothing does; None: the table says neither."""
-    how: Scrub | str | None = table.info.get(_PURGE)
-    return how
-
-
-def scrub_tables(connection: sa.Connection, purged: Purged) -> None:
-    """Take what was purged out of every table, those that refer to others first."""
-    scrubs = [how_purged(table) for table in reversed(metadata.sorted_tables)]
-    for scrub in dict.fromkeys(scrub for scrub in scrubs if callable(scrub)):
-        scrub(connection, purged)
 
 
 def _folded(text: str) -> str:

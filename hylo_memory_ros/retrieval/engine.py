@@ -120,8 +120,10 @@ class RetrievalEngine:
             # The join with the landmarks is saved where it excludes nothing.
             query = query.model_copy(update={'include_stale': True})
         weighs = weights_of(query, self._config)['helpfulness'] > 0.0
+        if query.text_space is not None:
+            query = self._by_meaning(query, query.text_space)
         return ResolvedQuery(
-            self._by_meaning(query),
+            query,
             at_ns,
             seq,
             map_id,
@@ -133,13 +135,11 @@ class RetrievalEngine:
             fit=None if query.state is None else self._skills.fit(query.state, query.skill_status),
         )
 
-    def _by_meaning(self, query: MemoryQuery) -> MemoryQuery:
-        space, text = query.text_space, query.text
-        if space is None or text is None:
-            return query
+    def _by_meaning(self, query: MemoryQuery, space: str) -> MemoryQuery:
+        """Replace the text of a query by its vector in a space."""
         if self._embed is None:
             raise UnsupportedError(f'text_space: {space!r}: this memory has no embedders')
-        vector = self._embed(space, text)
+        vector = self._embed(space, query.text or '')
         return query.model_copy(update={'text': None, 'text_space': None, 'embedding': (space, vector)})
 
     def answer(self, query: MemoryQuery) -> QueryResult:

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
-from hylo_memory_ros.model._text import Name, Text
 from hylo_memory_ros.model.embedding import Spaces
 from hylo_memory_ros.model.query import Order
 from hylo_memory_ros.model.time import ClockName
+from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, Name, Text
 
 __all__ = ['ConsolidationSettings', 'KindLimits', 'MemoryConfig', 'Retention']
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._text import Key, Label, Name, Text
 from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
 from hylo_memory_ros.model.skill import SkillStatus, sound_state
 from hylo_memory_ros.model.time import StampNs, ns_from_seconds, rename_seconds, seconds_from_ns
+from hylo_memory_ros.model.validation import Contract, Key, Label, Name, Text
 
 __all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery', 'Order']
 

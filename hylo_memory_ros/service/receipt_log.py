@@ -21,7 +21,7 @@ from hylo_memory_ros.evidence.receipts import RecordedQuery, query_facts, receip
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.storage import Store
-from hylo_memory_ros.storage.feedback.scores import Retrieval
+from hylo_memory_ros.storage.feedback.repository import Retrieval
 from hylo_memory_ros.storage.receipts import (
     ReceiptRepository,
     ReceiptRow,

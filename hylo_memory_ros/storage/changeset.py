@@ -1,4 +1,4 @@
-"""One numbered transaction: what it adds, what it ends, and what the feed tells of it."""
+"""A numbered transaction in the making: versions added and ended, hashes, counters and its feed entry."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class VersionRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What one transaction did; the indexes follow from it."""
+    """Changes that one transaction committed; the indexes follow from it."""
 
     change: Change
     """What the feed tells."""

@@ -39,7 +39,7 @@ _MOST_LOOKS = 64
 
 
 class Said(NamedTuple):
-    """What an assertion says from one transaction to another, instead of what it first said."""
+    """Corrected content of an assertion from one transaction to another."""
 
     from_seq: int
     to_seq: int | None
@@ -48,7 +48,7 @@ class Said(NamedTuple):
     spatial_id: int | None
 
     def holds(self, seq: int) -> bool:
-        """Whether it said so as of a sequence."""
+        """Return whether it held as of a sequence."""
         return self.from_seq <= seq and (self.to_seq is None or self.to_seq > seq)
 
 

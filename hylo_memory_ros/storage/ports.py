@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+    from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
     from hylo_memory_ros.model import (
         Changes,
         Helpfulness,
@@ -60,7 +60,7 @@ class QuerySource(Protocol):
         """Return matches in order, and the sequence that they are of."""
 
     def count(self, asked: QuerySpec) -> int:
-        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        """Return how many match; one more than the limit of exact totals means "more"."""
 
     def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
@@ -72,7 +72,7 @@ class QuerySource(Protocol):
         """Return the vectors of item rows, by version row and space."""
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
-        """Return the episode in which each of some item rows was said, by version row; without one, none."""
+        """Return the episode of each item row that was stated in one, by version row."""
 
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return what is counted of item rows, by version row; of what nothing is, none."""
@@ -146,7 +146,7 @@ class StatementSource(QuerySource, IndexSource, Protocol):
         """Return the snapshot hash."""
 
     def manifest(self) -> dict[str, Any]:
-        """Return the snapshot hash and what it stands for."""
+        """Return the snapshot hash and what it covers."""
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
@@ -296,7 +296,7 @@ class Store(Protocol):
         """
 
     def recall_episode(self, episode_id: str) -> None:
-        """Bring back from cold storage what was said in an episode, and what its feed and verdicts name."""
+        """Bring back from the archive what was stated in an episode, and what its feed and verdicts name."""
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
 from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
 from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
@@ -77,7 +77,7 @@ class StatementReader:
         return found, seq
 
     def count(self, asked: QuerySpec) -> int:
-        """Return how many match; one more than the limit of exact totals stands for "more"."""
+        """Return how many match; one more than the limit of exact totals means "more"."""
         with self._cold.reading(asked_of(asked)) as halves:
             return halves.count(asked)
 
@@ -191,7 +191,7 @@ class StatementReader:
             return digest_of_state(get_state(connection, 'set_hash', EMPTY_STATE))
 
     def manifest(self) -> dict[str, Any]:
-        """Return the snapshot hash and what it stands for."""
+        """Return the snapshot hash and what it covers."""
         with self._db.reading() as connection:
             sequence, recorded_at_ns = history.last_transaction(connection)
             lost = LedgerRepository(connection).losses()

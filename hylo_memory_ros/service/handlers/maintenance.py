@@ -8,9 +8,8 @@ from typing import Any
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import VerifyReport
-from hylo_memory_ros.service.core import MemoryCore
+from hylo_memory_ros.service.core import KnownMaps, MemoryCore
 from hylo_memory_ros.service.handlers.episodes import EpisodeHandler
-from hylo_memory_ros.service.known_maps import KnownMaps
 from hylo_memory_ros.storage.archive.archive import ColdHeld
 
 __all__ = ['MaintenanceHandler']

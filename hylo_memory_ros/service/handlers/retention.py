@@ -8,7 +8,7 @@ from functools import partial
 from hylo_memory_ros.config import KindLimits
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, MemoryKind
-from hylo_memory_ros.model.retention import Fill, KindRetention, RetentionReport
+from hylo_memory_ros.model.consolidation import Fill, KindRetention, RetentionReport
 from hylo_memory_ros.service.consolidation.run import slices
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler

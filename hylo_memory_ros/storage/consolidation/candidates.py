@@ -1,4 +1,4 @@
-"""What may be consolidated: happenings that hold now, and how much is at hand."""
+"""Candidates for consolidation: episodic statements that hold now, and their amount."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
 from hylo_memory_ros.storage.consolidation.sizes import Held, SizeRepository

@@ -31,7 +31,7 @@ _PREFIX = 'consolidation/'
 
 
 class ConsolidationRecord(NamedTuple):
-    """What is kept of one consolidation."""
+    """Record of one consolidation."""
 
     number: int
     """Its number; each has a higher one than those before."""

@@ -22,7 +22,7 @@ __all__ = ['Back', 'revert_groups']
 
 
 class Back(NamedTuple):
-    """What one transaction of a reversal did."""
+    """Result of one transaction of a reversal."""
 
     restored: tuple[str, ...]
     """Statements that hold again."""
@@ -37,7 +37,7 @@ class Back(NamedTuple):
 def revert_groups(
     transaction: Changeset, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()
 ) -> Back:
-    """Let what summaries stand for hold again, and withdraw them.
+    """Let the members of summaries hold again, and withdraw the summaries.
 
     What was said, withdrawn or purged in the meantime counts as it would have without them. What was
     forgotten as a summary stays forgotten.
@@ -97,7 +97,7 @@ def _name(group: SummaryGroup, timelines: Timelines) -> str:
 
 
 def _undoes(point: Point, group: SummaryGroup, identity_id: int) -> bool:
-    """Whether a point is part of a group: the ending of a member, or what the summary says."""
+    """Return whether a point is part of a group: the ending of a member, or the summary itself."""
     if point.sequence != group.sequence:
         return False
     return bool(point.assertion_id) if identity_id == group.summary else point.consolidated

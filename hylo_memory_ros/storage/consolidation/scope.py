@@ -1,4 +1,4 @@
-"""Whether a statement was made in a scope, for statements of SQL that are written out."""
+"""Scope condition for statements of SQL that are written out."""
 
 from __future__ import annotations
 

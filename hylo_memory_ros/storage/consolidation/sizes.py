@@ -1,4 +1,4 @@
-"""How much of each kind the main file holds: counted row by row as it comes and goes, never by a scan.
+"""Sizes of each kind in the main file, counted row by row as rows come and go, never by a scan.
 
 Whatever adds a statement or takes it away (a write, a purge, a move to cold storage and back) is counted
 by the database itself, in the same transaction.
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Held(NamedTuple):
-    """How much there is at hand: of a kind, of a scope, or in working memory."""
+    """Amount of a kind, of a scope, or of working memory."""
 
     items: int
     """Accepted statements, duplicates too."""

@@ -1,4 +1,4 @@
-"""Condensing: statements end at the service time, and one that stands for them begins.
+"""Summarizing: statements end at the service time, and a summary that replaces them begins.
 
 Each call is one transaction, in which either all of a group happens or nothing. What was believed before
 stays believed as of then.
@@ -24,7 +24,7 @@ __all__ = [
     'TAKEN',
     'Group',
     'Slice',
-    'condense_groups',
+    'summarize_groups',
 ]
 
 CHANGED = 'what it was to stand for has changed meanwhile'
@@ -45,7 +45,7 @@ class Group(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """What one transaction condensed."""
+    """Summaries that one transaction made."""
 
     done: tuple[Condensed, ...]
     """What stands for what from now on."""
@@ -67,10 +67,10 @@ class _Open(NamedTuple):
     element: bytes
 
 
-def condense_groups(
+def summarize_groups(
     transaction: Changeset, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
 ) -> Slice:
-    """End the members of each group, and store what stands for them; all groups of one episode.
+    """End the members of each group and store its summary; all groups of one episode.
 
     Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
     member does not hold any more as it was planned is left as it is, and one whose id somebody has given

@@ -10,7 +10,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, SummaryGroup
 from hylo_memory_ros.storage.consolidation.revert import Back, revert_groups
-from hylo_memory_ros.storage.consolidation.summaries import Group, Slice, condense_groups
+from hylo_memory_ros.storage.consolidation.summaries import Group, Slice, summarize_groups
 from hylo_memory_ros.storage.schema import consolidation
 
 __all__ = ['ConsolidationWriter']
@@ -37,7 +37,7 @@ class ConsolidationWriter(ConsolidationRepository):
 
     def summarize(self, number: int, groups: Sequence[Group]) -> Slice:
         """Replace each group by its summary; all groups are of one episode."""
-        return condense_groups(self._changeset, number, groups, self._config.identity_scope)
+        return summarize_groups(self._changeset, number, groups, self._config.identity_scope)
 
     def revert(self, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()) -> Back:
         """Let the members of groups hold again, and withdraw their summaries."""

@@ -133,7 +133,7 @@ def cut_log(raw: sqlite3.Connection, config: MemoryConfig, wait_ms: int = CUT_WA
 
 
 def rewrite(raw: sqlite3.Connection) -> None:
-    """Write the main file of a connection anew, on the disk and not in memory.
+    """Rewrite the main file of a connection, on the disk and not in memory.
 
     `secure_delete` zeroes a row where it stood last; where a page was split, parts of it may stand
     in what is unused of another. Writers wait, about 1 s for 70 MB; readers do not.

@@ -248,7 +248,7 @@ class Database:
             return cut_log(raw, self._config, wait_ms)
 
     def rewrite(self) -> None:
-        """Write the whole file anew, so that nothing is left in it of what was deleted.
+        """Rewrite the whole file, so that nothing deleted is left in it.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What happened in an episode, counted and picked from what its transactions left behind.
+"""Facts of an episode, counted and picked from the feed, statements, receipts and verdicts.
 
 Nothing is kept up to date for it while the episode goes on: the feed, the statements, the receipts and
 the verdicts tell it once, at the end. What was purged meanwhile is in none of them.
@@ -64,7 +64,7 @@ class KeyEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFacts:
-    """What is told of an episode when it ends."""
+    """Counts and key events of an episode that ends."""
 
     outcomes: Mapping[str, int]
     """How often each outcome of a change came: ``ADD``, ``INVALIDATE`` …"""
@@ -85,7 +85,7 @@ class EpisodeFacts:
 
 
 def gathered(connection: sa.Connection, episode_id: str, most: int) -> EpisodeFacts:
-    """Return what happened in an episode.
+    """Return the facts of an episode.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class _Change(NamedTuple):
 
 
 class _Feed:
-    """What the feed tells of an episode: counts, and of each item the change that says most."""
+    """Feed of an episode: counts, and the most telling change of each item."""
 
     def __init__(self, connection: sa.Connection, episode_id: str) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -269,7 +269,7 @@ _COUNTED = {
 
 
 def summary_key(episode_id: str) -> str:
-    """Return the key of the item that tells how an episode ended."""
+    """Return the key of the summary item of an episode."""
     return SUMMARY_PREFIX + episode_id
 
 

@@ -10,21 +10,19 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import MemoryItem
+from hylo_memory_ros.model.feedback import NEVER_JUDGED
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.feedback.scores import (
     Order,
-    Retrieval,
-    Told,
+    SubjectCounts,
     add_counts,
     helpfulness_report,
-    note_retrievals,
-    score_ended,
     subject_of,
     subjects_of,
 )
-from hylo_memory_ros.storage.schema import feedback
+from hylo_memory_ros.storage.schema import episode_retrieval, feedback
 
-__all__ = ['FeedbackRepository', 'Judgement']
+__all__ = ['FeedbackRepository', 'Judgement', 'Retrieval']
 
 
 class Judgement(NamedTuple):
@@ -42,6 +40,17 @@ class Judgement(NamedTuple):
     """In words."""
     recorded_at_ns: int
     """Service clock."""
+
+
+class Retrieval(NamedTuple):
+    """One answer that has a receipt."""
+
+    episode: str
+    """Episode in which it was asked; empty: none."""
+    at_ns: int
+    """Service clock."""
+    ids: tuple[str, ...]
+    """What was answered."""
 
 
 class FeedbackRepository:
@@ -96,18 +105,52 @@ class FeedbackRepository:
         return found
 
     def count_retrievals(self, retrievals: Sequence[Retrieval]) -> None:
-        """Count what was answered, and keep what an open episode has looked up."""
-        note_retrievals(self._connection, retrievals)
+        """Count what was answered, and keep for its score what an open episode has looked up.
+
+        What has moved to cold storage is passed over.
+        """
+        subjects = subjects_of(self._connection, {name for one in retrievals for name in one.ids})
+        if not subjects:
+            return
+        counted: Counter[str] = Counter()
+        last_ns: dict[str, int] = {}
+        looked_up = set()
+        for one in retrievals:
+            for subject in {subjects[name] for name in one.ids if name in subjects}:
+                counted[subject] += 1
+                last_ns[subject] = max(one.at_ns, last_ns.get(subject, one.at_ns))
+                if one.episode:
+                    looked_up.add((subject, one.episode))
+        rows = [
+            (subject, count, last_ns[subject], NEVER_JUDGED) for subject, count in sorted(counted.items())
+        ]
+        self._connection.exec_driver_sql(_RETRIEVED, rows)
+        if looked_up:
+            self._connection.exec_driver_sql(_LOOKED_UP, sorted(looked_up))
 
     def score_episode(
         self, episode_id: str, verdict: Literal['succeeded', 'failed'] | None, ended_ns: int
     ) -> None:
-        """Relate what an episode has looked up to how it ended."""
-        score_ended(self._connection, episode_id, verdict, ended_ns)
+        """Relate what an episode has looked up to how it ended.
+
+        The episode is one piece of evidence for each of them, however often it was retrieved.
+
+        Parameters
+        ----------
+        verdict : {'succeeded', 'failed'}, optional
+            Verdict that its outcome implies; None: none.
+        ended_ns : int
+            End of the episode, service clock.
+        """
+        of_it = episode_retrieval.c.episode == episode_id
+        subjects = list(self._connection.scalars(sa.select(episode_retrieval.c.subject).where(of_it)))
+        if verdict is not None:
+            add_counts(self._connection, {subject: {verdict: 1} for subject in subjects}, ended_ns)
+        self._connection.execute(episode_retrieval.delete().where(of_it))
 
     def report(
         self, limit: int, order: Order = 'score', *, ascending: bool = False
-    ) -> tuple[list[Told], int]:
+    ) -> tuple[list[SubjectCounts], int]:
         """Return what is counted, in order, and the number of subjects with any count."""
         return helpfulness_report(self._connection, limit, order, ascending=ascending)
 
@@ -116,4 +159,15 @@ _insert = upsert(feedback)
 _put = _insert.on_conflict_do_update(
     index_elements=[feedback.c.item, feedback.c.receipt_id, feedback.c.episode, feedback.c.actor],
     set_={name: _insert.excluded[name] for name in ('outcome', 'note', 'recorded_at_ns')},
+)
+# Of every answer that has a receipt, so straight to the driver. No score follows from it.
+_RETRIEVED = (
+    'INSERT INTO helpfulness (subject, useful, misleading, wrong, not_applicable, succeeded, failed, '
+    'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, ?) '
+    'ON CONFLICT (subject) DO UPDATE SET retrieved = retrieved + excluded.retrieved, '
+    'last_ns = max(coalesce(last_ns, excluded.last_ns), excluded.last_ns)'
+)
+_LOOKED_UP = (
+    'INSERT OR IGNORE INTO episode_retrieval (subject, episode) '
+    'SELECT ?, id FROM episode WHERE id = ? AND ended_ns IS NULL'
 )

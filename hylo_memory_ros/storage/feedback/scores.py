@@ -1,4 +1,4 @@
-"""How far items have helped: counts beside them, and what an open episode has looked up.
+"""Helpfulness of items: counts beside them, and the lookups of open episodes.
 
 They are no statements: they take no sequence, have no versions and are in no hash. What is counted
 belongs to an id, so that another statement under the same key begins anew; of a landmark, which is
@@ -8,7 +8,6 @@ the same thing wherever it is seen, it belongs to the landmark.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
@@ -19,14 +18,13 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
+from hylo_memory_ros.model.feedback import COUNTS, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
 from hylo_memory_ros.storage.query.filters.statistics import subject_expression
 from hylo_memory_ros.storage.schema import (
     SUBJECT_SEPARATOR,
     assertion,
-    episode_retrieval,
     helpfulness,
     identity,
     landmark,
@@ -35,8 +33,7 @@ from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
 
 __all__ = [
     'Order',
-    'Retrieval',
-    'Told',
+    'SubjectCounts',
     'add_counts',
     'any_helpfulness',
     'carry_counts',
@@ -46,8 +43,6 @@ __all__ = [
     'landmark_of',
     'landmark_subject',
     'misjudged',
-    'note_retrievals',
-    'score_ended',
     'subject_of',
     'subjects_of',
 ]
@@ -56,17 +51,6 @@ __all__ = [
 _OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
 _KEY, _ID, _MAP = 7, 8, 9
 _OBSERVATIONS = next(i for i, column in enumerate(ITEM_COLUMNS) if column is landmark.c.observations)
-
-
-class Retrieval(NamedTuple):
-    """One answer that has a receipt."""
-
-    episode: str
-    """Episode in which it was asked; empty: none."""
-    at_ns: int
-    """Service clock."""
-    ids: tuple[str, ...]
-    """What was answered."""
 
 
 def landmark_of(subject: str) -> tuple[str, str] | None:
@@ -138,7 +122,7 @@ def counts_of(row: sa.Row[Any]) -> Helpfulness:
 def add_counts(
     connection: sa.Connection, deltas: Mapping[str, Mapping[str, int]], at_ns: int | None = None
 ) -> None:
-    """Add to what is counted, and score it anew.
+    """Add to the counts of subjects, and update their scores.
 
     Parameters
     ----------
@@ -155,7 +139,7 @@ def add_counts(
 
 
 def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]]) -> None:
-    """Let what stands for others begin with the sums of what is counted of them; theirs stay as they are.
+    """Start the counts of summaries with the sums of those of their members, which stay as they are.
 
     Parameters
     ----------
@@ -189,63 +173,6 @@ _put = _insert.on_conflict_do_update(
 )
 
 
-def note_retrievals(connection: sa.Connection, retrievals: Sequence[Retrieval]) -> None:
-    """Count what was answered, and keep for its score what an open episode has looked up.
-
-    What has moved to cold storage is passed over.
-    """
-    subjects = subjects_of(connection, {name for one in retrievals for name in one.ids})
-    if not subjects:
-        return
-    counted: Counter[str] = Counter()
-    last_ns: dict[str, int] = {}
-    looked_up = set()
-    for one in retrievals:
-        for subject in {subjects[name] for name in one.ids if name in subjects}:
-            counted[subject] += 1
-            last_ns[subject] = max(one.at_ns, last_ns.get(subject, one.at_ns))
-            if one.episode:
-                looked_up.add((subject, one.episode))
-    rows = [(subject, count, last_ns[subject], NEVER_JUDGED) for subject, count in sorted(counted.items())]
-    connection.exec_driver_sql(_RETRIEVED, rows)
-    if looked_up:
-        connection.exec_driver_sql(_LOOKED_UP, sorted(looked_up))
-
-
-# Of every answer that has a receipt, so straight to the driver. No score follows from it.
-_RETRIEVED = (
-    'INSERT INTO helpfulness (subject, useful, misleading, wrong, not_applicable, succeeded, failed, '
-    'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, ?) '
-    'ON CONFLICT (subject) DO UPDATE SET retrieved = retrieved + excluded.retrieved, '
-    'last_ns = max(coalesce(last_ns, excluded.last_ns), excluded.last_ns)'
-)
-_LOOKED_UP = (
-    'INSERT OR IGNORE INTO episode_retrieval (subject, episode) '
-    'SELECT ?, id FROM episode WHERE id = ? AND ended_ns IS NULL'
-)
-
-
-def score_ended(
-    connection: sa.Connection, episode_id: str, says: Literal['succeeded', 'failed'] | None, at_ns: int
-) -> None:
-    """Relate what an episode has looked up to how it ended.
-
-    The episode is one piece of evidence for each of them, however often it was retrieved.
-
-    Parameters
-    ----------
-    says : {'succeeded', 'failed'}, optional
-        What its outcome says; None: nothing.
-    at_ns : int
-        When it ended.
-    """
-    of_it = episode_retrieval.c.episode == episode_id
-    subjects = list(connection.scalars(sa.select(episode_retrieval.c.subject).where(of_it)))
-    if says is not None:
-        add_counts(connection, {subject: {says: 1} for subject in subjects}, at_ns)
-    connection.execute(episode_retrieval.delete().where(of_it))
-
-
 def misjudged(connection: sa.Connection) -> list[str]:
     """Return what is wrong with the statistics: a score that does not follow from its counts."""
     problems = []
@@ -260,8 +187,8 @@ def misjudged(connection: sa.Connection) -> list[str]:
 _JUDGED = (*VERDICTS, 'succeeded', 'failed')
 
 
-class Told(NamedTuple):
-    """What is counted of one item or landmark, with what it says now."""
+class SubjectCounts(NamedTuple):
+    """Counts of one item or landmark, with its content now."""
 
     subject: str
     id: str
@@ -277,7 +204,7 @@ Order = Literal['score', 'retrieved', 'last', 'useful', 'misleading', 'wrong']
 
 def helpfulness_report(
     connection: sa.Connection, limit: int, order: Order = 'score', *, ascending: bool = False
-) -> tuple[list[Told], int]:
+) -> tuple[list[SubjectCounts], int]:
     """Return what is counted, in order, and of how many things anything is."""
     column = helpfulness.c['last_ns' if order == 'last' else order]
     judged: sa.ColumnElement[int] = sum((helpfulness.c[name] for name in _JUDGED), sa.literal(0))
@@ -296,11 +223,11 @@ def helpfulness_report(
     return [_told(row, said.get(row.subject)) for row in rows], total
 
 
-def _told(row: Any, said: Any) -> Told:
+def _told(row: Any, said: Any) -> SubjectCounts:
     counts = counts_of(row)
     if said is None:
-        return Told(row.subject, '', '', '', '', counts)
-    return Told(row.subject, said.id, said.kind, said.key or '', said.content, counts)
+        return SubjectCounts(row.subject, '', '', '', '', counts)
+    return SubjectCounts(row.subject, said.id, said.kind, said.key or '', said.content, counts)
 
 
 _said = (

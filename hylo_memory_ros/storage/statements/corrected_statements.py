@@ -1,4 +1,4 @@
-"""What assertions say since corrections, and the versions that follow from it."""
+"""Contents of assertions since corrections, and the versions that follow from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ['CorrectedStatement', 'CorrectedVersions', 'corrected_among', 'repeat
 
 
 class CorrectedStatement(NamedTuple):
-    """What an assertion says from now on."""
+    """Content of an assertion from now on."""
 
     content: bytes | None
     """None: nothing."""

@@ -107,7 +107,7 @@ def sequence_at(connection: sa.Connection, known_at_ns: int) -> int:
 
 
 def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int) -> Changes:
-    """Return the feed after a sequence; `Changes.gap` tells when its beginning is gone."""
+    """Return the feed after a sequence; `Changes.gap` is set when its beginning is gone."""
     last, _ = last_transaction(connection)
     rows = connection.execute(_feed, {'after': after, 'most': limit}).all()
     gap = after < last if not rows else rows[0].sequence > after + 1
@@ -128,7 +128,7 @@ def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int)
 
 
 def expire_changes(connection: sa.Connection, least: int) -> None:
-    """Let what the feed tells of transactions before `least` go."""
+    """Delete the feed of transactions before `least`."""
     connection.execute(change.delete().where(change.c.sequence < least))
 
 

@@ -37,13 +37,13 @@ class Matched(NamedTuple):
     content: bytes
 
     def spans(self, point: Point) -> bool:
-        """Whether a point speaks from a time at which this version holds."""
+        """Return whether a point begins at a time at which this version holds."""
         return self.valid_from_ns <= point.valid_from_ns and (
             self.valid_to_ns is None or point.valid_from_ns < self.valid_to_ns
         )
 
     def covers(self, point: Point) -> bool:
-        """Whether a point is one of the assertions of this version."""
+        """Return whether a point is one of the assertions of this version."""
         return point.content == self.content and self.spans(point)
 
 

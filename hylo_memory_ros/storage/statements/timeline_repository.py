@@ -26,7 +26,7 @@ __all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'said_then', 'says_now'
 
 
 class Evidence(NamedTuple):
-    """What a version takes over from the assertion that speaks for it, as it is corrected now."""
+    """Id, element and place that a version takes over from its assertion, as it is corrected now."""
 
     id: str
     element: bytes
@@ -86,7 +86,7 @@ class Timelines:
         return self._held[identity_id]
 
     def correct(self, identity_id: int, said: Mapping[int, tuple[bytes, Evidence] | None]) -> None:
-        """Let assertions of one timeline say something else from now on.
+        """Replace the contents of assertions of one timeline from now on.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Timelines:
             self.evidence[one.assertion_id] = Evidence(one.id, one.element, None)
 
     def _load_window(self, starts: str, spoken: str, earliest: str) -> None:
-        """Load versions from their starts on, and what they follow from.
+        """Load versions from their starts on, and the assertions that they follow from.
 
         Of what was said between the start of a version and the earliest change only the newest is read:
         the rest says the same again, or is outdone.

@@ -250,7 +250,7 @@ def _intern(
 
 
 def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
-    """Return the points that were corrected and are said again, by the new assertion.
+    """Return the corrected points that are repeated, by the new assertion.
 
     Who says again what was said before the map moved means the same thing, and not its old place.
     """

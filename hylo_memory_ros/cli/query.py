@@ -1,4 +1,4 @@
-"""What a memory answers: `query`, `history`, `changes`."""
+"""Commands that read statements: `query`, `history`, `changes`."""
 
 from __future__ import annotations
 
@@ -131,5 +131,5 @@ def changes(
     gap = '; older ones are no longer kept' if answer.gap else ''
     last = answer.changes[-1] if answer.changes else None
     where = f', at {instant_text(last.recorded_at_ns)}' if last else ''
-    told = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
-    screen.print(told, markup=False)
+    text = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
+    screen.print(text, markup=False)

@@ -25,7 +25,7 @@ from hylo_memory_ros.cli.options import (
     with_filters,
 )
 from hylo_memory_ros.evidence.chain import Chain
-from hylo_memory_ros.evidence.receipts import Replay
+from hylo_memory_ros.evidence.replay import Replay
 
 __all__ = ['chain', 'receipt', 'render', 'replay_receipt']
 
@@ -42,7 +42,7 @@ def receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
 
 
 def replay_receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
-    """Ask the question of a receipt again, of the same state; exit code 1 when other ids come."""
+    """Repeat the query of a receipt on the same state; exit code 1 when other ids come."""
     with open_memory_file(file) as memory:
         replay = memory.replay_receipt(id)
     if as_json:

@@ -101,13 +101,13 @@ class MemoryQuery(Contract):
     embedding: tuple[SpaceName, Vector] | None = None
     """A vector to compare with, and its space; only what has a vector there matches."""
     weights: Mapping[Order, Weight] = Field(default_factory=dict)
-    """How much each order counts where several are fused: `near`, `text`, `vector`, `recency` (newest
+    """Weight of each order where several are fused: `near`, `text`, `vector`, `recency` (newest
     ``valid_from`` first), `confidence` and `helpfulness`; 0: it only filters. What is left out is as
     configured."""
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None
-    """Where an earlier, truncated answer ended."""
+    """Cursor of an earlier, truncated answer."""
     explain: bool = False
     """Count what was excluded even when k hits are found."""
 

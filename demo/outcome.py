@@ -7,9 +7,8 @@ from pathlib import Path
 
 from demo.drive import Drive
 from demo.score import Score, pairwise_score
-from hylo_memory_ros.cli.map_picture import Place
-from hylo_memory_ros.cli.memory_file import opened
-from hylo_memory_ros.cli.plot import places_in
+from hylo_memory_ros.cli.options import open_memory_file
+from hylo_memory_ros.cli.plot import Place, places_in
 from hylo_memory_ros.model import MAX_K, MemoryQuery
 
 __all__ = ['Outcome', 'outcome_of']
@@ -37,7 +36,7 @@ def outcome_of(drive: Drive, database: Path) -> Outcome:
     RuntimeError
         The ledger lacks detections that were replayed.
     """
-    with opened(database) as memory:
+    with open_memory_file(database) as memory:
         with memory.read() as view:
             given = {
                 (record.stamp_ns, record.detection): record.landmark for record in view.ledger.observations()

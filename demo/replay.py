@@ -15,7 +15,7 @@ from demo.node_process import NodeProcess
 from demo.outcome import Outcome, outcome_of
 from demo.player import Player
 from demo.questions import RADIUS_M, Answer, questions
-from hylo_memory_ros.cli.map_picture import Circle, MapPicture
+from hylo_memory_ros.cli.plot import Circle, MapPicture
 
 __all__ = ['Replay', 'replayed']
 

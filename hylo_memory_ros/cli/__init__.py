@@ -1,4 +1,4 @@
-"""The command line `hylo-memory`: asks a memory file, also one that a running node writes.
+"""The command line `hylo-memory`: query, check and draw a memory file, also beside a running node.
 
 Everything is read without the file's lock. Only `replay` writes, and only the file that it is given.
 """

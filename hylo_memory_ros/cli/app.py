@@ -1,4 +1,4 @@
-"""The application: its commands, and how a refusal ends.
+"""The application: registration of commands, and exit codes of errors.
 
 Exit codes: 0 done, 1 refused or found wrong (the reason is on the standard error), 2 used wrongly.
 """
@@ -13,14 +13,13 @@ import typer
 from pydantic import ValidationError
 
 from hylo_memory_ros import __version__
-from hylo_memory_ros.cli import consolidate as consolidating
-from hylo_memory_ros.cli import episodes, skills
-from hylo_memory_ros.cli import inspect as checking
-from hylo_memory_ros.cli import plot as drawing
-from hylo_memory_ros.cli import query as asking
-from hylo_memory_ros.cli import receipts as proving
-from hylo_memory_ros.cli import replay as replaying
-from hylo_memory_ros.cli import report as reporting
+from hylo_memory_ros.cli.consolidate import consolidate, consolidations, revert_consolidation
+from hylo_memory_ros.cli.inspect import info, observations, snapshot, verify
+from hylo_memory_ros.cli.plot import plot
+from hylo_memory_ros.cli.query import changes, history, query
+from hylo_memory_ros.cli.receipts import chain, receipt, render, replay_receipt
+from hylo_memory_ros.cli.records import episodes, report, skills
+from hylo_memory_ros.cli.replay import replay
 from hylo_memory_ros.errors import HyloMemoryError
 
 __all__ = ['application', 'main']
@@ -35,27 +34,27 @@ application = typer.Typer(
 )
 
 for command in (
-    checking.info,
-    asking.query,
-    asking.history,
-    asking.changes,
-    episodes.episodes,
-    skills.skills,
-    checking.verify,
-    checking.snapshot,
-    checking.observations,
-    drawing.plot,
-    proving.render,
-    proving.receipt,
-    proving.replay_receipt,
-    proving.chain,
-    replaying.replay,
-    consolidating.consolidate,
-    consolidating.consolidations,
-    consolidating.revert_consolidation,
+    info,
+    query,
+    history,
+    changes,
+    episodes,
+    skills,
+    verify,
+    snapshot,
+    observations,
+    plot,
+    render,
+    receipt,
+    replay_receipt,
+    chain,
+    replay,
+    consolidate,
+    consolidations,
+    revert_consolidation,
 ):
     application.command()(command)
-application.add_typer(reporting.report, name='report')
+application.add_typer(report, name='report')
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        What follows the program's name; otherwise from the command line.
+        Arguments after the name of the program; otherwise those of the process.
 
     Returns
     -------
@@ -91,21 +90,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else int(exc.code is not None)
     except HyloMemoryError as exc:
-        return _refused(str(exc))
+        return _print_error(str(exc))
     except ValidationError as exc:
-        return _refused('; '.join(_told(exc)))
+        return _print_error('; '.join(_problems(exc)))
     return 0
 
 
-def _refused(reason: str) -> int:
+def _print_error(reason: str) -> int:
     sys.stderr.write(f'hylo-memory: {reason}\n')
     return 1
 
 
-def _told(error: ValidationError) -> list[str]:
-    told = []
+def _problems(error: ValidationError) -> list[str]:
+    problems = []
     for problem in error.errors():
         field = '.'.join(map(str, problem['loc']))
         message = problem['msg'].removeprefix('Value error, ')
-        told.append(f'{field}: {problem["input"]!r}: {message}' if field else message)
-    return told
+        problems.append(f'{field}: {problem["input"]!r}: {message}' if field else message)
+    return problems

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.json_lines import json_line
-from hylo_memory_ros.cli.memory_file import opened
-from hylo_memory_ros.cli.options import PAIR, WHOLE, AsJson, MemoryFile
+from hylo_memory_ros.cli.formats import json_line
+from hylo_memory_ros.cli.options import PAIR, WHOLE, AsJson, MemoryFile, open_memory_file
 from hylo_memory_ros.model import Budget, ConsolidationReport, MemoryKind, Reversion
 
 __all__ = ['consolidate', 'consolidations', 'revert_consolidation']
@@ -32,7 +31,7 @@ def consolidate(
 ) -> None:
     """Age, merge and summarise until the file is within a budget; no node may be using it."""
     budget = Budget(items=items, bytes=size)
-    with opened(file, writing=not dry_run) as memory:
+    with open_memory_file(file, writing=not dry_run) as memory:
         report = memory.consolidate(
             dict(scope or ()), budget, kinds=kind or None, dry_run=dry_run, actor='hylo-memory'
         )
@@ -52,7 +51,7 @@ def revert_consolidation(
     as_json: AsJson = False,
 ) -> None:
     """Let what a consolidation ended hold again, and take its summaries out."""
-    with opened(file, writing=True) as memory:
+    with open_memory_file(file, writing=True) as memory:
         reversion = memory.revert_consolidation(id, actor='hylo-memory')
     if as_json:
         print(json_line(reversion.as_dict()))
@@ -62,7 +61,7 @@ def revert_consolidation(
 
 def consolidations(file: MemoryFile, as_json: AsJson = False) -> None:
     """List the consolidations of a file: name, what they were asked for, and what they did."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         records = memory.consolidations()
     for record in records:
         line = {'id': record.name, **record._asdict()}
@@ -92,7 +91,7 @@ def _print_report(report: ConsolidationReport) -> None:
             for one in groups[:_SHOWN]:
                 print(f'  {one.id}  stands for {len(one.ids)}')
     if report.aged:
-        print(f'{would}moved into cold storage: {len(report.aged)} statements')
+        print(f'{would}moved into the archive: {len(report.aged)} statements')
     for item_id, reason in report.skipped.items():
         print(f'not made: {item_id}: {reason}')
     print(f'snapshot: {report.digest_before}')

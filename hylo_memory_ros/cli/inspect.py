@@ -10,11 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.json_lines import json_line
-from hylo_memory_ros.cli.memory_file import opened
-from hylo_memory_ros.cli.options import AsJson, MemoryFile
+from hylo_memory_ros.cli.formats import instant_text, json_line
+from hylo_memory_ros.cli.options import AsJson, MemoryFile, open_memory_file
 from hylo_memory_ros.cli.tables import console, facts_table
-from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.storage.landmarks.records import InputRow, ObservationRecord
 
@@ -23,7 +21,7 @@ __all__ = ['info', 'observations', 'snapshot', 'verify']
 
 def info(file: MemoryFile, as_json: AsJson = False) -> None:
     """Tell what a memory file holds: size, times, counts, maps, inputs, landmarks, snapshot."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         facts = _facts(memory, file)
     if as_json:
         print(json_line(facts))
@@ -34,12 +32,12 @@ def info(file: MemoryFile, as_json: AsJson = False) -> None:
 def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {'file': str(file), 'bytes': file.stat().st_size, **memory.manifest()}
 
-    cold = memory.cold_storage()
+    archive = memory.archive_info()
     with memory.read() as view:
         held, confirmed = view.landmarks.count()
         return {
             **facts,
-            'cold_storage': None if cold is None else cold._asdict(),
+            'archive': None if archive is None else archive._asdict(),
             'held': {kind: one._asdict() for kind, one in view.sizes.held_by_kind().items()},
             'maps': view.maps.load_all(),
             'inputs': {name: row._asdict() for name, row in view.ledger.load_inputs().items()},
@@ -60,7 +58,7 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
             f'{one["items"]} {kind} in {one["bytes"]:,} bytes' for kind, one in facts['held'].items()
         )
         or 'nothing',
-        'cold storage': _cold_in_words(facts['cold_storage']),
+        'archive': _format_archive(facts['archive']),
         'landmarks': f'{held["held"]}, {held["confirmed"]} of them confirmed',
         'maps': ', '.join(name or '(none)' for name in facts['maps']) or '(none)',
         'schema': f'{facts["schema"]}, canonical form {facts["canonical_form"]}',
@@ -73,17 +71,17 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
     return words
 
 
-def _cold_in_words(cold: dict[str, Any] | None) -> str:
-    if cold is None:
+def _format_archive(archive: dict[str, Any] | None) -> str:
+    if archive is None:
         return 'nothing'
-    if cold['lost']:
-        return str(cold['lost'])
-    return f'{cold["statements"]} statements, {cold["file"]}, {cold["bytes"]:,} bytes'
+    if archive['lost']:
+        return str(archive['lost'])
+    return f'{archive["statements"]} statements, {archive["file"]}, {archive["bytes"]:,} bytes'
 
 
 def verify(file: MemoryFile, as_json: AsJson = False) -> None:
     """Recompute every timeline, hash and the mirror from the evidence; exit code 1 when one differs."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         report = memory.verify()
     if as_json:
         fields = ('ok', 'problems', 'identities', 'versions', 'sequence')
@@ -107,7 +105,7 @@ def snapshot(
     as_json: AsJson = False,
 ) -> None:
     """Print the hash of what is believed and open: equal for equal memories on any machine."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         digest = memory.snapshot(None if copy is None else str(copy.absolute()))
         manifest = memory.manifest()
     print(json_line(manifest) if as_json else digest)
@@ -123,7 +121,7 @@ def observations(
     """Print the ledger: each detection of each message, and the landmark it was given to."""
     if as_csv and as_json:
         raise typer.BadParameter('--csv and --json: give one of them')
-    with opened(file) as memory, memory.read() as view:
+    with open_memory_file(file) as memory, memory.read() as view:
         write = _writer(as_csv=as_csv, as_json=as_json)
         for record in view.ledger.observations():
             if input in (None, record.input) and landmark in (None, record.landmark):

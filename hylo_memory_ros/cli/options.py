@@ -1,23 +1,53 @@
-"""Options that commands share; those of filters come from the registry."""
+"""Arguments and options that commands share, and the memory file that they open.
+
+Options of filters come from the registry of filters.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from hylo_memory_ros.cli.times import instant_ns
+from hylo_memory_ros.cli.formats import instant_ns
+from hylo_memory_ros.config import MemoryConfig
+from hylo_memory_ros.errors import ConfigurationError, StoreError
 from hylo_memory_ros.model import MemoryQuery, Pose
+from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.service.skills import NO_DIRECTORY
+from hylo_memory_ros.storage.engine.files import url_of
+from hylo_memory_ros.storage.engine.state import identity_scope_of
 from hylo_memory_ros.storage.query.filters import FILTERS, Option
 
 __all__ = [
-    'INSTANT', 'PAIR', 'TIMES', 'WHOLE', 'After', 'AsJson', 'AsOf', 'Center', 'Frame', 'Invalidated',
-    'KnownAt', 'KnownSeq', 'Limit', 'MapId', 'MaxTokens', 'MemoryFile', 'Most', 'Radius', 'Weights',
-    'build_query', 'centre_of', 'with_filters',
-]  # fmt: skip
+    'INSTANT',
+    'PAIR',
+    'TIMES',
+    'WHOLE',
+    'After',
+    'AsJson',
+    'AsOf',
+    'Center',
+    'Frame',
+    'Invalidated',
+    'KnownAt',
+    'KnownSeq',
+    'Limit',
+    'MapId',
+    'MaxTokens',
+    'MemoryFile',
+    'Most',
+    'Radius',
+    'Weights',
+    'build_query',
+    'centre_of',
+    'open_memory_file',
+    'with_filters',
+]
 
 TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
 
@@ -202,3 +232,36 @@ def build_query(
         fields['scope'] = {'map_id': map_id}
     fields['any_map'] = map_id is None
     return MemoryQuery(**{name: value for name, value in fields.items() if value not in (None, [])})
+
+
+@contextmanager
+def open_memory_file(path: Path, *, writing: bool = False) -> Iterator[MemoryService]:
+    """Open a memory file for reading; a node may be writing it meanwhile.
+
+    Whoever writes it needs it alone: beside a node it is refused.
+
+    "Now" is the time of the file's newest record, so that a file tells the same today and
+    tomorrow, and whichever clock its robot had.
+
+    Raises
+    ------
+    StoreError
+        The file is missing, damaged, foreign, or of a newer version, or it is to be written and in use; it
+        is left untouched.
+    """
+    try:
+        memory = _open(path, MemoryConfig(accept_older_clock=True), writing)
+    except ConfigurationError:
+        config = MemoryConfig(accept_older_clock=True, identity_scope=identity_scope_of(path))
+        memory = _open(path, config, writing)
+    with memory:
+        yield memory
+
+
+def _open(path: Path, config: MemoryConfig, writing: bool) -> MemoryService:
+    if writing and not path.is_file():
+        raise StoreError(f'database {path}: there is no such file', path=str(path))
+    if writing:
+        # What the robot set is not known here, and nothing that is written here is a skill.
+        config = config.model_copy(update={'skill_directory': NO_DIRECTORY})
+    return MemoryService.open(url_of(path), config=config, clock=lambda: 0, read_only=not writing)

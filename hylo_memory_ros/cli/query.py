@@ -1,4 +1,4 @@
-"""What a memory answers: `query`, `history`, `changes`."""
+"""Commands that read statements: `query`, `history`, `changes`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.json_lines import change_line, hit_line, json_line, summary_line, version_line
-from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.cli.formats import (
+    change_line,
+    hit_line,
+    instant_text,
+    json_line,
+    summary_line,
+    version_line,
+)
 from hylo_memory_ros.cli.options import (
     After,
     AsJson,
@@ -24,10 +30,10 @@ from hylo_memory_ros.cli.options import (
     Radius,
     Weights,
     build_query,
+    open_memory_file,
     with_filters,
 )
 from hylo_memory_ros.cli.tables import changes_table, console, hits_table, summary_text, versions_table
-from hylo_memory_ros.cli.times import instant_text
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.model import MemoryKind
 
@@ -65,7 +71,7 @@ def query(
         known_seq=known_seq, include_invalidated=include_invalidated, k=k, cursor=cursor, explain=explain,
         weights=dict(weight) if weight else None, **filters,
     )  # fmt: skip
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         result = memory.query(query)
     if as_json:
         lines = [hit_line(hit) for hit in result]
@@ -89,7 +95,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Tell what was true of one thing, when, and since when that was believed."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         answer = memory.history(
             id, kind=kind.value if kind else None, key=key, map_id=map_id, limit=limit, cursor=cursor
         )
@@ -113,7 +119,7 @@ def changes(
     as_json: AsJson = False,
 ) -> None:
     """Print the feed of transactions, oldest first."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         answer = memory.changes((epoch or memory.epoch, after), limit)
     if as_json:
         for change in answer.changes:
@@ -125,5 +131,5 @@ def changes(
     gap = '; older ones are no longer kept' if answer.gap else ''
     last = answer.changes[-1] if answer.changes else None
     where = f', at {instant_text(last.recorded_at_ns)}' if last else ''
-    told = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
-    screen.print(told, markup=False)
+    text = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
+    screen.print(text, markup=False)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.json_lines import json_line
-from hylo_memory_ros.cli.memory_file import opened
+from hylo_memory_ros.cli.formats import json_line
 from hylo_memory_ros.cli.options import (
     AsJson,
     AsOf,
@@ -22,10 +21,11 @@ from hylo_memory_ros.cli.options import (
     Most,
     Radius,
     build_query,
+    open_memory_file,
     with_filters,
 )
 from hylo_memory_ros.evidence.chain import Chain
-from hylo_memory_ros.evidence.receipts import Replay
+from hylo_memory_ros.evidence.replay import Replay
 
 __all__ = ['chain', 'receipt', 'render', 'replay_receipt']
 
@@ -36,14 +36,14 @@ ReceiptId = Annotated[
 
 def receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
     """Print the recorded evidence of a retrieval or an association."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         body = memory.receipt(id)
     print(json_line(body) if as_json else json.dumps(body, ensure_ascii=False, indent=2))
 
 
 def replay_receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
-    """Ask the question of a receipt again, of the same state; exit code 1 when other ids come."""
-    with opened(file) as memory:
+    """Repeat the query of a receipt on the same state; exit code 1 when other ids come."""
+    with open_memory_file(file) as memory:
         replay = memory.replay_receipt(id)
     if as_json:
         print(json_line(replay.as_dict()))
@@ -68,7 +68,7 @@ def _print_replay(replay: Replay) -> None:
 
 def chain(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
     """Print the identities behind one answer, from its records to what was made of it."""
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         answer = memory.chain(id)
     if as_json:
         for link in answer.links:
@@ -117,5 +117,5 @@ def render(
 ) -> None:
     """Print the memory prelude of a prompt; unchanged memory gives unchanged bytes."""
     query = build_query(near, radius, frame, map_id, as_of_ns=as_of, known_seq=known_seq, k=k, **filters)
-    with opened(file) as memory:
+    with open_memory_file(file) as memory:
         print(memory.render(query, max_tokens, renderer=renderer).text, end='')

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from hylo_memory_ros.cli.json_lines import json_line
+from hylo_memory_ros.cli.formats import json_line
 from hylo_memory_ros.cli.options import AsJson
 from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.errors import ReadOnlyError

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hylo_memory_ros.cli.times import instant_text
+from hylo_memory_ros.cli.formats import instant_text
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
 from hylo_memory_ros.storage.feedback.scores import SubjectCounts
@@ -156,14 +156,14 @@ def helpfulness_table(rows: Sequence[SubjectCounts], intervals: Sequence[tuple[f
         Between what each score lies.
     """
     columns: Columns = {
-        'score': [f'{told.counts.score:.3f}' for told in rows],
+        'score': [f'{row.counts.score:.3f}' for row in rows],
         '90 %': [f'{low:.2f}..{high:.2f}' for low, high in intervals],
-        **{_heading(name): [_number(getattr(told.counts, name)) for told in rows] for name in COUNTS},
-        'last': [instant_text(told.counts.last_ns, '') for told in rows],
-        'kind': [told.kind for told in rows],
-        'key': [shown(told.key) for told in rows],
-        'content': [shown(told.content) for told in rows],
-        'id': [shown(told.id or told.subject) for told in rows],
+        **{_heading(name): [_number(getattr(row.counts, name)) for row in rows] for name in COUNTS},
+        'last': [instant_text(row.counts.last_ns, '') for row in rows],
+        'kind': [row.kind for row in rows],
+        'key': [shown(row.key) for row in rows],
+        'content': [shown(row.content) for row in rows],
+        'id': [shown(row.id or row.subject) for row in rows],
     }
     return _table(columns, right={'score', *map(_heading, COUNTS)})
 

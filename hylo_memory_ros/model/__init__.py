@@ -6,11 +6,16 @@ Reading order: `pose`, `span`, `embedding`, `space`, `item`, `skill`, `query`, `
 
 from __future__ import annotations
 
-from hylo_memory_ros.model._json import depth_of, parse_object
-from hylo_memory_ros.model._text import normal_frame, normal_key, sound_text
-from hylo_memory_ros.model.consolidation import Budget, Condensed, ConsolidationReport, Reversion
+from hylo_memory_ros.model.consolidation import (
+    Budget,
+    Condensed,
+    ConsolidationReport,
+    Fill,
+    KindRetention,
+    RetentionReport,
+    Reversion,
+)
 from hylo_memory_ros.model.embedding import EmbeddingSpace
-from hylo_memory_ros.model.episode import Episode
 from hylo_memory_ros.model.feedback import FeedbackResult, Helpfulness, Verdict
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, sound_covariance
@@ -20,6 +25,7 @@ from hylo_memory_ros.model.result import (
     Change,
     Changes,
     CorrectionResult,
+    Episode,
     History,
     Hit,
     Outcome,
@@ -32,9 +38,9 @@ from hylo_memory_ros.model.result import (
     WriteEvent,
     WriteResult,
 )
-from hylo_memory_ros.model.retention import Fill, KindRetention, RetentionReport
 from hylo_memory_ros.model.skill import SKILL_STATUSES, SkillPayload, SkillStatus, SkillTransition, Verdicts
 from hylo_memory_ros.model.time import MAX_STAMP_NS, TimeSpan, ns_from_seconds, seconds_from_ns
+from hylo_memory_ros.model.validation import depth_of, normal_frame, normal_key, parse_object, sound_text
 
 __all__ = [
     'MAX_K',

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
-from hylo_memory_ros.model._text import Text, floats_of
+from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, Text, floats_of
 
 __all__ = [
     'Backend',

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._json import JsonObject
-from hylo_memory_ros.model._text import Key, Label, Name, Text
 from hylo_memory_ros.model.embedding import Embeddings
 from hylo_memory_ros.model.pose import Pose, Vector3
 from hylo_memory_ros.model.time import StampNs, TimeSpan, rename_seconds, seconds_from_ns
+from hylo_memory_ros.model.validation import Contract, JsonObject, Key, Label, Name, Text
 
 __all__ = ['Confidence', 'Link', 'MemoryItem', 'MemoryKind']
 

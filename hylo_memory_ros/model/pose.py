@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._text import FrameId, floats_of
 from hylo_memory_ros.model.time import StampNs, rename_seconds, seconds_from_ns
+from hylo_memory_ros.model.validation import Contract, FrameId, floats_of
 
 __all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'sound_covariance']
 

@@ -9,9 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, StrictInt, StringConstraints, ValidationError, model_validator
 
-from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._json import JsonObject, depth_of, sound_object
-from hylo_memory_ros.model._text import Name, Text
+from hylo_memory_ros.model.validation import Contract, JsonObject, Name, Text, depth_of, sound_object
 
 __all__ = [
     'SKILL_STATUSES',

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model.validation import Contract
 
 __all__ = [
     'MAX_STAMP_NS',

@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 from hylo_memory_ros.config import MemoryConfig, Retention
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import EmbeddingSpace
-from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.model.embedding import SpaceNames
+from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.model._contract import Contract
-from hylo_memory_ros.model._text import FrameId
+from hylo_memory_ros.model.validation import Contract, FrameId
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
 __all__ = ['NodeConfig']

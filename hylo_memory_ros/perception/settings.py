@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.model._contract import NOT_A_PARAMETER, Contract
-from hylo_memory_ros.model._text import FrameId, Key, Label, Name, Text
+from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, FrameId, Key, Label, Name, Text
 
 __all__ = ['MOVED_WITHIN_S', 'InputSettings', 'LandmarkSettings', 'Reliability']
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from hylo_memory_ros.replay.bag import Bag, Recorded
 from hylo_memory_ros.replay.replay import Replayed, replay
-from hylo_memory_ros.replay.topic_names import Names
+from hylo_memory_ros.replay.topic_router import Names
 
 __all__ = ['Bag', 'Names', 'Recorded', 'Replayed', 'replay']

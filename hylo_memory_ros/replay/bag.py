@@ -1,4 +1,4 @@
-"""A recorded bag: its topics, and its messages as bytes, in the order of their recording."""
+"""Recorded bags: topics, messages as bytes in the order of their recording, and their time as a clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hylo_memory_ros.errors import DamagedFileError, NotFoundError, StoreError, 
 if TYPE_CHECKING:
     from rosbags.rosbag2 import Reader
 
-__all__ = ['Bag', 'Recorded']
+__all__ = ['Bag', 'BagClock', 'Recorded']
 
 
 class Recorded(NamedTuple):
@@ -145,3 +145,21 @@ def _damaged(path: Path, exc: Exception) -> DamagedFileError:
         '"ros2 bag reindex" mend many that were)',
         path=str(path),
     )
+
+
+class BagClock:
+    """Stands at the newest message that was read; a second loop sets it back.
+
+    Parameters
+    ----------
+    start_ns : int
+        Where it begins, nanoseconds.
+    """
+
+    def __init__(self, start_ns: int) -> None:
+        self.now_ns = start_ns
+        """The time, nanoseconds."""
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now_ns

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.perception import LandmarkPipeline, PipelineStatus
-from hylo_memory_ros.replay.bag import Bag
-from hylo_memory_ros.replay.bag_clock import BagClock
-from hylo_memory_ros.replay.topic_names import Names
-from hylo_memory_ros.replay.topic_router import CLOCK, Feeding
+from hylo_memory_ros.replay.bag import Bag, BagClock
+from hylo_memory_ros.replay.topic_router import CLOCK, Feeding, Names
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.skills import NO_DIRECTORY
 from hylo_memory_ros.transforms import TransformBuffer

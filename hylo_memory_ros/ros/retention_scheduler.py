@@ -16,7 +16,7 @@ from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
 from sensor_msgs.msg import BatteryState
 
-from hylo_memory_ros.model.retention import Fill, RetentionReport
+from hylo_memory_ros.model.consolidation import Fill, RetentionReport
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool, logged

@@ -1,4 +1,4 @@
-"""State that the handlers of one memory share.
+"""State that the handlers of one memory share: known maps, repeatable answers, indexes, lock, event bus.
 
 Threads: whatever changes the memory holds `lock`; under it the store commits, the indexes follow and the
 event bus publishes, in that order.
@@ -7,24 +7,133 @@ event bus publishes, in that order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.errors import StoreError
-from hylo_memory_ros.model import Change, MemoryItem
+from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, StoreError
+from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normal_key
 from hylo_memory_ros.retrieval import RetrievalEngine
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.embedding_spaces import EmbeddingSpaces
 from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.service.indexes import Indexes
-from hylo_memory_ros.service.known_maps import KnownMaps
 from hylo_memory_ros.service.receipt_log import ReceiptLog
-from hylo_memory_ros.service.request_cache import RequestCache
 from hylo_memory_ros.service.skills import SkillLibrary
 from hylo_memory_ros.storage import CommitResult, Store, WorkingMemory
 
-__all__ = ['MemoryCore']
+__all__ = ['KnownMaps', 'MemoryCore', 'RequestCache']
+
+
+class KnownMaps:
+    """The known maps of a store.
+
+    Parameters
+    ----------
+    store : Store
+        Remembers them.
+    current : str
+        The map that the robot is in; empty: none.
+    """
+
+    def __init__(self, store: Store, current: str) -> None:
+        self._store = store
+        self.current = _sound(current)
+        self._known = set(store.reader.maps())
+
+    def switch(self, map_id: str, *, create: bool) -> str:
+        """Make a map the current one, and return the one before; empty: none.
+
+        Raises
+        ------
+        NotFoundError
+            It is not known, and may not be made.
+        InvalidRequestError
+            Its name is not sound.
+        """
+        map_id = _sound(map_id)
+        if not create:
+            self.refuse_unknown(map_id, ', and create is false')
+        self.remember([map_id])
+        previous, self.current = self.current, map_id
+        return previous
+
+    def refuse_unknown(self, map_id: str, more: str = '') -> None:
+        """Refuse a map that was never current or written to.
+
+        Raises
+        ------
+        NotFoundError
+            It is not known.
+        """
+        if map_id and map_id not in self._known:
+            raise NotFoundError(f'map_id: {map_id!r} is not known{more}', map_id=map_id)
+
+    def remember(self, map_ids: Iterable[str]) -> None:
+        """Keep the names of maps that are met for the first time."""
+        for map_id in set(map_ids) - self._known - {''}:
+            with self._store.begin_unnumbered() as uow:
+                uow.maps.add(map_id)
+            self._known.add(map_id)
+
+    def placed(self, item: MemoryItem) -> MemoryItem:
+        """Return an item that has a pose and names no map as one of the current map."""
+        if item.pose is None or not self.current or 'map_id' in item.scope:
+            return item
+        return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
+
+
+def _sound(map_id: str) -> str:
+    try:
+        return map_id and normal_key(map_id, 'map_id')
+    except ValueError as exc:
+        raise InvalidRequestError(str(exc), field='map_id') from exc
+
+
+class RequestCache:
+    """The latest answers, by the request that each was given to.
+
+    Parameters
+    ----------
+    capacity : int
+        Most answers; the oldest leave.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._answers: OrderedDict[str, WriteResult] = OrderedDict()
+
+    def keep(self, request_id: str | None, result: WriteResult) -> None:
+        """Keep the answer to a request; one without a name is not repeatable."""
+        if request_id is not None:
+            self._answers[request_id] = result
+            if len(self._answers) > self._capacity:
+                self._answers.popitem(last=False)
+
+    def get(self, request_id: str | None, count: int) -> WriteResult | None:
+        """Return the first answer to a request of so many items; None: it was not answered yet.
+
+        Raises
+        ------
+        InvalidRequestError
+            It was answered for another number of items.
+        """
+        known = None if request_id is None else self._answers.get(request_id)
+        if known is not None and len(known.events) != count:
+            raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
+        return known
+
+    def forget(self, ids: Collection[str]) -> None:
+        """Forget the answers that name one of these, which were purged."""
+        gone = set(ids)
+        for request_id, result in list(self._answers.items()):
+            if not gone.isdisjoint(result.ids):
+                del self._answers[request_id]
+
+    def clear(self) -> None:
+        """Forget every answer."""
+        self._answers.clear()
 
 
 class MemoryCore:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hylo_memory_ros.cli.times import instant_ns, instant_text
+from hylo_memory_ros.cli.formats import instant_ns, instant_text
 from hylo_memory_ros.model import MAX_STAMP_NS
 
 

@@ -190,7 +190,7 @@ class Talker:
         return client
 
     def call_until_answered(self, client: Any, request: Any) -> None:
-        """Repeat a harmless request until it is answered: a service drops replies to a client not yet matched."""
+        """Repeat a harmless request until a reply comes: none reaches a client that is not matched yet."""
         asked: list[Any] = []
 
         def answered() -> bool:

@@ -6,9 +6,15 @@ Imports the model, the configuration and `domain.identity`.
 
 from __future__ import annotations
 
-from hylo_memory_ros.domain.consolidation.lineage import SUMMARIZES, without_lineage
 from hylo_memory_ros.domain.consolidation.planner import Chunk, Need, Planner, Rule
-from hylo_memory_ros.domain.consolidation.summarizer import GROUP, Extractive, Summariser, summariser_named
+from hylo_memory_ros.domain.consolidation.summarizer import (
+    GROUP,
+    SUMMARIZES,
+    Extractive,
+    Summariser,
+    summariser_named,
+    without_lineage,
+)
 from hylo_memory_ros.domain.consolidation.summary import Composer
 
 __all__ = [

@@ -18,19 +18,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.config import ConsolidationSettings
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
 from hylo_memory_ros.domain.consolidation.summarizer import normal_words, numbers
 
 __all__ = [
     'NEAR_DUPLICATE',
     'NEAR_DUPLICATE_DISTANCE_M',
     'Chunk',
+    'ConsolidationCandidate',
     'Member',
     'Need',
     'Planner',
     'Rule',
     'SimilarityClusters',
 ]
+
+
+class ConsolidationCandidate(NamedTuple):
+    """One event that holds now, with the columns that planning reads."""
+
+    version_row: int
+    identity_id: int
+    assertion_id: int
+    valid_from_ns: int
+    event_start_ns: int | None
+    event_clock: str | None
+    label: str
+    content: str
+    map_id: str
+    scope: str | None
+    """JSON, or None: nothing beside its map."""
+    named: str | None
+    """Entities and object ids as JSON, or None: there are none."""
+    has_payload: int
+    frame_id: str | None
+    """Frame of its place, or None: it has none."""
+    x: float
+    y: float
+    z: float
+    episode: str
+    """The episode in which it was stored; empty: none."""
+    source: str
+    level: int
+    """0: an event; else a summary, 1 above the highest level that it may replace."""
+    items: int
+    """Accepted statements of its identity, duplicates too."""
+    bytes: int
+    """Approximate size of them with their vectors."""
+
 
 # Bounds the cost of one comparison; an event of long ago is no near duplicate of a new one.
 _LOOKS_BACK = 256

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from hylo_memory_ros.domain.consolidation.lineage import (
+from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, NEAR_DUPLICATE_DISTANCE_M, Rule
+from hylo_memory_ros.domain.consolidation.summarizer import (
     CONSOLIDATED,
     SUMMARIZES,
+    Summariser,
     count_labels,
     event_count,
     first_ns,
     last_ns,
 )
-from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, NEAR_DUPLICATE_DISTANCE_M, Rule
-from hylo_memory_ros.domain.consolidation.summarizer import Summariser
 from hylo_memory_ros.domain.identity import canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, TimeSpan, sound_text

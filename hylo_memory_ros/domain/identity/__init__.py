@@ -8,25 +8,20 @@ own class, and the `gates` refuse one where another is meant.
 
 from __future__ import annotations
 
-from hylo_memory_ros.domain.identity.artifact import Codec, CompressionArtifactIdentity
-from hylo_memory_ros.domain.identity.canonical import CANONICAL_FORM, canonical_bytes
+from hylo_memory_ros.domain.identity.artifact import Codec, CompressionArtifactIdentity, CompressionFigure
 from hylo_memory_ros.domain.identity.digest import (
+    CANONICAL_FORM,
     ArtifactDigest,
     EmbeddingDigest,
     GenerationDigest,
+    Identity,
     LayerDigest,
     SegmentDigest,
     SemanticDigest,
     Sha256,
     TokenKvDigest,
+    canonical_bytes,
 )
-from hylo_memory_ros.domain.identity.gates import (
-    EXACT,
-    CompressionFigure,
-    require_exact_rerank,
-    require_ordering,
-)
-from hylo_memory_ros.domain.identity.layer import Identity
 from hylo_memory_ros.domain.identity.prompt import (
     AttentionLayout,
     CacheLayout,
@@ -38,14 +33,22 @@ from hylo_memory_ros.domain.identity.prompt import (
     TokenKvIdentity,
 )
 from hylo_memory_ros.domain.identity.reuse import CachedPrefix, Reuse, may_reuse, prefix_from_json
-from hylo_memory_ros.domain.identity.semantic import SemanticIdentity
 from hylo_memory_ros.domain.identity.set_hash import EMPTY_STATE, digest_of_state, updated_state
-from hylo_memory_ros.domain.identity.statement import Statement, content_bytes, identity_digest, statement_of
+from hylo_memory_ros.domain.identity.statement import (
+    SemanticIdentity,
+    Statement,
+    content_bytes,
+    identity_digest,
+    statement_of,
+)
 from hylo_memory_ros.domain.identity.vectors import (
+    EXACT,
     DerivedGenerationIdentity,
     EmbeddingIdentity,
     Ordering,
     SourceSnapshot,
+    require_exact_rerank,
+    require_ordering,
 )
 
 __all__ = [

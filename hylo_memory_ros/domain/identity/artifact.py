@@ -1,16 +1,25 @@
-"""The identity of compressed bytes: of a prompt's cache, or of a candidate index."""
+"""Identity and measured size of compressed bytes: of the cache of a prompt, or of a candidate index."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, model_validator
 
-from hylo_memory_ros.domain.identity.digest import ArtifactDigest, GenerationDigest, Sha256, TokenKvDigest
-from hylo_memory_ros.domain.identity.layer import Identity, Named
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.domain.identity.digest import (
+    ArtifactDigest,
+    GenerationDigest,
+    Identity,
+    Named,
+    Sha256,
+    TokenKvDigest,
+)
+from hylo_memory_ros.domain.identity.vectors import DerivedGenerationIdentity
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model.validation import Contract
 
-__all__ = ['Codec', 'CompressionArtifactIdentity']
+__all__ = ['Codec', 'CompressionArtifactIdentity', 'CompressionFigure']
 
 
 def _source(value: Any) -> TokenKvDigest | GenerationDigest:
@@ -75,3 +84,63 @@ class CompressionArtifactIdentity(Identity):
     def digest(self) -> ArtifactDigest:
         """The digest over every field."""
         return ArtifactDigest.of(self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionFigure:
+    """Measured size of a candidate index, always counted on its own bytes."""
+
+    generation: GenerationDigest
+    """The generation over our own vectors."""
+    artifact: CompressionArtifactIdentity
+    """The bytes that were counted."""
+    artifact_bytes: int
+    """Their number."""
+    raw_bytes: int
+    """Bytes of the same vectors in float32."""
+
+    @property
+    def ratio(self) -> float:
+        """Artifact bytes / float32 bytes."""
+        return self.artifact_bytes / self.raw_bytes
+
+    @classmethod
+    def measured(
+        cls, generation: DerivedGenerationIdentity, artifact: CompressionArtifactIdentity, data: bytes
+    ) -> CompressionFigure:
+        """Count the bytes of an artifact of one of our generations.
+
+        Parameters
+        ----------
+        generation : DerivedGenerationIdentity
+            The vectors that were compressed.
+        artifact : CompressionArtifactIdentity
+            What they were compressed to.
+        data : bytes
+            The artifact itself.
+
+        Raises
+        ------
+        InvalidRequestError
+            The artifact is of a prompt's cache, of another generation, or has other bytes: a figure
+            of something else says nothing about these vectors.
+        """
+        for value, kind in ((generation, DerivedGenerationIdentity), (artifact, CompressionArtifactIdentity)):
+            if not isinstance(value, kind):
+                raise InvalidRequestError(f'{value!r:.90} is no {kind.__name__}: nothing was measured')
+        if not isinstance(artifact.source, GenerationDigest):
+            raise InvalidRequestError(
+                'artifact: it is of tokens in a cache; what was measured there says nothing about vectors',
+                field='artifact',
+            )
+        if artifact.source != generation.digest:
+            raise InvalidRequestError(
+                f'artifact: it is of {artifact.source}, not of {generation.digest}', field='artifact'
+            )
+        if Sha256.of(data) != artifact.bytes_digest:
+            raise InvalidRequestError(
+                f'data: {len(data)} bytes, {Sha256.of(data)}, are not the artifact, {artifact.bytes_digest}',
+                field='data',
+            )
+        raw = 4 * generation.dimension * generation.ordering.count
+        return cls(generation.digest, artifact, len(data), raw)

@@ -1,34 +1,86 @@
-"""Digests typed by the identity they belong to, so that none is accepted in place of another.
+"""Canonical bytes, typed digests over them, and the base class of the six identities.
 
-The text form names the layer (``embedding:sha256:…``), each layer hashes under its own name and
-version, and each has its own class: a type checker, a run-time check and the bytes themselves all
-refuse a digest of one layer where that of another is meant.
+The text form of a digest names its layer (``embedding:sha256:…``), each layer hashes under its own name and
+version, and each has its own class: a type checker, a run-time check and the bytes themselves all refuse a
+digest of one layer in place of another.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
+from abc import abstractmethod
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import Field, GetCoreSchemaHandler, StringConstraints
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import Self
 
-from hylo_memory_ros.domain.identity.canonical import canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model.validation import Contract, Text
 
 __all__ = [
+    'CANONICAL_FORM',
     'ArtifactDigest',
+    'Count',
     'EmbeddingDigest',
     'GenerationDigest',
+    'Identity',
     'LayerDigest',
+    'Named',
+    'Number',
     'SegmentDigest',
     'SemanticDigest',
     'Sha256',
     'TokenKvDigest',
+    'canonical_bytes',
 ]
+
+CANONICAL_FORM = 'hylo-c14n-1'
+
+_encode = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(',', ':'), allow_nan=False, check_circular=False
+).encode
+
+
+def canonical_bytes(value: Mapping[str, Any]) -> bytes:
+    r"""Return the canonical bytes of a JSON object.
+
+    UTF-8, keys sorted by code point, no spaces, strings in NFC, floats in Python's shortest
+    form (1.0 is ``1.0``), -0.0 as ``0.0``, integers in plain decimal of any size. RFC 8785
+    will not do: it refuses integers over 2**53 and turns 1.0 into 1.
+
+    Raises
+    ------
+    ValueError
+        For NaN and the infinities.
+
+    Examples
+    --------
+    >>> canonical_bytes({'b': 1.0, 'a': [2**60, -0.0]})
+    b'{"a":[1152921504606846976,0.0],"b":1.0}'
+    """
+    text = _encode(value)
+    # ASCII is in NFC whatever it says, so only other text, and a minus zero, needs the walk.
+    if not text.isascii() or '-0.0' in text:
+        text = _encode(_normal(value))
+    return text.encode('utf-8')
+
+
+def _normal(value: Any) -> Any:
+    if isinstance(value, str):
+        return unicodedata.normalize('NFC', value)
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, Mapping):
+        return {unicodedata.normalize('NFC', key): _normal(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(part) for part in value]
+    return value
+
 
 _HEX = re.compile(r'[0-9a-f]{64}')
 _DOMAIN = b'hylo-identity\0'
@@ -176,3 +228,31 @@ LAYERS = frozenset(
         SemanticDigest, EmbeddingDigest, GenerationDigest, SegmentDigest, TokenKvDigest, ArtifactDigest,
     )
 )  # fmt: skip
+
+
+Named = Annotated[Text, StringConstraints(min_length=1, max_length=1024, strict=True)]
+"""A name or version that must be told."""
+
+Count = Annotated[int, Field(ge=1, le=2**53, strict=True)]
+"""A number of things, at least one."""
+
+Number = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+"""A sequence, a seed, a position or a stamp."""
+
+
+class Identity(Contract):
+    """Base of the identities: two things are the same when their digests are equal.
+
+    Each of the six layers is a subclass with a digest of its own class, made of exactly the inputs
+    that decide; an unknown or missing input is refused by name.
+    """
+
+    @property
+    @abstractmethod
+    def digest(self) -> LayerDigest:
+        """The digest over every field."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return self.model_dump(mode='json')

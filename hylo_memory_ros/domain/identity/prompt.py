@@ -6,9 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hylo_memory_ros.domain.identity.digest import SegmentDigest, Sha256, TokenKvDigest
-from hylo_memory_ros.domain.identity.layer import Count, Identity, Named, Number
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.domain.identity.digest import (
+    Count,
+    Identity,
+    Named,
+    Number,
+    SegmentDigest,
+    Sha256,
+    TokenKvDigest,
+)
+from hylo_memory_ros.model.validation import Contract
 
 __all__ = [
     'AttentionLayout',

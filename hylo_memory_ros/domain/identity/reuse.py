@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from hylo_memory_ros.domain.identity.artifact import Codec, CompressionArtifactIdentity
-from hylo_memory_ros.domain.identity.layer import Identity
+from hylo_memory_ros.domain.identity.digest import Identity
 from hylo_memory_ros.domain.identity.prompt import RenderedSegmentIdentity, TokenKvIdentity
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import parse_object
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.model.validation import Contract
 
 __all__ = ['CachedPrefix', 'Reuse', 'may_reuse', 'prefix_from_json']
 

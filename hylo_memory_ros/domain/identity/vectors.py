@@ -1,4 +1,4 @@
-"""The identities of vectors: an authoritative one, and a candidate index derived from many."""
+"""Identities of vectors, an authoritative one and a candidate index derived from many, and their gates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,28 @@ from hashlib import sha256
 
 from typing_extensions import Self
 
-from hylo_memory_ros.domain.identity.digest import EmbeddingDigest, GenerationDigest, Sha256
-from hylo_memory_ros.domain.identity.layer import Count, Identity, Named, Number
-from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model._contract import Contract
+from hylo_memory_ros.domain.identity.digest import (
+    Count,
+    EmbeddingDigest,
+    GenerationDigest,
+    Identity,
+    Named,
+    Number,
+    Sha256,
+)
+from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model.embedding import SpaceName
+from hylo_memory_ros.model.validation import Contract
 
-__all__ = ['DerivedGenerationIdentity', 'EmbeddingIdentity', 'Ordering', 'SourceSnapshot']
+__all__ = [
+    'EXACT',
+    'DerivedGenerationIdentity',
+    'EmbeddingIdentity',
+    'Ordering',
+    'SourceSnapshot',
+    'require_exact_rerank',
+    'require_ordering',
+]
 
 _ORDERING = b'hylo-ordering-1\0'
 
@@ -124,3 +139,56 @@ class DerivedGenerationIdentity(Identity):
     def digest(self) -> GenerationDigest:
         """The digest over every field."""
         return GenerationDigest.of(self.fields)
+
+
+EXACT = 'exact'
+"""The one backend that is not derived: it compares every vector in float32."""
+
+
+def require_exact_rerank(backend: str, *, exact_rerank: bool) -> None:
+    """Refuse a derived candidate backend without exact float32 rerank.
+
+    Raises
+    ------
+    ConfigurationError
+        Its answers would be those of compressed vectors.
+
+    Examples
+    --------
+    >>> require_exact_rerank('usearch', exact_rerank=False)
+    Traceback (most recent call last):
+    ...
+    hylo_memory_ros.errors.ConfigurationError: exact_rerank: false with the derived backend 'usearch': ...
+    """
+    if backend != EXACT and not exact_rerank:
+        raise ConfigurationError(
+            f'exact_rerank: false with the derived backend {backend!r}: candidates of a derived index are '
+            'never an answer before exact float32 compared them',
+            backend=backend,
+        )
+
+
+def require_ordering(
+    generation: DerivedGenerationIdentity, pairs: Iterable[tuple[str, EmbeddingDigest]] | None
+) -> None:
+    """Refuse a generation whose ordering is not recorded, or is another than its identity says.
+
+    Parameters
+    ----------
+    generation : DerivedGenerationIdentity
+        What it claims to be.
+    pairs : iterable of (item id, embedding digest), optional
+        What is recorded beside it, in the order of its vectors.
+
+    Raises
+    ------
+    InvalidRequestError
+        What it decodes could not be given back to rows.
+    """
+    if not isinstance(generation, DerivedGenerationIdentity):
+        raise InvalidRequestError(f'generation: a {type(generation).__name__} is none', field='generation')
+    if pairs is None:
+        raise InvalidRequestError(
+            'ordering: this generation records none, so what it decodes belongs to no row', field='ordering'
+        )
+    generation.ordering.check(pairs)

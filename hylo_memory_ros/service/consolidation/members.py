@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hylo_memory_ros.domain.consolidation import Chunk, without_lineage
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage import Store
 from hylo_memory_ros.storage.consolidation.candidates import as_consolidable

@@ -13,7 +13,7 @@ from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, TimeSpan, nor
 from hylo_memory_ros.model.time import ClockName
 from hylo_memory_ros.retrieval import MAX_SEQUENCE
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.helpfulness_scorer import HelpfulnessScorer
+from hylo_memory_ros.service.handlers.feedback import HelpfulnessScorer
 from hylo_memory_ros.service.validation import (
     validate_episode_id,
     validate_note_and_actor,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
+from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
-from hylo_memory_ros.model import MAX_K, FeedbackResult, MemoryKind, Verdict, sound_text
+from hylo_memory_ros.model import MAX_K, Episode, FeedbackResult, MemoryKind, Verdict, sound_text
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_name, validate_note, validate_texts
 from hylo_memory_ros.storage.feedback.repository import Judgement
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
-__all__ = ['MAX_NOTE_BYTES', 'FeedbackHandler']
+__all__ = ['MAX_NOTE_BYTES', 'FeedbackHandler', 'HelpfulnessScorer']
 
 MAX_NOTE_BYTES = 4096
 """Most bytes of a note in UTF-8."""
@@ -130,7 +132,7 @@ class FeedbackHandler:
     def _subjects(self, ids: Sequence[str]) -> dict[str, str]:
         """Return what the counts of each id belong to.
 
-        What has moved to cold storage is not in the tables at hand, but in the history.
+        What has moved to the archive is not in the tables at hand, but in the history.
         """
         with self._core.store.read() as view:
             subjects = view.feedback.subjects(ids)
@@ -195,3 +197,28 @@ def _answered(body: dict[str, Any], named: tuple[str, ...]) -> tuple[str, ...]:
 def _listed(ids: Sequence[str]) -> str:
     more = f' and {len(ids) - 3} more' if len(ids) > 3 else ''
     return ', '.join(f'{name!r:.200}' for name in ids[:3]) + more
+
+
+class HelpfulnessScorer:
+    """Listener to the ends of episodes: relates what an episode looked up to how the episode ended.
+
+    Explicit verdicts weigh as they are. The outcome of an episode is weak evidence for or against everything
+    that its receipts list: `EPISODE_WEIGHT` of a verdict, once for each item and episode. It is taken inside
+    the transaction that ends the episode: both are stored, or neither.
+
+    Parameters
+    ----------
+    config : MemoryConfig
+        Names the outcomes that are success and those that are failure; any other one is ignored.
+    """
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self._meaning: dict[str, Literal['succeeded', 'failed']] = {
+            **{word.casefold(): 'succeeded' for word in config.helpfulness_success_outcomes},
+            **{word.casefold(): 'failed' for word in config.helpfulness_failure_outcomes},
+        }
+
+    def __call__(self, uow: UnitOfWork, ended: Episode) -> None:
+        """Count the end of an episode for all that was looked up in it."""
+        verdict = self._meaning.get(ended.outcome.casefold())
+        uow.feedback.score_episode(ended.id, verdict, ended.ended_ns or 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.consolidation.candidate import ConsolidationCandidate
+from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
 from hylo_memory_ros.storage.consolidation.sizes import Held, SizeRepository
@@ -73,7 +73,7 @@ def amount_at_hand(
     Parameters
     ----------
     holding : bool
-        Count only what is said of things of which something still holds: where there is no cold
+        Count only what is said of things of which something still holds: where there is no archive
         storage, what has ended stays, and no budget could be held otherwise.
     """
     if not scope and not holding:

@@ -1,0 +1,275 @@
+"""Base class of every record, and validated field types: short texts, JSON objects, lists of numbers.
+
+Every record and every request validates through these.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from typing_extensions import Self
+
+__all__ = [
+    'NOT_A_PARAMETER',
+    'Contract',
+    'FrameId',
+    'JsonObject',
+    'Key',
+    'Label',
+    'Name',
+    'Text',
+    'depth_of',
+    'floats_of',
+    'normal_frame',
+    'normal_key',
+    'parse_object',
+    'sound_object',
+    'sound_text',
+]
+
+MAX_KEY_BYTES = 512
+
+
+def sound_text(text: str, field: str) -> str:
+    """Return a text as given, or say that it is none.
+
+    Raises
+    ------
+    ValueError
+        For a lone surrogate, which has no UTF-8.
+    """
+    try:
+        text.encode('utf-8')
+    except UnicodeEncodeError as exc:
+        raise ValueError(f'{field}: {text!r} holds a lone surrogate, which is no text') from exc
+    return text
+
+
+def normal_key(text: str, field: str = 'key') -> str:
+    r"""Return a key in its stored form (NFC), or say what is wrong with it.
+
+    Keys are case-sensitive, 1 to 512 bytes of UTF-8, without control characters and not
+    blank. ``%``, ``_`` and ``*`` are ordinary characters; nothing is trimmed.
+
+    Raises
+    ------
+    ValueError
+        With the field, the value and the rule.
+
+    Examples
+    --------
+    >>> normal_key('cup_1')
+    'cup_1'
+    >>> normal_key(' ')
+    Traceback (most recent call last):
+    ...
+    ValueError: key: ' ' is blank
+    """
+    text = unicodedata.normalize('NFC', sound_text(text, field))
+    if not text.strip():
+        raise ValueError(f'{field}: {text!r} is blank')
+    size = len(text.encode('utf-8'))
+    if size > MAX_KEY_BYTES:
+        raise ValueError(f'{field}: {text[:32]!r}… has {size} bytes, at most {MAX_KEY_BYTES} are allowed')
+    if not text.isprintable() and any(unicodedata.category(char) == 'Cc' for char in text):
+        raise ValueError(f'{field}: {text!r} holds a control character')
+    return text
+
+
+def normal_frame(text: str, field: str = 'frame_id') -> str:
+    """Return a frame id in its stored form: exactly one leading slash is stripped.
+
+    Raises
+    ------
+    ValueError
+        If the id is empty, holds white space, or has a second leading slash.
+
+    Examples
+    --------
+    >>> normal_frame('/map'), normal_frame('robot1/base_link')
+    ('map', 'robot1/base_link')
+    """
+    bare = unicodedata.normalize('NFC', sound_text(text, field))
+    bare = bare.removeprefix('/')
+    if not bare or bare.startswith('/') or any(char.isspace() for char in bare):
+        raise ValueError(f"{field}: {text!r} is no frame id (one leading '/' is allowed, white space is not)")
+    return normal_key(bare, field)
+
+
+Text = Annotated[str, AfterValidator(lambda text: sound_text(text, 'text'))]
+"""Any text; returned as given."""
+
+Key = Annotated[str, AfterValidator(normal_key)]
+"""A key: case-sensitive, NFC, 1 to 512 bytes, no control characters, not blank."""
+
+Name = Annotated[str, AfterValidator(lambda text: normal_key(text, 'name'))]
+"""A name inside a list or mapping (entity, object id, scope); same rule as a key."""
+
+Label = Annotated[str, AfterValidator(lambda text: normal_key(text, 'label') if text else '')]
+"""The class of a thing, or the empty text."""
+
+FrameId = Annotated[str, AfterValidator(normal_frame)]
+"""A coordinate frame (REP-105), without leading slash."""
+
+
+def floats_of(value: object) -> list[float]:
+    """Return the numbers of a list, an array or another iterable as floats.
+
+    Raises
+    ------
+    ValueError
+        It is no list of numbers, or one is too large for float64.
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ValueError(f'{type(value).__name__} is no list of numbers')
+    try:
+        return [float(part) for part in value]
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise ValueError(f'no list of numbers: {exc}') from exc
+
+
+NOT_A_PARAMETER = 'not a ROS parameter'
+"""Metadata of a field that the library takes and the node does not declare: no robot needs to tune it."""
+
+
+class Contract(BaseModel):
+    """A frozen, validated record; an unknown field is refused."""
+
+    model_config = ConfigDict(frozen=True, extra='forbid', use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @classmethod
+    def trusted(cls, fields: dict[str, Any]) -> Self:
+        """Return a record of fields that were validated before; every field must be given.
+
+        What `model_construct` does, less the search for defaults and aliases, which took
+        most of the time of a query that returns whole items.
+        """
+        record = cls.__new__(cls)
+        place = object.__setattr__
+        place(record, '__dict__', fields)
+        place(record, '__pydantic_fields_set__', set(fields))
+        place(record, '__pydantic_extra__', None)
+        place(record, '__pydantic_private__', None)
+        return record
+
+
+# Far above any payload a robot needs and far below Python's recursion limit.
+MAX_DEPTH = 128
+MAX_DIGITS = 4300
+_TOO_LONG = 10**MAX_DIGITS
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object as they were written; a key may come twice."""
+
+
+def sound_object(value: object) -> dict[str, Any]:
+    """Return a fresh, plain copy of a JSON object; -0.0 becomes 0.0, tuples become lists.
+
+    Raises
+    ------
+    ValueError
+        With the JSON path (``$.a[2]``) of the first part that is no JSON: NaN or an
+        infinity, a key that is no text or appears twice (also after NFC), a lone
+        surrogate, an integer of more than 4300 digits, another type, or too deep nesting.
+    """
+    if not isinstance(value, (Mapping, _Pairs)):
+        raise ValueError(f'$: {type(value).__name__} is no JSON object')
+    result: dict[str, Any] = _copy(value, '$', 1)
+    return result
+
+
+def _copy(value: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f'{path}: nested deeper than {MAX_DEPTH}')
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        if abs(value) >= _TOO_LONG:
+            raise ValueError(f'{path}: an integer of more than {MAX_DIGITS} digits')
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f'{path}: {value} is no JSON number')
+        return float(value) + 0.0
+    if isinstance(value, Mapping):
+        return _copy_object(value.items(), path, depth)
+    if isinstance(value, _Pairs):
+        return _copy_object(value, path, depth)
+    if isinstance(value, (list, tuple)):
+        return [_copy(part, f'{path}[{index}]', depth + 1) for index, part in enumerate(value)]
+    raise ValueError(f'{path}: {type(value).__name__} is no JSON value')
+
+
+def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dict[str, Any]:
+    seen: set[str] = set()
+    copy = {}
+    for key, part in pairs:
+        if not isinstance(key, str):
+            raise ValueError(f'{path}: the key {key!r} is no text')
+        normal = unicodedata.normalize('NFC', _text(key, f'{path}.{key!r}'))
+        if normal in seen:
+            raise ValueError(f'{path}.{key}: the key appears twice (after NFC)')
+        seen.add(normal)
+        copy[key] = _copy(part, f'{path}.{key}', depth + 1)
+    return copy
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode('utf-8')
+    except UnicodeEncodeError as exc:
+        raise ValueError(
+            f'{path.encode("ascii", "backslashreplace").decode()}: a lone surrogate is no text'
+        ) from exc
+    return value
+
+
+def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
+    """Read one JSON object from text, as strictly as `sound_object` and with no duplicate keys.
+
+    Raises
+    ------
+    ValueError
+        With the field and what is wrong.
+
+    Examples
+    --------
+    >>> parse_object('{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    >>> parse_object('{"d": NaN}')
+    Traceback (most recent call last):
+    ...
+    ValueError: payload_json: $.d: nan is no JSON number
+    """
+    try:
+        # Numbers and keys that are none are read all the same, so that the walk can name their path.
+        return sound_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
+    except RecursionError as exc:
+        raise ValueError(f'{field}: nested deeper than {MAX_DEPTH}') from exc
+    except ValueError as exc:
+        raise ValueError(f'{field}: {exc}') from exc
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text.lstrip('-')) <= MAX_DIGITS else _TOO_LONG
+
+
+def depth_of(value: Any) -> int:
+    """Return how deep a JSON value is nested; a plain value has depth 0, ``{}`` depth 1."""
+    if isinstance(value, dict):
+        return 1 + max(map(depth_of, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(depth_of, value), default=0)
+    return 0
+
+
+JsonObject = Annotated[Mapping[str, Any], BeforeValidator(sound_object)]
+"""One JSON object of plain values."""

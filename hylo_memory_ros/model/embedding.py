@@ -22,8 +22,8 @@ __all__ = [
     'SpaceNames',
     'Spaces',
     'Vector',
-    'sound_vector',
     'undeclared',
+    'validate_vector',
 ]
 
 SPACE = re.compile(r'[^\s@]+@[^\s@]+')
@@ -36,7 +36,7 @@ def _space(name: object) -> str:
     return name
 
 
-def sound_vector(value: object) -> tuple[float, ...]:
+def validate_vector(value: object) -> tuple[float, ...]:
     """Return a vector rounded to float32, the precision in which vectors are kept.
 
     Raises
@@ -59,13 +59,13 @@ def sound_vector(value: object) -> tuple[float, ...]:
 def _embeddings(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f'{type(value).__name__} is no mapping of space to vector')
-    return {_space(name): sound_vector(vector) for name, vector in value.items()}
+    return {_space(name): validate_vector(vector) for name, vector in value.items()}
 
 
 SpaceName = Annotated[str, AfterValidator(_space)]
 """An embedding space, ``name@version``."""
 
-Vector = Annotated[tuple[float, ...], BeforeValidator(sound_vector)]
+Vector = Annotated[tuple[float, ...], BeforeValidator(validate_vector)]
 """Components in float32."""
 
 Embeddings = Annotated[Mapping[str, tuple[float, ...]], BeforeValidator(_embeddings)]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, StrictInt, StringConstraints, ValidationError, model_validator
 
-from hylo_memory_ros.model.validation import Contract, JsonObject, Name, Text, depth_of, sound_object
+from hylo_memory_ros.model.validation import Contract, JsonObject, Name, Text, depth_of, validate_object
 
 __all__ = [
     'SKILL_STATUSES',
@@ -151,7 +151,7 @@ def sound_state(value: object) -> dict[str, Any]:
         It is no JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds an
         integer of more than 64 bits.
     """
-    state: dict[str, Any] = _composed(sound_object(value))
+    state: dict[str, Any] = _composed(validate_object(value))
     if (depth := depth_of(state)) > MAX_STATE_DEPTH:
         raise ValueError(f'$: nested {depth} deep, at most {MAX_STATE_DEPTH}')
     if (size := _size(state, '$')) > MAX_STATE_BYTES:

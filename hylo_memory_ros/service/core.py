@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, StoreError
-from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normal_key
+from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normalize_key
 from hylo_memory_ros.retrieval import RetrievalEngine
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.embedding_spaces import EmbeddingSpaces
@@ -86,7 +86,7 @@ class KnownMaps:
 
 def _sound(map_id: str) -> str:
     try:
-        return map_id and normal_key(map_id, 'map_id')
+        return map_id and normalize_key(map_id, 'map_id')
     except ValueError as exc:
         raise InvalidRequestError(str(exc), field='map_id') from exc
 

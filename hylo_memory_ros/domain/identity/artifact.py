@@ -105,7 +105,7 @@ class CompressionFigure:
         return self.artifact_bytes / self.raw_bytes
 
     @classmethod
-    def measured(
+    def measure(
         cls, generation: DerivedGenerationIdentity, artifact: CompressionArtifactIdentity, data: bytes
     ) -> CompressionFigure:
         """Count the bytes of an artifact of one of our generations.

@@ -81,7 +81,7 @@ class Ordering(Contract):
         state, count = sha256(_ORDERING), 0
         for item_id, embedding in pairs:
             name = item_id.encode('utf-8')
-            raw = EmbeddingDigest.needed(embedding, f'ordering[{count}]').raw
+            raw = EmbeddingDigest.require(embedding, f'ordering[{count}]').raw
             # The length first, so that no two lists of pairs run together into the same bytes.
             state.update(len(name).to_bytes(4, 'big') + name + raw)
             count += 1

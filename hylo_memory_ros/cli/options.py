@@ -46,6 +46,7 @@ __all__ = [
     'build_query',
     'open_memory_file',
     'option_parser',
+    'parse_center',
     'with_filters',
 ]
 
@@ -65,6 +66,21 @@ def option_parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse_option
 
 
+def _parse_number(text: str) -> float:
+    # Typer parses numbers too, but its errors do not show the value.
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'expected a number, got {text!r}') from None
+
+
+def _parse_integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'expected a whole number, got {text!r}') from None
+
+
 def _pair_parser(separator: str) -> Callable[[str], tuple[str, str]]:
     def parse_pair(text: str) -> tuple[str, str]:
         name, found, value = text.partition(separator)
@@ -77,25 +93,23 @@ def _pair_parser(separator: str) -> Callable[[str], tuple[str, str]]:
 
 def _parse_weight(text: str) -> tuple[str, float]:
     name, value = _pair_parser('=')(text)
-    try:
-        return name, float(value)
-    except ValueError:
-        raise ValueError(f'expected a number for {name}, got {value!r}') from None
+    return name, _parse_number(value)
 
 
 INSTANT: dict[str, Any] = {'parser': option_parser(parse_instant), 'metavar': 'TIME'}
-WHOLE: dict[str, Any] = {'metavar': 'N'}
+NUMBER: dict[str, Any] = {'parser': option_parser(_parse_number)}
+WHOLE: dict[str, Any] = {'parser': option_parser(_parse_integer), 'metavar': 'N'}
 PAIR: dict[str, Any] = {'parser': option_parser(_pair_parser('='))}
 
 MemoryFile = Annotated[Path, typer.Argument(metavar='FILE', help='The memory file.', show_default=False)]
 AsJson = Annotated[bool, typer.Option('--json', help='Print one JSON object a line.')]
 Center = Annotated[
-    tuple[float, float, float] | None,
+    tuple[str, str, str] | None,
     typer.Option('--near', metavar='X Y Z', help='Centre in metres; with --radius.'),
 ]
 Radius = Annotated[
     float | None,
-    typer.Option('--radius', metavar='M', help='Metres around --near; the boundary belongs to it.'),
+    typer.Option('--radius', metavar='M', help='Metres around --near; the boundary belongs to it.', **NUMBER),
 ]
 Frame = Annotated[str, typer.Option('--frame', help='Frame of --near.')]
 MapId = Annotated[str | None, typer.Option('--map', help='Search this map only; every map otherwise.')]
@@ -133,8 +147,27 @@ MaxTokens = Annotated[int | None, typer.Option('--max-tokens', help='Most tokens
 After = Annotated[int, typer.Option('--after', help='Begin behind this sequence.', **WHOLE)]
 
 
+def parse_center(near: tuple[str, str, str]) -> tuple[float, float, float]:
+    """Return the numbers of ``--near``.
+
+    Raises
+    ------
+    typer.BadParameter
+        A part is not a number.
+    """
+    try:
+        x, y, z = map(_parse_number, near)
+    except ValueError as exc:
+        raise typer.BadParameter(f'--near: {exc}') from exc
+    return x, y, z
+
+
 _Command = TypeVar('_Command', bound=Callable[..., None])
-_PARSERS: dict[type, dict[str, Any]] = {int: WHOLE, tuple: {'parser': option_parser(_pair_parser(':'))}}
+_PARSERS: dict[type, dict[str, Any]] = {
+    float: NUMBER,
+    int: WHOLE,
+    tuple: {'parser': option_parser(_pair_parser(':'))},
+}
 
 
 def with_filters(*fields: str) -> Callable[[_Command], _Command]:
@@ -182,7 +215,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def build_query(
-    near: tuple[float, float, float] | None,
+    near: tuple[str, str, str] | None,
     radius_m: float | None,
     frame_id: str,
     map_id: str | None,
@@ -201,7 +234,7 @@ def build_query(
         missing, given = ('--radius', '--near') if radius_m is None else ('--near', '--radius')
         raise typer.BadParameter(f'{given} has no meaning without {missing}: give both, or neither')
     if near is not None:
-        fields['near'] = (Pose(frame_id=frame_id, position=near), radius_m)
+        fields['near'] = (Pose(frame_id=frame_id, position=parse_center(near)), radius_m)
     if map_id is not None:
         fields['scope'] = {'map_id': map_id}
     fields['any_map'] = map_id is None

@@ -26,6 +26,7 @@ from hylo_memory_ros.cli.options import (
     Radius,
     build_query,
     open_memory_file,
+    parse_center,
     with_filters,
 )
 from hylo_memory_ros.errors import NotFoundError, StoreError, UnsupportedError
@@ -307,7 +308,7 @@ def plot(
         raise NotFoundError(f'plot: nothing in {file} has a place in the frame {frame!r}')
     circle = None
     if near is not None and radius is not None:
-        x_m, y_m, _ = near
+        x_m, y_m, _ = parse_center(near)
         circle = Circle(x_m, y_m, radius)
     MapPicture(places, title=f'{file.name}, frame {frame}', circle=circle).save(output)
 

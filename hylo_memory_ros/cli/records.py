@@ -36,12 +36,18 @@ from hylo_memory_ros.model import (
     Helpfulness,
     MemoryKind,
     MemoryQuery,
-    SkillStatus,
     parse_object,
 )
 from hylo_memory_ros.storage.feedback.scores import Order, SubjectCounts
 
 __all__ = ['episodes', 'report', 'skills']
+
+
+def _parse_status(text: str) -> str:
+    # Typer takes no list of literals.
+    if text not in SKILL_STATUSES:
+        raise ValueError(f'expected one of {", ".join(SKILL_STATUSES)}, got {text!r}')
+    return text
 
 
 def _parse_state(text: str) -> dict[str, Any]:
@@ -52,8 +58,10 @@ def _parse_state(text: str) -> dict[str, Any]:
 def skills(
     file: MemoryFile,
     status: Annotated[
-        list[SkillStatus] | None,
-        typer.Option('--status', help='May be repeated; every status otherwise.'),
+        list[Any] | None,
+        typer.Option(
+            '--status', help='May be repeated; every status otherwise.', parser=option_parser(_parse_status)
+        ),
     ] = None,
     state: Annotated[
         Any,

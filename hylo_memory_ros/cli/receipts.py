@@ -25,7 +25,7 @@ from hylo_memory_ros.cli.options import (
     with_filters,
 )
 from hylo_memory_ros.evidence.chain import Chain
-from hylo_memory_ros.evidence.receipts import Replay
+from hylo_memory_ros.evidence.replay import Replay
 
 __all__ = ['chain', 'receipt', 'render', 'replay_receipt']
 

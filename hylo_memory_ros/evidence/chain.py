@@ -27,12 +27,12 @@ class Link:
     digest: str
     """The identity; empty: this answer has none."""
     about: str
-    """What it is of."""
+    """Its subject in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """All identities behind one answer, and what was made of it."""
+    """All identities behind one answer, up to caches and compressed bytes made of it."""
 
     receipt_id: str
     """The receipt that it is of."""
@@ -79,8 +79,8 @@ def _searches(sources: Sequence[Mapping[str, Any]]) -> Iterator[Link]:
         if source['generation_id']:
             yield Link('generation', source['generation_id'], source['backend'])
     for source in sources:
-        told = f'{source["backend"]}: {source["returned"]} found, {source["after_filter"]} after filters'
-        yield Link('candidates', source['digest'], told)
+        text = f'{source["backend"]}: {source["returned"]} found, {source["after_filter"]} after filters'
+        yield Link('candidates', source['digest'], text)
 
 
 def _rerank(body: Mapping[str, Any]) -> Link:
@@ -90,8 +90,8 @@ def _rerank(body: Mapping[str, Any]) -> Link:
         'hits': [[hit['id'], hit['score']] for hit in body['hits']],
     }
     reranked = body['candidates']['reranked']
-    told = f'{body["exactness"]}, {reranked} compared in float32' if reranked else body['exactness']
-    return Link('rerank', RerankDigest.of(order), told)
+    text = f'{body["exactness"]}, {reranked} compared in float32' if reranked else body['exactness']
+    return Link('rerank', RerankDigest.of(order), text)
 
 
 def _segments(render: Mapping[str, Any] | None) -> Iterator[Link]:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
-from hylo_memory_ros.model.skill import SkillStatus, sound_state
+from hylo_memory_ros.model.skill import SkillStatus, validate_state
 from hylo_memory_ros.model.time import StampNs, ns_from_seconds, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.validation import Contract, Key, Label, Name, Text
 
@@ -87,7 +87,7 @@ class MemoryQuery(Contract):
     """Also answer landmarks that were not seen again although they should have been."""
     skill_status: Annotated[tuple[SkillStatus, ...], Field(min_length=1)] = ('verified',)
     """Statuses of which a skill must have one; name others to see what is proposed, refuted or deprecated."""
-    state: Annotated[Mapping[str, Any], BeforeValidator(sound_state)] | None = None
+    state: Annotated[Mapping[str, Any], BeforeValidator(validate_state)] | None = None
     """The caller's state, a JSON object: of skills only those answer whose trigger and preconditions hold in
     it. None: whatever they are."""
     min_confidence: Confidence | None = None
@@ -101,13 +101,13 @@ class MemoryQuery(Contract):
     embedding: tuple[SpaceName, Vector] | None = None
     """A vector to compare with, and its space; only what has a vector there matches."""
     weights: Mapping[Order, Weight] = Field(default_factory=dict)
-    """How much each order counts where several are fused: `near`, `text`, `vector`, `recency` (newest
+    """Weight of each order where several are fused: `near`, `text`, `vector`, `recency` (newest
     ``valid_from`` first), `confidence` and `helpfulness`; 0: it only filters. What is left out is as
     configured."""
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None
-    """Where an earlier, truncated answer ended."""
+    """Cursor of an earlier, truncated answer."""
     explain: bool = False
     """Count what was excluded even when k hits are found."""
 

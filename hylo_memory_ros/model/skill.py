@@ -18,7 +18,7 @@ __all__ = [
     'SkillTransition',
     'Verdicts',
     'problems_of_skill',
-    'sound_state',
+    'validate_state',
 ]
 
 SkillStatus = Literal['proposed', 'verified', 'refuted', 'deprecated']
@@ -142,7 +142,7 @@ def _told(problem: Any) -> str:
     return f'{path}: {problem["input"]!r:.100}: {said}'
 
 
-def sound_state(value: object) -> dict[str, Any]:
+def validate_state(value: object) -> dict[str, Any]:
     """Return a caller's state as predicates may read it.
 
     Raises

@@ -29,7 +29,7 @@ from hylo_memory_ros.retrieval.probability import probabilities_within
 from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of, orders_of, weights_of
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import VectorSearch
-from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, with_working, working_ranked
+from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
 from hylo_memory_ros.storage.query.filters import SKILLS
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
@@ -120,8 +120,10 @@ class RetrievalEngine:
             # The join with the landmarks is saved where it excludes nothing.
             query = query.model_copy(update={'include_stale': True})
         weighs = weights_of(query, self._config)['helpfulness'] > 0.0
+        if query.text_space is not None:
+            query = self._by_meaning(query, query.text_space)
         return ResolvedQuery(
-            self._by_meaning(query),
+            query,
             at_ns,
             seq,
             map_id,
@@ -133,13 +135,11 @@ class RetrievalEngine:
             fit=None if query.state is None else self._skills.fit(query.state, query.skill_status),
         )
 
-    def _by_meaning(self, query: MemoryQuery) -> MemoryQuery:
-        space, text = query.text_space, query.text
-        if space is None or text is None:
-            return query
+    def _by_meaning(self, query: MemoryQuery, space: str) -> MemoryQuery:
+        """Replace the text of a query by its vector in a space."""
         if self._embed is None:
             raise UnsupportedError(f'text_space: {space!r}: this memory has no embedders')
-        vector = self._embed(space, text)
+        vector = self._embed(space, query.text or '')
         return query.model_copy(update={'text': None, 'text_space': None, 'embedding': (space, vector)})
 
     def answer(self, query: MemoryQuery) -> QueryResult:
@@ -160,7 +160,7 @@ class RetrievalEngine:
         nearest = None
         if len(hits) < query.k or query.explain:
             explanation = Explanation(self._store, self._mirror, resolved, found.below_score)
-            excluded = with_working(explanation.excluded(), found.working)
+            excluded = add_working_exclusions(explanation.excluded(), found.working)
             nearest = explanation.nearest_outside_m
         return QueryResult(
             hits,
@@ -213,7 +213,7 @@ class RetrievalEngine:
         found = replace(found, working=left)
         if not items:
             return found
-        working = working_ranked(items, query, weights, found.ranking, resolved.at_ns)
+        working = rank_working(items, query, weights, found.ranking, resolved.at_ns)
         merged = sorted([*found.page, *working], key=order_of)[resolved.offset :]
         evidence = CandidateEvidence('working', returned=len(items), after_filter=len(working))
         return replace(

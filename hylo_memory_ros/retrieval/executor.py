@@ -14,7 +14,7 @@ import numpy as np
 from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import CandidateEvidence
-from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, ranked, scored
+from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, rank_matches, score_matches
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import (
     FEW,
@@ -43,7 +43,7 @@ class Plan:
     """The order of the sources, and the reason for it."""
 
     steps: tuple[Step, ...]
-    """What is resolved, in this order."""
+    """Sources, first one first."""
     reasons: tuple[str, ...]
     """Estimates and decisions in words, for the evidence."""
 
@@ -131,7 +131,7 @@ class QueryExecutor:
             matches, evidence = self._narrowed(resolved, seq, plan, None)
         if len(matches) and any(_unfilled(matches, name) for name in orders):
             matches = self._sources['statements'].find(resolved, seq, matches).matches
-        found = ranked(matches, scored(matches, weights, resolved.at_ns), query.min_score, seq)
+        found = rank_matches(matches, score_matches(matches, weights, resolved.at_ns), query.min_score, seq)
         return replace(found, plan=plan.reasons, evidence=evidence)
 
     def _pinned(self, resolved: ResolvedQuery) -> int:

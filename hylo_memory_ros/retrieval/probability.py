@@ -1,4 +1,4 @@
-"""How likely it is that a thing lies within a radius, from the covariance of its position.
+"""Probability that a thing lies within a radius, from the covariance of its position.
 
 The position is taken as normal. Along the principal axes of its covariance the probability of
 a ball is an integral over a product of normal densities. The axis with the largest variance is
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 def probabilities_within(
     poses: Sequence[Pose], center: Sequence[float], radius_m: float, *, horizontal: bool = False
 ) -> list[float | None]:
-    """Return how likely each thing lies within the radius.
+    """Return the probability of each thing to lie within the radius.
 
     Parameters
     ----------

@@ -29,8 +29,8 @@ __all__ = [
     'order_of',
     'orders_of',
     'part_of',
-    'ranked',
-    'scored',
+    'rank_matches',
+    'score_matches',
     'weights_of',
 ]
 
@@ -98,7 +98,7 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
     return measured
 
 
-def scored(matches: Matches, weights: Mapping[str, float], at_ns: int) -> Scores:
+def score_matches(matches: Matches, weights: Mapping[str, float], at_ns: int) -> Scores:
     """Score the matches by the orders that count."""
     if not len(matches):
         return Scores(np.empty(0), {})
@@ -188,7 +188,7 @@ class Ranking:
         return start, end
 
 
-def ranked(matches: Matches, scores: Scores, least: float | None, seq: int) -> Ranking:
+def rank_matches(matches: Matches, scores: Scores, least: float | None, seq: int) -> Ranking:
     """Put matches in order and leave out those below the least score."""
     count = len(matches)
     if least:

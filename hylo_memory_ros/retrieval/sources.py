@@ -192,13 +192,14 @@ class Statements:
 
     def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
         """Return the statements that pass, perhaps of given matches only."""
+        words = resolved.query.text is not None
+        backend = 'fts5' if words else 'sql'
         named = matches is not None and len(matches) <= _MOST_NAMED
         # In the order of the file: neighbours are read together.
         among = np.sort(matches.rows).tolist() if matches is not None and named else None
         if among is not None and not among:
-            return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(self._backend(resolved)))
+            return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(backend))
         found = self._store.candidates(resolved.spec(seq=seq), among)
-        words = resolved.query.text is not None
         passing = Matches(
             np.array(found.version_rows, np.int64),
             text=np.array(found.text_ranks, np.float64) if words else None,
@@ -212,12 +213,8 @@ class Statements:
         looked_at = len(among) if among is not None else len(found.version_rows)
         return Found(
             passing,
-            CandidateEvidence(self._backend(resolved), returned=looked_at, after_filter=len(passing)),
+            CandidateEvidence(backend, returned=looked_at, after_filter=len(passing)),
         )
-
-    @staticmethod
-    def _backend(resolved: ResolvedQuery) -> str:
-        return 'sql' if resolved.query.text is None else 'fts5'
 
 
 class Similar:

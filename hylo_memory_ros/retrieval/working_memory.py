@@ -16,7 +16,7 @@ from hylo_memory_ros.retrieval.sources import COLUMNS
 from hylo_memory_ros.storage.query.filters import distance_from
 from hylo_memory_ros.storage.working_memory import WorkingMatches
 
-__all__ = ['NO_HISTORY', 'with_working', 'working_ranked']
+__all__ = ['NO_HISTORY', 'add_working_exclusions', 'rank_working']
 
 NO_HISTORY = (
     'working memory keeps no history: of it only what it still holds answers, '
@@ -24,7 +24,7 @@ NO_HISTORY = (
 )
 
 
-def working_ranked(
+def rank_working(
     items: Sequence[MemoryItem],
     query: MemoryQuery,
     weights: Mapping[str, float],
@@ -58,7 +58,7 @@ def working_ranked(
     return found
 
 
-def with_working(excluded: Mapping[str, int], working: WorkingMatches) -> dict[str, int]:
+def add_working_exclusions(excluded: Mapping[str, int], working: WorkingMatches) -> dict[str, int]:
     """Add the exclusions of working memory to those of the store.
 
     Reason ``working_keeps_no_history``: it came after the belief of the query, and what was there before

@@ -1,4 +1,4 @@
-"""Working memory: in this process, bounded, gone with it; it keeps no history.
+"""Working memory: bounded, in this process alone, without history.
 
 Threads: every method takes one lock.
 """
@@ -25,23 +25,23 @@ Names = Set[tuple[str, str]]
 class _Kept(NamedTuple):
     item: MemoryItem
     content: bytes
-    """Digest of what it says."""
+    """Digest of its content."""
     size: int
     sequence: int
     """The newest transaction of the durable memory when it came."""
     recorded_at_ns: int
     episode: str
-    """In which it was said last; empty: none."""
+    """Episode of its last write; empty: none."""
 
 
 class WorkingMatches(NamedTuple):
-    """What answers of working memory, and what would if it had been there at the time asked about."""
+    """Matches of working memory, and counts of matches at another time."""
 
     items: Sequence[MemoryItem] = ()
     not_yet_valid: int = 0
-    """Matches that begin later than the world time asked about."""
+    """Matches that begin after the world time of the query."""
     not_yet_known: int = 0
-    """Matches that came later than the belief asked about."""
+    """Matches that came after the belief of the query."""
 
 
 NO_MATCHES = WorkingMatches()
@@ -75,7 +75,7 @@ class WorkingMemory:
 
     @property
     def held(self) -> Held:
-        """How many items there are, and their bytes."""
+        """Number of items, and their bytes."""
         with self._lock:
             return Held(len(self._items), self._bytes)
 
@@ -183,7 +183,7 @@ class WorkingMemory:
     ) -> WorkingMatches:
         """Return the items that match and have begun at a world time; each counts as used.
 
-        Only what is here now can answer: of a belief asked about, what has been here since then.
+        Only what is here now can answer; of an earlier belief, what has been here since then.
 
         Parameters
         ----------

@@ -275,7 +275,7 @@ def test_a_purge_takes_ids_keys_and_words_out_of_receipts(memory: MemoryService)
     assert told['query'] is not None
     for name in named:
         assert memory.receipt(name)['query'] is None
-        with pytest.raises(InvalidRequestError, match='left with what was purged'):
+        with pytest.raises(InvalidRequestError, match='was purged: it cannot be repeated'):
             memory.replay_receipt(name)
     memory.close()
     left = everything_in(path)

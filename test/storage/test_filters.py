@@ -313,7 +313,7 @@ def test_the_command_line_asks_the_same_or_says_why_not(one: Filter, monkeypatch
         yield Recorder()
 
     assert bool(one.options) != bool(one.no_options)
-    monkeypatch.setattr(query_command, 'opened', opened)
+    monkeypatch.setattr(query_command, 'open_memory_file', opened)
     if case.options:
         assert main(['query', 'memory.db', *case.options]) == 1
         assert queries == [MemoryQuery(any_map=True, **case.query)]

@@ -32,7 +32,7 @@ class Segment:
     policy_digest: Sha256
     """Digest of what frames and separates segments."""
     segment_type: SegmentType
-    """What it is for."""
+    """Its role in a prompt."""
 
     @property
     def bytes_digest(self) -> Sha256:

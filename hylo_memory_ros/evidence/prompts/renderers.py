@@ -1,7 +1,7 @@
 """Renderers: how one hit becomes a line of a prompt. Another format is another name or version.
 
-A line tells only what the statement says and exactly which one it is; nothing of now, of scores or
-of what is counted beside it, so that unchanged memory gives unchanged bytes.
+A line holds the statement and its identity alone, nothing of the present time, of scores or of statistics, so
+that unchanged memory gives unchanged bytes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def utc_text(stamp_ns: int) -> str:
 
 
 def _facts(hit: Hit) -> dict[str, Any]:
-    """Return what a hit says, in the order of a line; what is not told is left out."""
+    """Return the facts of a hit in the order of a line, without those that are not set."""
     item = hit.item
     facts: dict[str, Any] = {'id': item.id or '', 'kind': item.kind.value}
     if item.key is not None:
@@ -135,7 +135,7 @@ def _facts(hit: Hit) -> dict[str, Any]:
     # How many a summary stands for is in its payload; the names of all would fill the prompt.
     if links := [link for link in item.links if link[0] != SUMMARIZES]:
         facts['links'] = [':'.join(link) for link in links]
-    facts |= {name: told for name, told in (('payload', item.payload), ('says', item.content)) if told}
+    facts |= {name: value for name, value in (('payload', item.payload), ('says', item.content)) if value}
     return facts
 
 
@@ -180,8 +180,8 @@ def _json_line(hit: Hit) -> str:
 
 
 def _json_foot(shown: int, left_out: int, at_least: bool) -> str:
-    told = {'memory': 'end', 'shown': shown, 'left_out': left_out, 'at_least': at_least}
-    return json.dumps(told, separators=(',', ':'))
+    foot = {'memory': 'end', 'shown': shown, 'left_out': left_out, 'at_least': at_least}
+    return json.dumps(foot, separators=(',', ':'))
 
 
 DEFAULT_RENDERER = 'hylo-prelude@1'

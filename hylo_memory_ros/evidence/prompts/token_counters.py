@@ -1,4 +1,4 @@
-"""How many tokens a text takes, by a counter that can be exchanged.
+"""Token counters: callables that estimate the tokens of a text.
 
 A counter is any callable from text to a number. One that belongs to a model's tokenizer comes from
 the caller, or from the entry point group ``hylo_memory_ros.token_counters``.

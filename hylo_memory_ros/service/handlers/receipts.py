@@ -19,7 +19,7 @@ from hylo_memory_ros.domain.identity import (
 )
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.evidence.chain import Chain, chain_of
-from hylo_memory_ros.evidence.receipts import Replay, compared, replayed_query
+from hylo_memory_ros.evidence.replay import Replay, compare_answers, replayed_query
 from hylo_memory_ros.service.core import MemoryCore
 
 __all__ = ['ReceiptHandler']
@@ -61,12 +61,12 @@ class ReceiptHandler:
         body = self.receipt(receipt_id)
         query, engine = replayed_query(body), self._core.engine_for(body['map_id'])
         result = engine.answer(query)
-        replay = compared(body, result)
+        replay = compare_answers(body, result)
         if replay.same or not replay.ids or query.text is None or query.cursor is not None:
             return replay
         # The rank of words drifts with every write, the set of matches does not: compare that.
         matches = query.model_copy(update={'ids': replay.ids, 'k': len(replay.ids)})
-        return compared(body, result, len(engine.answer(matches)))
+        return compare_answers(body, result, len(engine.answer(matches)))
 
     def chain(self, receipt_id: str) -> Chain:
         """Return the identities behind one answer, from its records to what was made of it.

@@ -122,9 +122,9 @@ class RemovalHandler:
         """
         validate_fields(validate_reason, reason=reason)
         validate_fields(validate_name, actor=actor)
-        (sound_map,) = validate_fields(normalize_key, map_id=map_id or None)
+        (current_map,) = validate_fields(normalize_key, map_id=map_id or None)
         if map_id is None:
-            sound_map = self._core.maps.current
+            current_map = self._core.maps.current
         stamps = list(at_ns) if isinstance(at_ns, Sequence) else [at_ns] * len(keys)
         if len(stamps) != len(keys):
             raise InvalidRequestError(f'at_ns: {len(stamps)} times for {len(keys)} keys', field='at_ns')
@@ -132,7 +132,7 @@ class RemovalHandler:
             Ending(
                 validate_field(normalize_key, key, f'keys[{index}]'),
                 validate_stamp(stamp),
-                sound_map or '',
+                current_map or '',
                 reason,
                 merged_into,
             )

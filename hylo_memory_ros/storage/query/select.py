@@ -183,7 +183,7 @@ def excluded_by_time(
 
 
 class Candidates(NamedTuple):
-    """What matches, column by column, newest ``valid_from`` first, then by id."""
+    """Matches column by column, newest ``valid_from`` first, then by id."""
 
     version_rows: tuple[int, ...] = ()
     text_ranks: tuple[float | None, ...] = ()
@@ -193,7 +193,7 @@ class Candidates(NamedTuple):
     helpfulness: tuple[float, ...] = ()
     """Scores, where the query needs them."""
     ids: tuple[str, ...] = ()
-    """Where the caller needs them."""
+    """Ids, where the caller needs them."""
 
 
 def candidates(

@@ -163,7 +163,7 @@ class ScopeFilter(Filter):
     reasons = ('other_map',)
 
     def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether more than the map is asked for, which the spatial mirror tests."""
+        """Whether it sets more than the map, which the spatial mirror tests."""
         return any(name != 'map_id' for name in query.scope or ())
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -214,7 +214,7 @@ class TimeRangeFilter(Filter):
 
     fields = ('time_range_ns',)
     plain = frozenset({'time_range_ns'})
-    no_options = 'event times are asked for by other programs, not typed'
+    no_options = 'event times come from other programs, nobody types them'
     reasons = ('other_clock',)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:

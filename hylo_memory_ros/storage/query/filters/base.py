@@ -11,12 +11,11 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.storage.query.spec import QuerySpec
 
-__all__ = ['UNCACHED', 'Filter', 'FilterMessage', 'ItemContext', 'ListFilter', 'MinimumFilter', 'Option']
+__all__ = ['Filter', 'FilterMessage', 'ItemContext', 'ListFilter', 'MinimumFilter', 'Option']
 
-UNCACHED = object()
-"""Shape of a filter whose statement is not kept."""
 _UNSET: tuple[Any, ...] = (None, (), {})
-_DEFAULTS = {name: field.get_default() for name, field in MemoryQuery.model_fields.items()}
+DEFAULTS: Mapping[str, Any] = {name: field.get_default() for name, field in MemoryQuery.model_fields.items()}
+"""Defaults of the fields of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Filter:
     bound: ClassVar[tuple[str, ...]] = ()
     """Attributes of `QuerySpec` that its conditions bind by that name, in place of constants."""
     in_statement: ClassVar[bool] = True
-    """Whether it changes the SQL statement; False: it is tested elsewhere."""
+    """Whether its fields change the SQL statement; False: it is tested elsewhere, or by `QuerySpec`."""
     places: ClassVar[bool] = True
     """Whether SQL tests it for items that have a place or a vector."""
     selective: ClassVar[bool] = True
@@ -109,6 +108,12 @@ class Filter:
     reasons: ClassVar[tuple[str, ...]] = ()
     """Reasons of exclusion that an answer may count for it."""
 
+    _tested: ClassVar[tuple[tuple[str, Any], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._tested = tuple((name, DEFAULTS[name]) for name in cls.fields if name not in cls.modifiers)
+
     @property
     def name(self) -> str:
         """Its first field."""
@@ -117,13 +122,14 @@ class Filter:
     @property
     def lifted(self) -> Mapping[str, Any]:
         """Values of its fields with which everything passes."""
-        return {name: _DEFAULTS[name] for name in self.fields}
+        return {name: DEFAULTS[name] for name in self.fields}
 
     def narrows(self, query: MemoryQuery) -> bool:
         """Whether a query sets this filter."""
-        for name in self.fields:
+        for name, default in self._tested:
             value = getattr(query, name)
-            if value not in _UNSET and name not in self.modifiers and value != _DEFAULTS[name]:
+            # Most fields of most queries have the default object itself.
+            if value is not default and value != default and value not in _UNSET:
                 return True
         return False
 
@@ -142,22 +148,6 @@ class Filter:
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
         """Whether an item of working memory passes."""
         return True
-
-    def shape(self, spec: QuerySpec) -> Any:
-        """Return a hashable value that differs where the SQL or its constants do; `UNCACHED`: not kept."""
-        if not self.in_statement:
-            return None
-        query = spec.query
-        values: list[Any] = []
-        for name in self.fields:
-            value = getattr(query, name)
-            if name in self.plain:
-                values.append(value)
-            elif not self.bound and value not in _UNSET:
-                return UNCACHED
-            else:
-                values.append(value is None)
-        return (*values, *(getattr(spec, name) is None for name in self.bound))
 
     def identifying_values(self, field: str, value: Any) -> list[Any]:
         """Return what of a recorded JSON value of one of its fields may name an item or a place."""

@@ -107,7 +107,8 @@ class EmbeddingFilter(Filter):
     """A vector in this space; how similar it is only ranks."""
 
     fields = ('embedding',)
-    places = False
+    # The statement depends on the space alone, which `QuerySpec` has.
+    in_statement = places = False
     no_options = 'nobody types a vector'
     reasons = ('without_vector',)
 
@@ -116,10 +117,6 @@ class EmbeddingFilter(Filter):
         if spec.space:
             placed = sa.select(embedding.c.assertion_id).where(embedding.c.space == spec.space)
             yield assertion.c.assertion_id.in_(placed)
-
-    def shape(self, spec: QuerySpec) -> Any:
-        """Return the space: the vector itself is compared elsewhere."""
-        return spec.space
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
         """Whether it has a vector in the space."""

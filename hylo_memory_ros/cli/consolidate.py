@@ -60,7 +60,7 @@ def revert_consolidation(
 
 
 def consolidations(file: MemoryFile, as_json: AsJson = False) -> None:
-    """List the consolidations of a file: name, what they were asked for, and what they did."""
+    """List the consolidations of a file: name, request and result."""
     with open_memory_file(file) as memory:
         records = memory.consolidations()
     for record in records:

@@ -186,7 +186,7 @@ def skills_table(hits: Sequence[Hit]) -> Table:
     columns: Columns = {
         'key': [escape_text(hit.item.key or '') for hit in hits],
         'status': [hit.item.payload['status'] for hit in hits],
-        **{_heading(name): [_number(told.get(name)) for told in verdicts] for name in VERDICTS},
+        **{_heading(name): [_number(counts.get(name)) for counts in verdicts] for name in VERDICTS},
         'traces': [_number(len(set(hit.item.payload.get('evidence', ())))) for hit in hits],
         'does': ['code' if 'code' in hit.item.payload else 'params' for hit in hits],
         'api surface': [escape_text(hit.item.payload['api_surface']) for hit in hits],

@@ -104,7 +104,7 @@ class SkillTransition:
     recorded_at_ns: int
     """When, by the service clock."""
     actor: str
-    """Who asked for it."""
+    """Author of the request."""
     id: str | None
     """The item that carries the new status; None: it was purged."""
     key: str | None
@@ -118,7 +118,7 @@ class SkillTransition:
 
 
 def problems_of_skill(payload: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the form of a payload, each problem with its JSON path; none: it is sound.
+    """Return what is wrong with the form of a payload, each problem with its JSON path; none: it is valid.
 
     Examples
     --------
@@ -136,10 +136,10 @@ def problems_of_skill(payload: Mapping[str, Any]) -> list[str]:
 def _told(problem: Any) -> str:
     parts = (f'[{part}]' if isinstance(part, int) else f'.{part}' for part in problem['loc'])
     path = '$' + ''.join(parts)
-    said = str(problem['msg']).removeprefix('Value error, ')
+    reason = str(problem['msg']).removeprefix('Value error, ')
     if problem['type'] in {'value_error', 'missing'}:
-        return f'{path}: {said}'
-    return f'{path}: {problem["input"]!r:.100}: {said}'
+        return f'{path}: {reason}'
+    return f'{path}: {problem["input"]!r:.100}: {reason}'
 
 
 def validate_state(value: object) -> dict[str, Any]:

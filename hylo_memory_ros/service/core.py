@@ -39,7 +39,7 @@ class KnownMaps:
 
     def __init__(self, store: Store, current: str) -> None:
         self._store = store
-        self.current = _sound(current)
+        self.current = _validate_map_id(current)
         self._known = set(store.reader.maps())
 
     def switch(self, map_id: str, *, create: bool) -> str:
@@ -50,9 +50,9 @@ class KnownMaps:
         NotFoundError
             It is not known, and may not be made.
         InvalidRequestError
-            Its name is not sound.
+            Its name is not valid.
         """
-        map_id = _sound(map_id)
+        map_id = _validate_map_id(map_id)
         if not create:
             self.refuse_unknown(map_id, ', and create is false')
         self.remember([map_id])
@@ -84,7 +84,7 @@ class KnownMaps:
         return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
 
 
-def _sound(map_id: str) -> str:
+def _validate_map_id(map_id: str) -> str:
     try:
         return map_id and normalize_key(map_id, 'map_id')
     except ValueError as exc:

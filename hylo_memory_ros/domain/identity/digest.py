@@ -87,7 +87,7 @@ _DOMAIN = b'hylo-identity\0'
 
 
 class _Digest(str):
-    """A text of a fixed form; made only from such a text."""
+    """Text of a fixed form: a prefix and 64 hex digits."""
 
     __slots__ = ()
     prefix: ClassVar[str]
@@ -231,7 +231,7 @@ LAYERS = frozenset(
 
 
 Named = Annotated[Text, StringConstraints(min_length=1, max_length=1024, strict=True)]
-"""A name or version that must be told."""
+"""A name or version that is not empty."""
 
 Count = Annotated[int, Field(ge=1, le=2**53, strict=True)]
 """A number of things, at least one."""

@@ -97,10 +97,10 @@ class Ordering(Contract):
         InvalidRequestError
             Some pair is another, missing, or elsewhere.
         """
-        told = Ordering.of(pairs)
-        if told != self:
+        given = Ordering.of(pairs)
+        if given != self:
             raise InvalidRequestError(
-                f'ordering: {told.count} pairs with the digest {told.digest} are not the {self.count} '
+                f'ordering: {given.count} pairs with the digest {given.digest} are not the {self.count} '
                 f'recorded with {self.digest}: nothing decoded can be given to a row',
                 field='ordering',
             )

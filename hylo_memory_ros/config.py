@@ -157,7 +157,7 @@ class MemoryConfig(Contract):
     wal_limit_bytes: Annotated[Count, NOT_A_PARAMETER] = 16_777_216
     """Size to which the write-ahead log is truncated, bytes."""
     archive_path: Text = ''
-    """File of the archive, which holds ended statements; empty: the name of the database with .cold added."""
+    """File of the archive, which holds ended statements; empty: the database's name with .archive added."""
     accept_lost_archive: bool = False
     """Open although the archive is missing or refused: queries of the past in it are refused, everything
     else works."""

@@ -91,7 +91,7 @@ def _print_report(report: ConsolidationReport) -> None:
             for one in groups[:_SHOWN]:
                 print(f'  {one.id}  stands for {len(one.ids)}')
     if report.aged:
-        print(f'{would}moved into cold storage: {len(report.aged)} statements')
+        print(f'{would}moved into the archive: {len(report.aged)} statements')
     for item_id, reason in report.skipped.items():
         print(f'not made: {item_id}: {reason}')
     print(f'snapshot: {report.digest_before}')

@@ -32,12 +32,12 @@ def info(file: MemoryFile, as_json: AsJson = False) -> None:
 def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {'file': str(file), 'bytes': file.stat().st_size, **memory.manifest()}
 
-    cold = memory.cold_storage()
+    archive = memory.archive_info()
     with memory.read() as view:
         held, confirmed = view.landmarks.count()
         return {
             **facts,
-            'cold_storage': None if cold is None else cold._asdict(),
+            'archive': None if archive is None else archive._asdict(),
             'held': {kind: one._asdict() for kind, one in view.sizes.held_by_kind().items()},
             'maps': view.maps.load_all(),
             'inputs': {name: row._asdict() for name, row in view.ledger.load_inputs().items()},
@@ -58,7 +58,7 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
             f'{one["items"]} {kind} in {one["bytes"]:,} bytes' for kind, one in facts['held'].items()
         )
         or 'nothing',
-        'cold storage': _cold_in_words(facts['cold_storage']),
+        'archive': _format_archive(facts['archive']),
         'landmarks': f'{held["held"]}, {held["confirmed"]} of them confirmed',
         'maps': ', '.join(name or '(none)' for name in facts['maps']) or '(none)',
         'schema': f'{facts["schema"]}, canonical form {facts["canonical_form"]}',
@@ -71,12 +71,12 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
     return words
 
 
-def _cold_in_words(cold: dict[str, Any] | None) -> str:
-    if cold is None:
+def _format_archive(archive: dict[str, Any] | None) -> str:
+    if archive is None:
         return 'nothing'
-    if cold['lost']:
-        return str(cold['lost'])
-    return f'{cold["statements"]} statements, {cold["file"]}, {cold["bytes"]:,} bytes'
+    if archive['lost']:
+        return str(archive['lost'])
+    return f'{archive["statements"]} statements, {archive["file"]}, {archive["bytes"]:,} bytes'
 
 
 def verify(file: MemoryFile, as_json: AsJson = False) -> None:

@@ -87,7 +87,7 @@ class ConsolidationReport:
     summarised: tuple[Condensed, ...] = ()
     """Groups that became a summary."""
     aged: tuple[str, ...] = ()
-    """Ids of the statements that went into cold storage."""
+    """Ids of the statements that went into the archive."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Summaries that were not made although planned, by id, and why."""
     items_before: int = 0
@@ -103,7 +103,7 @@ class ConsolidationReport:
     digest_after: str = ''
     """Snapshot hash afterwards; of a dry run, the one before."""
     hash_changed: bool = False
-    """Whether it changes the snapshot hash: a merge or summary does, cold storage does not."""
+    """Whether it changes the snapshot hash: a merge or summary does, the archive does not."""
     sequence: int = 0
     """The newest transaction afterwards."""
 
@@ -201,7 +201,7 @@ class KindRetention:
     consolidation: ConsolidationReport | None = None
     """How it was consolidated; None: it was not over a limit."""
     aged: int = 0
-    """Statements that went into cold storage for their age alone."""
+    """Statements that went into the archive for their age alone."""
     problem: str = ''
     """Which limit cannot be held, and why; empty: all are."""
 

@@ -179,7 +179,7 @@ class MemoryService:
     restore = _delegate('_maintenance', MaintenanceHandler.restore)
     verify = _delegate('_maintenance', MaintenanceHandler.verify)
     verify_mirror = _delegate('_maintenance', MaintenanceHandler.verify_mirror)
-    cold_storage = _delegate('_maintenance', MaintenanceHandler.cold_storage)
+    archive_info = _delegate('_maintenance', MaintenanceHandler.archive_info)
 
     def __enter__(self) -> MemoryService:
         """Return the memory itself."""

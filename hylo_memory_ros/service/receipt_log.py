@@ -193,7 +193,7 @@ class ReceiptLog:
         if asked.store_sequence < self.purged_at:
             ids = {hit['id'] for hit in body['hits'] if hit['record'] is not None}
             gone = ids - view.statements.existing_ids(ids)
-            scrub_unknown(body, gone - self._store.reader.cold_ids(gone))
+            scrub_unknown(body, gone - self._store.reader.archived_ids(gone))
         return ReceiptRow(asked.receipt_id, 'retrieval', asked.evaluated_at_ns, _to_json(body), asked.episode)
 
     def _run(self) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from hylo_memory_ros.errors import DamagedFileError, StoreError
-from hylo_memory_ros.storage.archive.archive import ColdStorage
-from hylo_memory_ros.storage.archive.reader import TieredReader, everything
+from hylo_memory_ros.storage.archive.archive import Archive
+from hylo_memory_ros.storage.archive.state import everything
 from hylo_memory_ros.storage.changeset import CommitResult
-from hylo_memory_ros.storage.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import check_file, copy_database, migrate, refuse_place, swap_file
+from hylo_memory_ros.storage.erasure.copies import KEPT, note_copies, noted_copies
 from hylo_memory_ros.storage.integrity import verify_database
+from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.transaction_manager import TransactionManager, new_epoch
 from hylo_memory_ros.storage.unit_of_work import ReadView
 
@@ -54,7 +55,7 @@ class Backup:
                 logger.warning('copy %s is not on record: no purge will name it', target, exc_info=True)
         # Without a transaction: in memory there is one connection, and SQLite copies nothing while it writes.
         with memory.database.exclusively() as raw:
-            copy_database(raw, target, memory.archive.complete)
+            copy_database(raw, target, memory.archive.merge_into)
 
     def restore(self, source: Path, ready: Callable[[ReadView], None] | None = None) -> CommitResult:
         """Replace the whole memory by a verified copy, and begin a new epoch.
@@ -72,17 +73,17 @@ class Backup:
         with memory.read() as view:
             copies = noted_copies(view.state)
         candidate = Database(source, memory.config, read_only=True)
-        archive = ColdStorage(
+        archive = Archive(
             candidate, memory.config.model_copy(update={'archive_path': ''}), memory.announce, memory.now_ns
         )
         try:
             archive.open()
-            with archive.reading(everything) as halves:
-                self._verify(source, halves)
+            with archive.reading(everything) as reader:
+                self._verify(source, reader)
                 if ready is not None:
-                    ready(ReadView(halves.hot))
-                raw: Any = halves.hot.connection.dbapi_connection
-                self._replace(raw, epoch, archive.complete)
+                    ready(ReadView(reader.live))
+                raw: Any = reader.live.connection.dbapi_connection
+                self._replace(raw, epoch, archive.merge_into)
         finally:
             archive.close()
             candidate.close()
@@ -93,9 +94,9 @@ class Backup:
         memory.epoch = epoch.decode()
         return uow.result
 
-    def _verify(self, source: Path, halves: TieredReader) -> None:
-        self._transactions.check_scope(halves.hot, source)
-        report = verify_database(halves.hot, self._transactions.config.identity_scope, *halves.all[1:])
+    def _verify(self, source: Path, reader: TieredReader) -> None:
+        self._transactions.check_scope(reader.live, source)
+        report = verify_database(reader.live, self._transactions.config.identity_scope, *reader.all[1:])
         if not report.ok:
             raise DamagedFileError(f'restore from {source}: {"; ".join(report.problems)}', path=str(source))
 

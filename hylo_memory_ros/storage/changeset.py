@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
 
-__all__ = ['ArchivedRows', 'Changeset', 'CommitResult', 'RowNumbers', 'VersionRow']
+__all__ = ['ArchivedRows', 'Changeset', 'CommitResult', 'NoArchivedRows', 'RowNumbers', 'VersionRow']
 
 
 class RowNumbers(Protocol):
@@ -37,35 +37,86 @@ class ArchivedRows(Protocol):
     """Archived rows as a transaction needs them: back in the main file before it changes them."""
 
     @property
-    def mark(self) -> RowNumbers | None:
+    def state(self) -> RowNumbers | None:
         """Row numbers that may not be given again; None: nothing was ever archived."""
 
     def __bool__(self) -> bool:
         """Whether anything is archived now."""
 
-    def reached(self, earliest_ns: Mapping[int, int]) -> None:
+    def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
         """Bring back identities whose archived past a change from a world time on can touch."""
 
-    def named(self, item_ids: Collection[str], *, given: bool) -> None:
+    def restore_ids(self, item_ids: Collection[str], *, given: bool) -> None:
         """Bring back identities of which an archived statement has one of these ids."""
 
-    def linked(self, links: Collection[str]) -> None:
+    def restore_links(self, links: Collection[str]) -> None:
         """Bring back identities of which an archived statement has one of these links."""
 
-    def corrected(self, sequence: int) -> None:
+    def restore_corrected(self, sequence: int) -> None:
         """Bring back identities of which a correction moved or began archived rows."""
 
-    def in_map(self, map_id: str) -> None:
+    def restore_map(self, map_id: str) -> None:
         """Bring back identities with an archived statement in a map."""
 
-    def held(self, key: str, kind: str, at_ns: int) -> None:
+    def restore_key(self, key: str, kind: str, at_ns: int) -> None:
         """Bring back identities of a key whose past at a world time is archived."""
 
-    def matching(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
+    def match(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match a `QuerySpec`; archived ones have come back."""
 
-    def bring(self, identity_ids: Iterable[int]) -> None:
+    def restore(self, identity_ids: Iterable[int]) -> None:
         """Bring back the archived past of identities."""
+
+
+Match = Callable[[sa.Connection, Any, Sequence[int] | None], dict[int, float | None]]
+"""Finds the version rows of one file that match a `QuerySpec`."""
+
+
+class NoArchivedRows:
+    """Archived rows of a memory in which nothing was ever archived.
+
+    Parameters
+    ----------
+    connection : Connection
+        The main file, in the transaction.
+    match : Match
+        Answers `match` from the main file alone.
+    """
+
+    state = None
+
+    def __init__(self, connection: sa.Connection, match: Match) -> None:
+        self._connection = connection
+        self._match = match
+
+    def __bool__(self) -> bool:
+        """Return False: nothing is archived."""
+        return False
+
+    def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
+        """Do nothing."""
+
+    def restore_ids(self, item_ids: Collection[str], *, given: bool) -> None:
+        """Do nothing."""
+
+    def restore_links(self, links: Collection[str]) -> None:
+        """Do nothing."""
+
+    def restore_corrected(self, sequence: int) -> None:
+        """Do nothing."""
+
+    def restore_map(self, map_id: str) -> None:
+        """Do nothing."""
+
+    def restore_key(self, key: str, kind: str, at_ns: int) -> None:
+        """Do nothing."""
+
+    def match(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match a `QuerySpec`."""
+        return self._match(self._connection, asked, among)
+
+    def restore(self, identity_ids: Iterable[int]) -> None:
+        """Do nothing."""
 
 
 class VersionRow(NamedTuple):
@@ -116,15 +167,15 @@ class Changeset:
         The service clock now; time never runs backwards in the file.
     op, actor : str
         What is done, and for whom.
-    cold : ArchivedRows
-        Brings back what is cold before it is changed.
+    archive : ArchivedRows
+        Brings back what is archived before it is changed.
     """
 
     def __init__(
-        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, cold: ArchivedRows
+        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, archive: ArchivedRows
     ) -> None:
         self.connection = connection
-        self.cold = cold
+        self.archive = archive
         self.op = op
         self.actor = actor
         row = connection.execute(_select_counters).one()
@@ -134,10 +185,10 @@ class Changeset:
         self._last: dict[str, int] = dict(
             zip(('identity', 'spatial', 'assertion', 'version'), row[1:-1], strict=True)
         )
-        if cold.mark is not None:
+        if archive.state is not None:
             # The numbers of what was moved away are not given again.
             for table in ('spatial', 'assertion', 'version'):
-                self._last[table] = max(self._last[table], getattr(cold.mark, table))
+                self._last[table] = max(self._last[table], getattr(archive.state, table))
         self.episode: str = row[-1] or ''
         self.added: list[VersionRow] = []
         self.ended: list[int] = []

@@ -129,12 +129,12 @@ def verify_database(
     Parameters
     ----------
     beside : Connection
-        To its cold file, with the main file attached; none: nothing is cold.
+        To its archive file, with the main file attached; none: nothing is archived.
     """
     files = (connection, *beside)
     problems: list[str] = []
     check = _Check(identity_scope)
-    for file, name in zip(files, ('', 'cold file: '), strict=False):
+    for file, name in zip(files, ('', 'archive file: '), strict=False):
         for pragma, sound in (('main.integrity_check', 'ok'), ('main.foreign_key_check', None)):
             rows = file.exec_driver_sql(f'PRAGMA {pragma}').all()
             problems += [f'{name}{pragma[5:]}: {tuple(row)}' for row in rows if row[0] != sound]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         Version,
         WriteResult,
     )
-    from hylo_memory_ros.storage.archive.archive import ColdHeld
-    from hylo_memory_ros.storage.archive.mover import Cooled
-    from hylo_memory_ros.storage.archive.selection import Coolable
+    from hylo_memory_ros.storage.archive.archive import ArchiveInfo
+    from hylo_memory_ros.storage.archive.mover import ArchivedSlice
+    from hylo_memory_ros.storage.archive.selection import Archivable
     from hylo_memory_ros.storage.changeset import CommitResult
     from hylo_memory_ros.storage.consolidation.sizes import Held
     from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
@@ -154,8 +154,8 @@ class StatementSource(QuerySource, IndexSource, Protocol):
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
 
-    def cold_ids(self, ids: Collection[str]) -> set[str]:
-        """Return which ids are those of statements in cold storage."""
+    def archived_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in the archive."""
 
     def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
@@ -182,7 +182,7 @@ class StatementSource(QuerySource, IndexSource, Protocol):
 class ArchivePort(Protocol):
     """Moves of ended statements to the archive file and back; a move changes no answer and no hash."""
 
-    def coolable(
+    def archivable(
         self,
         kinds: Collection[str] | None = None,
         scope: Mapping[str, str] | None = None,
@@ -190,21 +190,21 @@ class ArchivePort(Protocol):
         limit: int = 1000,
         *,
         after: int = 0,
-    ) -> list[Coolable]:
-        """Return identities of which something has ended and may become cold, in order of their number."""
+    ) -> list[Archivable]:
+        """Return identities with ended statements that may be archived, in order of their number."""
 
-    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ids of what has ended of identities and may become cold, by identity."""
+    def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of what has ended of identities and may become archived, by identity."""
 
-    def cool(
+    def move(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
-    ) -> Cooled:
-        """Move one slice of what has ended of identities to cold storage; it changes no answer."""
+    ) -> ArchivedSlice:
+        """Move one slice of what has ended of identities to the archive; it changes no answer."""
 
-    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
-        """Bring one slice of what is cold of identities back."""
+    def restore(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
+        """Bring one slice of what is archived of identities back."""
 
-    def held(self) -> ColdHeld | None:
+    def info(self) -> ArchiveInfo | None:
         """Return what the archive file holds; None: there never was anything in it."""
 
 

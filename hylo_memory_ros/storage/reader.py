@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,13 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
 from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
-from hylo_memory_ros.storage.archive.reader import asked_of, everything, given, nothing, past_of
+from hylo_memory_ros.storage.archive.state import (
+    everything,
+    given_ids,
+    nothing,
+    reached_by,
+    reached_by_history,
+)
 from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
 from hylo_memory_ros.storage.consolidation.sizes import Held
 from hylo_memory_ros.storage.engine.state import get_state
@@ -27,6 +34,7 @@ from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select as asking
 from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import audit, known_map, txn
 from hylo_memory_ros.storage.statements import history
@@ -51,7 +59,7 @@ class StatementReader:
     def __init__(self, transactions: TransactionManager) -> None:
         self._transactions = transactions
         self._db = transactions.database
-        self._cold = transactions.archive
+        self._archive = transactions.archive
         self._without_episodes: tuple[str, int] | None = None
         self._without_helpfulness: tuple[str, int] | None = None
 
@@ -69,22 +77,32 @@ class StatementReader:
         """Return the highest service time seen."""
         return self._transactions.now_ns()
 
+    @contextmanager
+    def _open(self, asked: QuerySpec, needed: QuerySpec | None = None) -> Iterator[TieredReader]:
+        """Open the main file, and the archive where a query can have a match there."""
+        if self._archive.is_empty:
+            with self._db.reading() as connection:
+                yield TieredReader(connection)
+        else:
+            with self._archive.reading(reached_by(asked), reached_by(needed or asked)) as reader:
+                yield reader
+
     def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
         """Return matches in order, and the sequence that they are of."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            found = halves.page(asked, limit, offset)
-            seq = asked.seq if asked.seq is not None else history.last_transaction(halves.hot)[0]
+        with self._open(asked) as reader:
+            found = reader.page(asked, limit, offset)
+            seq = asked.seq if asked.seq is not None else history.last_transaction(reader.live)[0]
         return found, seq
 
     def count(self, asked: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals means "more"."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.count(asked)
+        with self._open(asked) as reader:
+            return reader.count(asked)
 
     def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.matching(asked, among)
+        with self._open(asked) as reader:
+            return reader.matching(asked, among)
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
         """Return item rows by version row."""
@@ -92,8 +110,8 @@ class StatementReader:
             found = asking.fetch(connection, version_rows)
         if len(found) == len(version_rows):
             return found
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.fetch(version_rows)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.fetch(version_rows)
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
@@ -104,28 +122,28 @@ class StatementReader:
             found = asking.embeddings_of(connection, wanted)
         if len(found) == len(wanted):
             return found
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.vectors(wanted)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.vectors(wanted)
 
     def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
-        with self._cold.reading(asked_of(replace(asked, world='any')), asked_of(asked)) as halves:
-            return halves.excluded_by_time(asked, among)
+        with self._open(replace(asked, world='any'), asked) as reader:
+            return reader.excluded_by_time(asked, among)
 
     def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.candidates(asked, among)
+        with self._open(asked) as reader:
+            return reader.candidates(asked, among)
 
     def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.estimates(asked, most)
+        with self._open(asked) as reader:
+            return reader.estimates(asked, most)
 
     def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the counts beside it exclude, by reason."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.excluded_by_statistics(asked, among)
+        with self._open(asked) as reader:
+            return reader.excluded_by_statistics(asked, among)
 
     def excluded_skills(self, asked: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
@@ -139,8 +157,8 @@ class StatementReader:
 
     def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return (name, map) of what the links of a question reach with at least one to spare."""
-        with self._cold.reading(asked_of(asked)) as halves:
-            return halves.names_reached(asked)
+        with self._open(asked) as reader:
+            return reader.names_reached(asked)
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""
@@ -154,17 +172,17 @@ class StatementReader:
             total = sa.select(sa.func.sum(audit.c.count)).where(audit.c.sequence.in_(purges))
             return connection.execute(total).scalar() or 0
 
-    def cold_ids(self, ids: Collection[str]) -> set[str]:
-        """Return which ids are those of statements in cold storage."""
+    def archived_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids are those of statements in the archive."""
         if not ids:
             return set()
-        with self._cold.reading(everything, nothing) as halves:
-            return set() if halves.cold is None else existing_ids(halves.cold, ids)
+        with self._archive.reading(everything, nothing) as reader:
+            return set() if reader.archive is None else existing_ids(reader.archive, ids)
 
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
-        with self._cold.reading(given, nothing) as halves:
-            return set().union(*(existing_ids(half, ids) for half in halves.all))
+        with self._archive.reading(given_ids, nothing) as reader:
+            return set().union(*(existing_ids(one, ids) for one in reader.all))
 
     def history(
         self,
@@ -177,8 +195,8 @@ class StatementReader:
         offset: int,
     ) -> list[Version]:
         """Return versions of an id or an identity in the order of belief."""
-        with self._cold.reading(past_of(key)) as halves:
-            return halves.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
+        with self._archive.reading(reached_by_history(key)) as reader:
+            return reader.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
 
     def changes(self, after: int, limit: int) -> Changes:
         """Return the feed after a sequence."""
@@ -210,16 +228,16 @@ class StatementReader:
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
-        with self._cold.reading(everything, nothing) as halves:
-            report = verify_database(halves.hot, self._transactions.config.identity_scope, *halves.all[1:])
-        if self._cold.lost is not None:
-            return replace(report, problems=(*report.problems, str(self._cold.lost)))
+        with self._archive.reading(everything, nothing) as reader:
+            report = verify_database(reader.live, self._transactions.config.identity_scope, *reader.all[1:])
+        if self._archive.lost is not None:
+            return replace(report, problems=(*report.problems, str(self._archive.lost)))
         return report
 
     def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""
-        with self._cold.reading(everything, nothing) as halves:
-            for connection in halves.all:
+        with self._archive.reading(everything, nothing) as reader:
+            for connection in reader.all:
                 raw: Any = connection.connection.dbapi_connection
                 # The rows go straight into arrays: a Row object for each of a million would double the time.
                 cursor = raw.execute(_SPATIAL)
@@ -232,23 +250,23 @@ class StatementReader:
             found = vectors_of_assertions(connection, space, assertions)
         if len(found) == len(assertions):
             return found
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.vectors_of(space, assertions)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.vectors_of(space, assertions)
 
     def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
         """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-        with self._cold.reading(everything, nothing) as halves:
-            return halves.vector_records(space)
+        with self._archive.reading(everything, nothing) as reader:
+            return reader.vector_records(space)
 
     def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""
-        with self._cold.reading(everything, nothing) as halves:
-            yield from halves.vector_batches(size)
+        with self._archive.reading(everything, nothing) as reader:
+            yield from reader.vector_batches(size)
 
     def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
         """Yield every version that has a vector, believed or not, in order of its row."""
-        with self._cold.reading(everything, nothing) as halves:
-            yield from halves.vector_version_batches(size)
+        with self._archive.reading(everything, nothing) as reader:
+            yield from reader.vector_version_batches(size)
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
         """Return the episode of each item row that was stated in one, by version row."""
@@ -264,9 +282,9 @@ class StatementReader:
                 self._without_episodes = state
             return {}
         if len(found) < len(wanted):
-            with self._cold.reading(everything, nothing) as halves:
-                for half in halves.all:
-                    found |= said_in(half, wanted)
+            with self._archive.reading(everything, nothing) as reader:
+                for one in reader.all:
+                    found |= said_in(one, wanted)
         episodes = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
         return {version_row: name for version_row, name in episodes if name}
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
-from hylo_memory_ros.storage.archive.reader import everything, nothing
+from hylo_memory_ros.storage.archive.state import everything, nothing
 from hylo_memory_ros.storage.backup import Backup
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.episodes.facts import named_in
@@ -59,7 +59,7 @@ class SqliteStore:
     ----------
     reader : StatementReader
         Statements, for queries and indexes.
-    archive : ColdStorage
+    archive : Archive
         What may be moved to the archive file, and the moves there and back.
 
     Raises
@@ -181,7 +181,7 @@ class SqliteStore:
             changeset = uow.changeset
             # The clock may have gone on since the query was resolved.
             now = replace(asked, at_ns=uow.recorded_at_ns) if asked.world == 'unended' else asked
-            matched = matched_versions(changeset.connection, changeset.cold.matching(now, among))
+            matched = matched_versions(changeset.connection, changeset.archive.match(now, among))
             remove(changeset, matched)
             ids = [one.id for one in matched]
             # Skills of every status are meant, whatever was asked.
@@ -223,14 +223,16 @@ class SqliteStore:
 
     def recall_episode(self, episode_id: str) -> None:
         """Bring back from the archive what was stated in an episode, and what its feed and verdicts name."""
-        with self._transactions.archive.reading(everything, nothing) as halves:
-            if halves.cold is None:
+        with self._transactions.archive.reading(everything, nothing) as reader:
+            if reader.archive is None:
                 return
-            names = json.dumps(sorted(named_in(halves.hot, episode_id)))
-            found = halves.cold.execute(_COLD_OF_EPISODE, {'episode': episode_id, 'names': names}).scalars()
+            names = json.dumps(sorted(named_in(reader.live, episode_id)))
+            found = reader.archive.execute(
+                _ARCHIVED_OF_EPISODE, {'episode': episode_id, 'names': names}
+            ).scalars()
             identity_ids = list(found)
         if identity_ids:
-            self.archive.warm(identity_ids, limit=_ALL)
+            self.archive.restore(identity_ids, limit=_ALL)
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file."""
@@ -246,7 +248,7 @@ class SqliteStore:
 
 
 _ALL = 2**63 - 1
-_COLD_OF_EPISODE = sa.text("""
+_ARCHIVED_OF_EPISODE = sa.text("""
     SELECT DISTINCT identity_id FROM assertion
     WHERE id IN (SELECT value FROM json_each(:names))
     OR sequence IN (SELECT sequence FROM txn WHERE episode != '' AND episode = :episode)

@@ -17,14 +17,16 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, ConfigurationError, DamagedFileError, StoreError
-from hylo_memory_ros.storage.archive.archive import ColdStorage
-from hylo_memory_ros.storage.changeset import Changeset
+from hylo_memory_ros.storage.archive.archive import Archive
+from hylo_memory_ros.storage.archive.restorer import Restorer
+from hylo_memory_ros.storage.changeset import ArchivedRows, Changeset, NoArchivedRows
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
 from hylo_memory_ros.storage.engine.files import APPLICATION_ID, check_file, make_file, migrate, path_of
 from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.migrations import create
+from hylo_memory_ros.storage.query.select import matching_rows
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
@@ -81,7 +83,9 @@ class TransactionManager:
         self.file_lock = self._prepare(exclusive and not read_only)
         self.is_only_writer = self.path is None or self.file_lock is not None
         self.database = Database(self.path, config, read_only=read_only)
-        self.archive = ColdStorage(self.database, config, self.announce, self.now_ns)
+        self.archive = Archive(
+            self.database, config, self.announce, self.now_ns, is_alone=self.is_only_writer
+        )
         try:
             self._open()
         except BaseException:
@@ -196,8 +200,11 @@ class TransactionManager:
         """
         self.announce()
         with self.database.writing(durable=durable, references=references) as connection:
-            returning = self.archive.returning(connection)
-            changeset = Changeset(connection, self.now_ns(), op, actor, returning)
+            if self.archive.is_empty:
+                rows: ArchivedRows = NoArchivedRows(connection, matching_rows)
+            else:
+                rows = self.archive.restorer(connection)
+            changeset = Changeset(connection, self.now_ns(), op, actor, rows)
             uow = UnitOfWork(changeset, self.config)
             yield uow
             result = changeset.finish()
@@ -213,7 +220,8 @@ class TransactionManager:
             self.file_lock.promise(changeset.sequence)
         self.sequence = changeset.sequence
         self._highest_ns = max(self._highest_ns, changeset.recorded_at_ns)
-        self.archive.settle(returning)
+        if isinstance(rows, Restorer):
+            self.archive.settle(rows)
         if self.log_holds_erased:
             self.log_holds_erased = not self.database.checkpoint(wait_ms=0)
 

@@ -32,7 +32,7 @@ def test_a_file_is_brought_within_a_budget_and_back(run: Run, path: Path) -> Non
     assert (answer.code, answer.err) == (0, '')
     assert answer.out.startswith('consolidation/1\nitems: 6 -> 1\n')
     assert 'merged: 6 statements into 1' in answer.out
-    assert 'moved into cold storage: 6 statements' in answer.out
+    assert 'moved into the archive: 6 statements' in answer.out
     assert run('verify', path).code == 0
     assert run('query', path).out.count('saw mug') == 1
     assert '1 merged, 0 summarised, 6 aged' in run('consolidations', path).out

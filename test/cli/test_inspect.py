@@ -31,22 +31,22 @@ def test_info_tells_what_a_file_holds(run: Run, file: Path) -> None:
     assert '3 spatial in ' in told
 
 
-def test_info_and_history_know_of_the_cold_file(run: Run, written: Written) -> None:
+def test_info_and_history_know_of_the_archive_file(run: Run, written: Written) -> None:
     path, store = written.path, written.memory._core.store
     history = run('history', path, '--key', 'mug', '--json').lines
-    moved = store.archive.cool([one.identity_id for one in store.archive.coolable()])
+    moved = store.archive.move([one.identity_id for one in store.archive.archivable()])
     assert moved.assertions > 0
     (facts,) = run('info', path, '--json').lines
-    assert facts['cold_storage']['statements'] == moved.assertions
-    assert facts['cold_storage']['file'] == f'{path}.cold'
+    assert facts['archive']['statements'] == moved.assertions
+    assert facts['archive']['file'] == f'{path}.archive'
     assert f'{moved.assertions} statements, ' in run('info', path).out
     assert run('history', path, '--key', 'mug', '--json').lines == history
     assert run('verify', path).code == 0
     written.memory.close()
-    path.with_name(f'{path.name}.cold').unlink()
+    path.with_name(f'{path.name}.archive').unlink()
     answer = run('info', path)
     assert answer.code == 1
-    assert f'{path}.cold is missing' in answer.err
+    assert f'{path}.archive is missing' in answer.err
 
 
 def test_a_sound_file_is_verified(run: Run, file: Path) -> None:

@@ -97,15 +97,15 @@ def test_what_holds_no_longer_may_be_judged(memory: MemoryService) -> None:
     assert hit.stats.helpfulness.wrong == 1
 
 
-def test_what_is_in_cold_storage_may_be_judged(tmp_path: Path, clock: ManualClock) -> None:
+def test_archived_items_may_be_judged(tmp_path: Path, clock: ManualClock) -> None:
     then = MemoryQuery(key='dock', as_of=1)
     with MemoryService.open(f'sqlite:///{tmp_path}/memory.db', clock=clock) as memory:
         memory.write([fact('dock')])
         for since in (2, 3, 4):
             memory.write([MemoryItem(kind='semantic', key='dock', content=f'at {since}', valid_from=since)])
         old = memory.query(then)[0].item.id
-        assert memory._core.store.archive.cool(
-            [one.identity_id for one in memory._core.store.archive.coolable()]
+        assert memory._core.store.archive.move(
+            [one.identity_id for one in memory._core.store.archive.archivable()]
         ).versions
         memory.feedback('wrong', ids=[old])
         memory.feedback('wrong', receipt_id=asked(memory, then).receipt_id)

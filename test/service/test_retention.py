@@ -159,7 +159,7 @@ def test_without_a_file_there_is_nowhere_to_go_and_that_is_told(clock: ManualClo
     with MemoryService.open(clock=clock, config=limits) as memory:
         memory.write(moved(20))
         assert memory.retain().problems == (
-            'spatial: 20 of 10 items (200 %): a memory without a file has no cold storage',
+            'spatial: 20 of 10 items (200 %): a memory without a file has no archive',
         )
 
 
@@ -205,7 +205,7 @@ def test_a_fact_confirmed_ten_thousand_times_keeps_to_its_limit(tmp_path: Path) 
             assert [one.problem for one in report.kinds] == ['']
             assert (memory.history(key='door'), memory.snapshot(), memory.counts()) == before
             assert memory.fill()['semantic'].items <= 80
-        assert memory._core.store.archive.held() is None
+        assert memory._core.store.archive.info() is None
         assert [hit.item.valid_from_ns for hit in memory.query(asked)] == [NS]
         assert [event.event for event in memory.write([open_door(10_001)]).events] == ['SKIP_DUP']
         shut = MemoryItem(kind='semantic', key='door', content='the door is shut', valid_from=5_000.5)

@@ -224,6 +224,13 @@ class PlainMemory:
                 if one.last.at > one.at and not one.withdrawn:
                     self.said.append(one.last)
 
+    def _evidence(self, one: Said) -> tuple[object, ...]:
+        return one.item.confidence, one.item.valid_from_assumed, self.episode_of(one.seq)
+
+    def episode_of(self, seq: int) -> str:
+        """Return the episode of a transaction; what is said again in another one stands for itself."""
+        return ''
+
     def _count_repetitions(self, repeats: list[bool]) -> None:
         """Of plain repetitions that follow each other, keep the last alone."""
         seq = self.sequence + 1
@@ -240,10 +247,7 @@ class PlainMemory:
                 continue
             if any(point[0] == one.at for point in points[place + 1 :]):
                 continue
-            if (first.item.confidence, first.item.valid_from_assumed) == (
-                one.item.confidence,
-                one.item.valid_from_assumed,
-            ):
+            if self._evidence(first) == self._evidence(one):
                 self.said.remove(one)
                 self.said[self.said.index(first)] = replace(first, last=replace(one, pos=0))
 

@@ -37,6 +37,14 @@ class PlainEpisodes(PlainMemory):
     def is_open(self) -> bool:
         return bool(self.episodes) and self.episodes[-1][2] is None
 
+    def episode_of(self, seq: int) -> str:
+        inside = (
+            name
+            for name, begun, ended, _ in self.episodes
+            if begun <= seq and (ended is None or seq <= ended)
+        )
+        return next(inside, '')
+
     def meant(self, query: MemoryQuery) -> list[tuple[int, int | None]]:
         """Return the episodes that a question means, from where to where."""
         known = self.belief_of(query)

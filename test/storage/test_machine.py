@@ -82,6 +82,9 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(batch=st.lists(items, min_size=1, max_size=3), rehearsed=st.booleans())
     def write(self, batch: list[MemoryItem], rehearsed: bool) -> None:
+        self.write_both(batch, rehearsed)
+
+    def write_both(self, batch: list[MemoryItem], rehearsed: bool) -> None:
         self.plain.look_at(self.clock())
         rehearsal = self.memory.write(batch, dry_run=True) if rehearsed else None
         result = self.memory.write(batch)
@@ -89,6 +92,16 @@ class MemoryMachine(RuleBasedStateMachine):
         told = self.plain.write(batch, [self.named(item, result.ids) for item in batch])
         assert [Told(e.event, e.id, e.closed_id, e.reopened_id, e.reason) for e in result.events] == told
         assert result.sequence == self.plain.sequence
+
+    @rule(key=st.sampled_from(['mug', None]), start=seconds, often=st.integers(2, 4), at_once=st.booleans())
+    def confirm(self, key: str | None, start: float, often: int, at_once: bool) -> None:
+        """The same statement again and again."""
+        again = [
+            MemoryItem(kind='semantic', key=key, content='blue', valid_from=start + step)
+            for step in range(often)
+        ]
+        for batch in [again] if at_once else [[item] for item in again]:
+            self.write_both(batch, rehearsed=False)
 
     def named(self, item: MemoryItem, answered: tuple[str, ...]) -> str:
         """Return the id that the store gave an item: the history of its identity tells."""

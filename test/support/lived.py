@@ -255,7 +255,7 @@ def _consolidated(memory: MemoryService, person: Person) -> None:
 
 
 def _repeated(memory: MemoryService, person: Person) -> None:
-    """Said again and again, each time for another reason: all but the first and the last of it is cold."""
+    """A fact that is stated again and again, each time for another reason."""
     key = f'semantic/{person.word("repeated key")}'
     for number in range(5):
         told = {'kind': 'semantic', 'key': key, 'valid_from': 60.0 + number}

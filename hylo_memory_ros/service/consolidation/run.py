@@ -20,7 +20,7 @@ from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, Memory
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.consolidation.members import DryRunOverlay, Members
 from hylo_memory_ros.storage import CommitResult, Store
-from hylo_memory_ros.storage.archive.mover import Cooled
+from hylo_memory_ros.storage.archive.mover import ArchivedSlice
 from hylo_memory_ros.storage.consolidation.candidates import size_of
 from hylo_memory_ros.storage.consolidation.repository import name_of
 from hylo_memory_ros.storage.consolidation.summaries import TAKEN, Group
@@ -31,24 +31,24 @@ __all__ = ['ConsolidationRequest', 'ConsolidationRun', 'slices']
 _MOST_TRIES = 3
 
 
-def slices(cool: Callable[[], Cooled], limit: int) -> Iterator[Cooled]:
+def slices(move: Callable[[], ArchivedSlice], limit: int) -> Iterator[ArchivedSlice]:
     """Yield what each slice moves, until all has gone that goes.
 
     Parameters
     ----------
-    cool : callable
+    move : callable
         Moves one slice.
     limit : int
         Most statements of one; a slice of fewer is the last.
     """
     tries = _MOST_TRIES
     while tries:
-        cooled = cool()
-        yield cooled
-        if 0 < cooled.assertions < limit:
+        moved = move()
+        yield moved
+        if 0 < moved.assertions < limit:
             return
         # Nothing: there is nothing left, or somebody wrote to it while it was being copied.
-        tries -= not cooled.assertions
+        tries -= not moved.assertions
 
 
 # What is read or moved between two breaths: about a millisecond of work.
@@ -56,7 +56,7 @@ _ROWS = 64
 _IDENTITIES = 256
 _STATEMENTS = 128
 _VECTORS = 256
-_AGING = 'moving what has ended into cold storage'
+_AGING = 'moving what has ended into the archive'
 # What belongs together, when nothing of fewer days is left to become one.
 _DAYS = 1, 32, 1024, None
 
@@ -146,7 +146,7 @@ class ConsolidationRun:
         self._changing = changing
         self._follow = follow
         self._throttle = throttle
-        self._can_cool = store.path is not None
+        self._can_archive = store.path is not None
         # In memory there is one connection: who asks waits until a slice has ended.
         self._most = settings.slice_items if store.path is not None else 1
         self._gains: dict[str, _Gain] = {}
@@ -162,7 +162,7 @@ class ConsolidationRun:
         wish, done = self._wish, self._done
         before, digest_before = self._store.reader.amount(wish.kinds, wish.scope), self._store.reader.digest()
         self._need, self._at_first = (Need(*wish.budget.excess(*before)) for _ in range(2))
-        if self._need and self._can_cool:
+        if self._need and self._can_archive:
             self._age_what_ended()
         if self._need and not done.cancelled and MemoryKind.EPISODIC.value in wish.kinds:
             self._condense()
@@ -208,7 +208,7 @@ class ConsolidationRun:
     def _age_what_ended(self) -> None:
         after, kinds = 0, self._wish.kinds
         while self._need and not self._ended(_AGING):
-            found = self._store.archive.coolable(
+            found = self._store.archive.archivable(
                 kinds, self._wish.scope or None, limit=_IDENTITIES, after=after
             )
             chosen: list[int] = []
@@ -223,8 +223,8 @@ class ConsolidationRun:
             after = found[-1].identity_id
 
     def _age(self, identity_ids: Sequence[int]) -> None:
-        """Move what has ended of identities, and what repeats the rest, into cold storage, slice by slice."""
-        leaving = self._store.archive.leaving(identity_ids)
+        """Move ended statements of identities into the archive, slice by slice."""
+        leaving = self._store.archive.archivable_ids(identity_ids)
         names = [name for number in identity_ids for name in leaving.get(number, ())]
         if self._wish.dry_run:
             self._done.aged += names
@@ -232,8 +232,8 @@ class ConsolidationRun:
         moved: set[str] = set()
         # One more than there are identities: most have one statement, and one call tells that it was all.
         limit = max(len(identity_ids), _STATEMENTS) + 1
-        for cooled in slices(partial(self._store.archive.cool, identity_ids, limit=limit), limit):
-            moved.update(cooled.ids)
+        for done in slices(partial(self._store.archive.move, identity_ids, limit=limit), limit):
+            moved.update(done.ids)
             if self._ended(_AGING):
                 break
         self._done.aged += [name for name in names if name in moved]
@@ -349,7 +349,7 @@ class ConsolidationRun:
             ready = [group for group in groups if group.summary.id not in taken]
             self._supposed.add(ready, level)
             self._keep([Condensed(str(group.summary.id), group.ids) for group in ready])
-            self._done.aged += [name for group in ready for name in group.ids] if self._can_cool else []
+            self._done.aged += [name for group in ready for name in group.ids] if self._can_archive else []
             return bool(ready)
         with self._changing():
             with self._store.begin('consolidate', actor=self._wish.actor, durable=False) as uow:
@@ -370,7 +370,7 @@ class ConsolidationRun:
         return bool(part.done)
 
     def _age_what_gave_way(self) -> None:
-        if self._can_cool and self._to_age:
+        if self._can_archive and self._to_age:
             self._age(self._to_age)
         self._to_age = []
 

@@ -66,11 +66,11 @@ class ConsolidationHandler:
         """Bring what is at hand within a budget, in slices between which others write and ask.
 
         Only as much as is needed is done, in this order, each oldest first: what has ended or is no longer
-        believed goes into cold storage, which changes no answer; near duplicates among EPISODIC items
+        believed goes into the archive, which changes no answer; near duplicates among EPISODIC items
         become one; then what is left of an episode, else of a day and scope, becomes summaries; then what
         these have become, level by level, and of more and more days, until the budget is met or nothing that
         belongs together is left. Replaced statements end at the service time, are answered as of before and
-        known before, and goes into cold storage. What has a key, belongs to the open episode, or is of
+        known before, and goes into the archive. What has a key, belongs to the open episode, or is of
         another kind is never summarised.
 
         The same memory and budget give the same summaries, ids and hash.
@@ -138,7 +138,7 @@ class ConsolidationHandler:
         """Let what a consolidation ended hold again, and take its summaries out, in slices, newest first.
 
         What was forgotten as a summary stays forgotten. What was withdrawn, written or purged since counts
-        as it would have without the consolidation. What had ended before stays in cold storage.
+        as it would have without the consolidation. What had ended before stays in the archive.
 
         Raises
         ------

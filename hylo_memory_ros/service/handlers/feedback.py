@@ -132,7 +132,7 @@ class FeedbackHandler:
     def _subjects(self, ids: Sequence[str]) -> dict[str, str]:
         """Return what the counts of each id belong to.
 
-        What has moved to cold storage is not in the tables at hand, but in the history.
+        What has moved to the archive is not in the tables at hand, but in the history.
         """
         with self._core.store.read() as view:
             subjects = view.feedback.subjects(ids)

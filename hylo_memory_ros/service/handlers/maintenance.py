@@ -10,7 +10,7 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import VerifyReport
 from hylo_memory_ros.service.core import KnownMaps, MemoryCore
 from hylo_memory_ros.service.handlers.episodes import EpisodeHandler
-from hylo_memory_ros.storage.archive.archive import ColdHeld
+from hylo_memory_ros.storage.archive.archive import ArchiveInfo
 
 __all__ = ['MaintenanceHandler']
 
@@ -104,7 +104,7 @@ class MaintenanceHandler:
             sequence = core.store.sequence
         return core.indexes.check(sequence)
 
-    def cold_storage(self) -> ColdHeld | None:
+    def archive_info(self) -> ArchiveInfo | None:
         """Return the archive file, its size and its contents; None: nothing was ever archived."""
         self._core.refuse_closed()
-        return self._core.store.archive.held()
+        return self._core.store.archive.info()

@@ -12,7 +12,7 @@ from hylo_memory_ros.model.consolidation import Fill, KindRetention, RetentionRe
 from hylo_memory_ros.service.consolidation.run import slices
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler
-from hylo_memory_ros.storage.archive.mover import Cooled
+from hylo_memory_ros.storage.archive.mover import ArchivedSlice
 from hylo_memory_ros.storage.consolidation.sizes import Held
 
 __all__ = ['RetentionHandler']
@@ -68,7 +68,7 @@ class RetentionHandler:
     ) -> RetentionReport:
         """Bring each kind that has limits to ``retention.target`` of them; others write between its slices.
 
-        First it is consolidated, then what has ended goes into cold storage. What holds now stays whatever
+        First it is consolidated, then what has ended goes into the archive. What holds now stays whatever
         the limits say, and is reported as a problem.
 
         Parameters
@@ -131,30 +131,30 @@ class RetentionHandler:
         return Budget(items=items, bytes=size) if wanted else None
 
     def _age_out(self, kind: str, before_ns: int, stop: Cancelled) -> int:
-        """Move what had ended before a world time into cold storage; return how many statements went."""
+        """Move what had ended before a world time into the archive; return how many statements went."""
         gone, after, limit = 0, 0, SLICE + 1
         # Without a file there is nowhere to go.
         while self._core.store.path is not None and not stop():
-            found = self._core.store.archive.coolable((kind,), None, before_ns, SLICE, after=after)
+            found = self._core.store.archive.archivable((kind,), None, before_ns, SLICE, after=after)
             if not found:
                 break
             numbers = [one.identity_id for one in found]
-            for cooled in slices(partial(self._cooled, numbers, before_ns, limit), limit):
-                gone += cooled.assertions
+            for moved in slices(partial(self._archived, numbers, before_ns, limit), limit):
+                gone += moved.assertions
                 self._core.throttle.give_way()
                 if stop():
                     break
             after = numbers[-1]
         return gone
 
-    def _cooled(self, identity_ids: Sequence[int], before_ns: int, limit: int) -> Cooled:
+    def _archived(self, identity_ids: Sequence[int], before_ns: int, limit: int) -> ArchivedSlice:
         with self._core.changing():
-            return self._core.store.archive.cool(identity_ids, ended_before_ns=before_ns, limit=limit)
+            return self._core.store.archive.move(identity_ids, ended_before_ns=before_ns, limit=limit)
 
 
 def _problem(after: Fill, *, has_file: bool) -> str:
     over = after.reached(1.0) if after.part > 1.0 else ()
     why = 'what is left holds, and nothing that holds is dropped'
     if not has_file:
-        why = 'a memory without a file has no cold storage'
+        why = 'a memory without a file has no archive'
     return f'{"; ".join(over)}: {why}' if over else ''

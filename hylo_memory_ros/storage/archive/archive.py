@@ -1,7 +1,11 @@
-"""The cold half of a store: what may be moved there, the moves there and back, one slice a call.
+"""Archive: a second database file for statements that ended, still answered, brought back when needed.
 
-Threads: every method may be called from any thread. Moves serialise on the cold file's lock, taken before
-that of the database; whoever holds that of the database only reads the cold file.
+What is archived is decided by the main file alone: of each identity everything that speaks from before its
+row in the table `archived`. Whatever else the archive file holds was left by an interrupted move, and counts
+for nothing.
+
+Threads: every method may be called from any thread. Moves serialise on the archive file's lock, taken before
+that of the database; who holds that of the database only reads the archive file.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ import json
 import logging
 import sqlite3
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import (
     DamagedFileError,
     InvalidRequestError,
@@ -24,105 +30,220 @@ from hylo_memory_ros.errors import (
     StoreError,
     UnsupportedError,
 )
-from hylo_memory_ros.storage.archive.file import ColdFile, state_of
-from hylo_memory_ros.storage.archive.lifecycle import ArchiveLifecycle
+from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, read_file_state
 from hylo_memory_ros.storage.archive.mover import (
-    Cooled,
-    Mover,
+    ArchivedSlice,
+    Move,
     clear_leftovers,
-    copied,
-    delete_copied,
-    differs,
-    overtaken,
+    copy_slice,
+    delete_slice,
+    differing_table,
+    is_overtaken,
+    merge_archive,
 )
-from hylo_memory_ros.storage.archive.reader import Reached, TieredReader, everything, nothing
 from hylo_memory_ros.storage.archive.restorer import Restorer
-from hylo_memory_ros.storage.archive.selection import Coolable, Cut, coolable, cuts, leaving
-from hylo_memory_ros.storage.archive.state import ArchiveState, mark_in, mark_of, put_mark
+from hylo_memory_ros.storage.archive.selection import (
+    Archivable,
+    Cut,
+    find_archivable,
+    find_archivable_ids,
+    find_cuts,
+)
+from hylo_memory_ros.storage.archive.state import (
+    ArchiveState,
+    Reached,
+    everything,
+    load_state,
+    nothing,
+    read_state,
+    save_state,
+)
+from hylo_memory_ros.storage.engine.connection import log_of
+from hylo_memory_ros.storage.engine.database import Database, translated
+from hylo_memory_ros.storage.engine.files import sync
 from hylo_memory_ros.storage.engine.state import get_state
-from hylo_memory_ros.storage.query.links import HOT
+from hylo_memory_ros.storage.query.links import LIVE
+from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.schema import SIZE, assertion
 from hylo_memory_ros.storage.statements.history import last_transaction
 
-__all__ = ['ColdHeld', 'ColdStorage']
+__all__ = ['Archive', 'ArchiveInfo', 'archive_path_of']
 
 logger = logging.getLogger(__name__)
 
 # Moves that go on all the time commit some 100 times a second, and two files are opened within 0.2 ms.
 _TRIES = 50
+# Entry of a memory that replaced another: which archive file is to be renamed, and to what.
+_REPLACED = 'archive_replaced'
 
 
-class ColdHeld(NamedTuple):
-    """What a cold file holds."""
+class ArchiveInfo(NamedTuple):
+    """Size of an archive."""
 
     file: str
     bytes: int = 0
     """Of the file."""
     statements: int = 0
     identities: int = 0
-    """Of which something is there."""
+    """Identities with an archived statement."""
     lost: str = ''
     """Why it is not read; empty: it is."""
 
 
-class ColdStorage(ArchiveLifecycle):
-    """Reads from both files of a database, and moves between them."""
+def archive_path_of(path: Path, config: MemoryConfig) -> Path:
+    """Return where the archive file of a database stands."""
+    if config.archive_path:
+        return Path(config.archive_path).expanduser().absolute()
+    return path.with_name(f'{path.name}.archive')
+
+
+class Archive:
+    """The archive of one database: opened, read, moved to, copied, erased and replaced with it.
+
+    Parameters
+    ----------
+    database : Database
+        The main file; in memory there is nothing to be gained, and every move is refused.
+    config : MemoryConfig
+        Limits and waiting times.
+    announce : callable
+        Notes, before a commit, that there may be one.
+    now_ns : callable
+        The service time, nanoseconds.
+    is_alone : bool
+        Whether nobody else can archive anything of this database.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        config: MemoryConfig,
+        announce: Callable[[], None],
+        now_ns: Callable[[], int],
+        *,
+        is_alone: bool = False,
+    ) -> None:
+        self._db = database
+        self._announce = announce
+        self._now_ns = now_ns
+        self._config = config
+        self._is_alone = is_alone
+        self.is_empty = database.path is None
+        """Whether it is certain that nothing was ever archived: readers and writers then do without it."""
+        self.lost: StoreError | None = None
+        """Why the archive file is not read, where the memory was opened without it."""
+        self.file: ArchiveFile | None = None
+        if database.path is not None:
+            path = archive_path_of(database.path, config)
+            self.file = ArchiveFile(path, database.path, config, read_only=database.read_only)
+
+    def open(self) -> None:
+        """Refuse a wrong archive file, and finish what a killed process left unfinished.
+
+        Raises
+        ------
+        DamagedFileError, NewerSchemaError, ReadOnlyError
+            The archive file is missing, or refused; nothing is changed.
+        """
+        file = self.file
+        if file is None:
+            return
+        with self._db.reading() as connection:
+            state, replaced = load_state(connection), get_state(connection, _REPLACED, b'')
+            epoch = get_state(connection, 'epoch', b'').decode()
+        if state is None:
+            file.check_place()
+        if replaced and not self._db.read_only:
+            self._rename_replaced(file, **json.loads(replaced))
+        try:
+            if state is not None:
+                is_ahead = file.check(state).moves > state.moves
+            else:
+                is_ahead = file.path.exists() and file.is_of(epoch)
+            if is_ahead:
+                self._refuse_newer(file)
+        except StoreError as refused:
+            if not self._config.accept_lost_archive:
+                logger.info('accept_lost_archive opens a memory without its archive')
+                raise
+            self.lost = refused
+            logger.error('%s; queries about the past that it holds are refused', refused)  # noqa: TRY400
+            return
+        if not self._db.read_only:
+            self._tidy(file, state, epoch)
+        self.is_empty = state is None and self._is_alone
+
+    @staticmethod
+    def _refuse_newer(file: ArchiveFile) -> None:
+        """Refuse an archive file with rows that are in neither the main file nor its record of moves.
+
+        A move whose end was lost left everything in the main file. Where it is not, the main file is a copy
+        from before those rows were written.
+        """
+        with file.reading() as archive:
+            strays = archive.exec_driver_sql(_STRAYS).scalar_one()
+        if strays:
+            raise DamagedFileError(
+                f'archive file {file.path} is newer than its database: {strays} statements are in it alone; '
+                'put the newer database back',
+                path=str(file.path),
+            )
 
     @contextmanager
     def reading(self, reached: Reached, needed: Reached | None = None) -> Iterator[TieredReader]:
-        """Read one consistent state of the main file, and of the cold file where a question reaches it.
+        """Read one consistent state of the main file, and of the archive where a query reaches it.
 
         Parameters
         ----------
         reached : Reached
             Decides from the state of the main file.
         needed : Reached, optional
-            Whether an answer without the cold file, where that is lost, would be wrong; none: it would.
+            Whether an answer without the archive, where that is lost, would be wrong; none: it would.
 
         Raises
         ------
         StoreBusyError
             Moves went on whenever the two files were opened.
         StoreError
-            The memory was opened without its cold file, and that is needed.
+            The memory was opened without its archive, and that is needed.
         """
         with ExitStack() as opened:
-            yield self._halves(opened, reached, needed or reached)
+            yield self._open_reader(opened, reached, needed or reached)
 
-    def _halves(self, opened: ExitStack, reached: Reached, needed: Reached) -> TieredReader:
+    def _open_reader(self, opened: ExitStack, reached: Reached, needed: Reached) -> TieredReader:
         for _ in range(_TRIES):
             with ExitStack() as attempt:
-                hot = attempt.enter_context(self._db.reading())
-                mark = None if self.file is None else mark_of(hot)
-                if self.lost is not None and mark is not None and needed(hot, mark):
+                live = attempt.enter_context(self._db.reading())
+                state = None if self.file is None or self.is_empty else load_state(live)
+                if self.lost is not None and state is not None and needed(live, state):
                     raise self.lost
-                if mark is None or self.lost is not None or not reached(hot, mark):
+                if state is None or self.lost is not None or not reached(live, state):
                     opened.push(attempt.pop_all())
-                    return TieredReader(hot)
+                    return TieredReader(live)
                 assert self.file is not None
-                cold = attempt.enter_context(self.file.reading())
-                raw: Any = cold.connection.dbapi_connection
-                # The main file first: what it says is cold is there, unless it came back in between.
-                same = mark_in(raw, HOT) == mark and last_transaction(cold) == last_transaction(hot)
-                if same and state_of(raw).returns <= mark.returns:
+                archive = attempt.enter_context(self.file.reading())
+                raw: Any = archive.connection.dbapi_connection
+                # The main file first: what it records as archived is there, unless it came back in between.
+                same = read_state(raw, LIVE) == state and last_transaction(archive) == last_transaction(live)
+                if same and read_file_state(raw).returns <= state.returns:
                     opened.push(attempt.pop_all())
-                    return TieredReader(hot, cold)
+                    return TieredReader(live, archive)
         raise StoreBusyError(
-            f'cold file {self.file}: moves go on whenever it is read; the call may be repeated'
+            f'archive file {self.file}: moves go on whenever it is read; the call may be repeated'
         )
 
-    def held(self) -> ColdHeld | None:
-        """Return what the cold file holds; None: there never was anything in it."""
-        with self.reading(everything, nothing) as halves:
-            if mark_of(halves.hot) is None or self.file is None:
+    def info(self) -> ArchiveInfo | None:
+        """Return the size of the archive; None: there never was one."""
+        with self.reading(everything, nothing) as reader:
+            if self.file is None or load_state(reader.live) is None:
                 return None
             where, lost = str(self.file.path), '' if self.lost is None else str(self.lost)
-            if halves.cold is None:
-                return ColdHeld(where, lost=lost)
-            statements, identities = halves.cold.execute(_HELD).one()
-            return ColdHeld(where, self.file.path.stat().st_size, statements, identities)
+            if reader.archive is None:
+                return ArchiveInfo(where, lost=lost)
+            statements, identities = reader.archive.execute(_COUNTS).one()
+            return ArchiveInfo(where, self.file.path.stat().st_size, statements, identities)
 
-    def coolable(
+    def archivable(
         self,
         kinds: Collection[str] | None = None,
         scope: Mapping[str, str] | None = None,
@@ -130,13 +251,13 @@ class ColdStorage(ArchiveLifecycle):
         limit: int = 1000,
         *,
         after: int = 0,
-    ) -> list[Coolable]:
-        """Return identities of which something has ended and may become cold, in order of their number.
+    ) -> list[Archivable]:
+        """Return identities with ended statements that may be archived, in order of their number.
 
         Parameters
         ----------
         kinds, scope : optional
-            Only these kinds, and identities of which everything was stated in this scope.
+            Only these kinds, and identities with every statement in this scope.
         ended_before_ns : int, optional
             Only what had ended at this world time, nanoseconds, or is not believed; None: now.
         limit : int
@@ -146,95 +267,102 @@ class ColdStorage(ArchiveLifecycle):
         """
         ended_ns = self._ended(ended_before_ns)
         with self._db.reading() as connection:
-            return coolable(connection, ended_ns, limit, kinds=kinds, scope=scope, after=after)
+            return find_archivable(connection, ended_ns, limit, kinds=kinds, scope=scope, after=after)
 
-    def leaving(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
-        """Return the ids of what has ended and may become cold, by identity, in order of world time."""
+    def archivable_ids(self, identity_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Return the ids of ended statements that may be archived, by identity, in order of world time."""
         with self._db.reading() as connection:
-            return leaving(connection, identity_ids, self._ended(None))
+            return find_archivable_ids(connection, identity_ids, self._ended(None))
 
     def _ended(self, ended_before_ns: int | None) -> int:
         now_ns = self._now_ns()
         return now_ns if ended_before_ns is None else min(ended_before_ns, now_ns)
 
-    def cool(
+    def move(
         self, identity_ids: Sequence[int], *, ended_before_ns: int | None = None, limit: int = 128
-    ) -> Cooled:
-        """Move one slice of what has ended of identities to the cold file.
+    ) -> ArchivedSlice:
+        """Move one slice of ended statements to the archive; a move changes no answer and no hash.
 
         Parameters
         ----------
         identity_ids : sequence of int
             In this order; those of which nothing may be moved, or not any more, are passed over.
         ended_before_ns : int, optional
-            As in `coolable`.
+            As in `archivable`.
         limit : int
             Most statements, those of one version together; 128 hold the write lock for less than 5 ms on a
             small computer.
 
         Returns
         -------
-        Cooled
-            Nothing when there is nothing left, or somebody wrote to it meanwhile: the next call may move it.
+        ArchivedSlice
+            Empty when there is nothing left, or somebody wrote to it meanwhile: the next call may move it.
 
         Raises
         ------
         UnsupportedError
             The memory has no file.
         StoreError
-            The cold file is refused, or cannot be written; nothing has changed.
+            The archive file is refused, or cannot be written; nothing has changed.
         """
         ended_ns = self._ended(ended_before_ns)
         file = self._movable(limit)
         with file.alone():
             with self._db.reading() as connection:
                 raw = connection.connection.dbapi_connection
-                chosen = cuts(raw, identity_ids, ended_ns, limit)
-                before, epoch = mark_of(connection), get_state(connection, 'epoch', b'').decode()
-                seq = last_transaction(connection)[0]
+                chosen = find_cuts(raw, identity_ids, ended_ns, limit)
+                before, epoch = load_state(connection), get_state(connection, 'epoch', b'').decode()
+                sequence = last_transaction(connection)[0]
             if not chosen:
-                return Cooled()
-            mark = before or self._begun(file, epoch)
-            with file.moving() as cold:
-                self._settle(cold, mark)
-                return self._moved(cold, chosen, before, mark, seq)
+                return ArchivedSlice()
+            state = before or self._create(file, epoch)
+            self.is_empty = False
+            with file.moving() as archive:
+                self._settle(archive, state)
+                return self._move(archive, chosen, before, state, sequence)
 
-    def _moved(
+    def _move(
         self,
-        cold: sqlite3.Connection,
+        archive: sqlite3.Connection,
         chosen: Sequence[Cut],
         before: ArchiveState | None,
-        mark: ArchiveState,
-        seq: int,
-    ) -> Cooled:
-        moving = copied(cold, chosen, mark)
+        state: ArchiveState,
+        sequence: int,
+    ) -> ArchivedSlice:
+        move = copy_slice(archive, chosen, state)
         self._announce()
         with self._db.writing(durable=False, references=False) as connection:
-            now = mark_of(connection)
-            # Whoever brought something back left a mark.
-            if moving is not None and now == before and not self._written_to(connection, cold, moving, seq):
-                put_mark(connection, delete_copied(connection, moving, mark))
-                return moving.told
+            now = load_state(connection)
+            # A transaction that brought something back changed the state.
+            if (
+                move is not None
+                and now == before
+                and not self._is_outdated(connection, archive, move, sequence)
+            ):
+                save_state(connection, delete_slice(connection, move, state))
+                return move.result
         if now == before:
-            clear_leftovers(cold, mark, [cut.identity_id for cut in chosen])
+            clear_leftovers(archive, state, [cut.identity_id for cut in chosen])
         # Else more may be left than this: the next move looks at all.
-        return Cooled()
+        return ArchivedSlice()
 
     @staticmethod
-    def _written_to(connection: sa.Connection, cold: sqlite3.Connection, moving: Mover, seq: int) -> bool:
-        """Return whether a slice is not as it was compared any more, or not to be moved as it was chosen."""
-        if last_transaction(connection)[0] != moving.seq and differs(cold):
+    def _is_outdated(
+        connection: sa.Connection, archive: sqlite3.Connection, move: Move, sequence: int
+    ) -> bool:
+        """Return whether a slice changed since it was compared, or may not be moved any more."""
+        if last_transaction(connection)[0] != move.sequence and differing_table(archive):
             return True
-        return overtaken(connection, moving, seq)
+        return is_overtaken(connection, move, sequence)
 
-    def warm(self, identity_ids: Sequence[int], *, limit: int = 128) -> Cooled:
+    def restore(self, identity_ids: Sequence[int], *, limit: int = 128) -> ArchivedSlice:
         """Bring one slice back: as many whole identities as have about so many statements, at least one."""
         file = self._movable(limit)
         with self._db.reading() as connection:
-            if mark_of(connection) is None:
-                return Cooled()
-        with file.reading() as cold:
-            raw: Any = cold.connection.dbapi_connection
+            if load_state(connection) is None:
+                return ArchivedSlice()
+        with file.reading() as archive:
+            raw: Any = archive.connection.dbapi_connection
             sizes = raw.execute(_SIZES, (json.dumps(list(identity_ids)),)).fetchall()
         chosen: list[Any] = []
         for size in sizes:
@@ -242,44 +370,51 @@ class ColdStorage(ArchiveLifecycle):
                 break
             chosen.append(size)
         if not chosen:
-            return Cooled()
+            return ArchivedSlice()
         numbers = [size[0] for size in chosen]
         self._announce()
         with self._db.writing() as connection:
-            returning = self.returning(connection)
-            returning.bring(numbers)
-        self.settle(returning)
-        return Cooled(
-            sum(size[2] for size in chosen),
-            sum(size[1] for size in chosen),
-            sum(size[3] for size in chosen),
-            tuple(numbers),
-        )
+            restorer = self.restorer(connection)
+            restorer.restore(numbers)
+        self.settle(restorer)
+        assertions, versions, size = (sum(one[place] for one in chosen) for place in (1, 2, 3))
+        return ArchivedSlice(versions, assertions, size, tuple(numbers))
 
-    def returning(self, connection: sa.Connection) -> Restorer:
-        """Return what brings cold rows back into a transaction of the main file."""
+    def restorer(self, connection: sa.Connection) -> Restorer:
+        """Return a restorer for a transaction of the main file."""
         return Restorer(connection, self.file, self.lost)
 
-    def settle(self, returning: Restorer) -> None:
-        """Take what a transaction brought back out of the cold file, once it is committed.
+    def settle(self, restorer: Restorer) -> None:
+        """Delete from the archive file what a transaction brought back, once it is committed.
 
-        What goes wrong is told and done again later: until then it is in both files, and counts in one.
+        A failure is logged, and made good later: until then the rows are in both files, and count in one.
         """
-        if self.file is None or returning.mark is None or not returning.identity_ids:
+        if self.file is None or restorer.state is None or not restorer.identity_ids:
             return
         try:
-            with self.file.moving() as cold:
-                self._settle(cold, returning.mark, sorted(returning.identity_ids))
+            with self.file.moving() as archive:
+                self._settle(archive, restorer.state, sorted(restorer.identity_ids))
         except StoreError:
             logger.warning(
                 '%s keeps what came back from it until the next move', self.file.path, exc_info=True
             )
 
-    def _movable(self, limit: int) -> ColdFile:
+    def _settle(self, archive: sqlite3.Connection, state: ArchiveState, returned: Sequence[int] = ()) -> None:
+        """Delete from the archive file what an earlier move or return left there."""
+        there = read_file_state(archive)
+        if (there.moves, there.returns) == (state.moves, state.returns):
+            return
+        assert self._db.path is not None
+        # What came back must be on the disk before it leaves the archive file.
+        sync(self._db.path)
+        if log_of(self._db.path).exists():
+            sync(log_of(self._db.path))
+        is_known = bool(returned) and (there.moves, there.returns) == (state.moves, state.returns - 1)
+        clear_leftovers(archive, state, returned if is_known else None)
+
+    def _movable(self, limit: int) -> ArchiveFile:
         if self.file is None:
-            raise UnsupportedError(
-                'cold storage: a memory in memory has no file that could be spared anything'
-            )
+            raise UnsupportedError('archive: a memory in memory has no file that could be spared anything')
         if self._db.read_only:
             raise ReadOnlyError(f'database {self._db.path} was opened for reading', path=str(self._db.path))
         if self.lost is not None:
@@ -288,26 +423,143 @@ class ColdStorage(ArchiveLifecycle):
             raise InvalidRequestError(f'limit: {limit} is below 1', field='limit')
         return self.file
 
-    def _begun(self, file: ColdFile, epoch: str) -> ArchiveState:
-        """Make the cold file of a memory that never had one; one that was made and not used is taken."""
-        where = str(file.path) if self._config.archive_path else ''
-        if not file.path.exists():
-            mark = ArchiveState(uuid.uuid4().hex, path=where)
-            file.make(mark, epoch)
-            return mark
-        state = file.look()
-        if state.epoch != epoch:
-            raise DamagedFileError(
-                f'cold file {file.path} belongs to another memory; move it away', path=str(file.path)
+    @staticmethod
+    def _create(file: ArchiveFile, epoch: str) -> ArchiveState:
+        """Create the archive file of a memory that never had one; an unused one of its own is taken."""
+        if file.path.exists():
+            there = file.load_state()
+            if there.epoch != epoch:
+                raise DamagedFileError(
+                    f'archive file {file.path} belongs to another memory; move it away', path=str(file.path)
+                )
+            return ArchiveState(there.id)
+        state = ArchiveState(uuid.uuid4().hex)
+        file.create(state, epoch)
+        return state
+
+    def tidy(self) -> None:
+        """Delete from the archive file whatever is not archived."""
+        if self.file is not None and self.file.path.exists():
+            with self._db.reading() as connection:
+                state, epoch = load_state(connection), get_state(connection, 'epoch', b'').decode()
+            self._tidy(self.file, state, epoch)
+
+    def _tidy(self, file: ArchiveFile, state: ArchiveState | None, epoch: str) -> None:
+        if state is not None:
+            there = file.load_state()
+            if (there.moves, there.returns) != (state.moves, state.returns):
+                with file.moving() as archive:
+                    self._settle(archive, state)
+        elif file.path.exists():
+            # Nothing is archived yet: what a first move copied is still in the main file, whole.
+            if file.is_of(epoch):
+                file.remove()
+            else:
+                logger.warning('%s is no archive file of %s; it is left alone', file.path, self._db.path)
+
+    def erase_remains(self) -> list[str]:
+        """Erase what a purge deleted from the archive file; return the files that may still hold it."""
+        if self.file is None:
+            return []
+        if self.lost is not None:
+            return [str(self.file.path)]
+        if not self.file.path.exists():
+            return []
+        try:
+            self.tidy()
+            self.file.rewrite()
+            return [] if self.file.checkpoint() else [str(log_of(self.file.path))]
+        except StoreError:
+            logger.warning('%s may still hold what was purged', self.file.path, exc_info=True)
+            return [str(self.file.path)]
+
+    @contextmanager
+    def replaced(self, incoming: Path, kept: Path) -> Iterator[None]:
+        """Let the archive file go with the memory that is replaced within the block.
+
+        Parameters
+        ----------
+        incoming : Path
+            The memory to be; it is complete, and records for the next opening what is left to rename.
+        kept : Path
+            The name that the memory before gets.
+
+        Raises
+        ------
+        StoreBusyError
+            A reader of an older state kept the archive file's log from being emptied.
+        """
+        file = self.file
+        assert file is not None
+        with self._db.reading() as connection:
+            state, epoch = load_state(connection), get_state(connection, 'epoch', b'').decode()
+        if state is None and self.lost is None and file.is_of(epoch):
+            # Created for a move that then did not happen.
+            file.remove()
+        if state is None or self.lost is not None:
+            yield
+            return
+        beside = kept.with_name(f'{kept.name}.archive')
+        if file.path.parent != kept.parent:
+            assert self._db.path is not None
+            beside = file.path.with_name(file.path.name + kept.name.removeprefix(self._db.path.name))
+        with translated(incoming), closing(sqlite3.connect(incoming)) as raw, raw:
+            replaced = json.dumps({'id': state.id, 'kept': str(beside)}).encode()
+            raw.execute('INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)', (_REPLACED, replaced))
+        if not file.checkpoint():
+            raise StoreBusyError(
+                f'archive file {file.path}: its log cannot be emptied while another program reads an older '
+                'state; the call may be repeated',
+                path=str(file.path),
             )
-        return ArchiveState(state.id, path=where)
+        file.close()
+        yield
+        self._rename_replaced(file, state.id, str(beside))
+
+    @staticmethod
+    def _rename_replaced(file: ArchiveFile, id: str, kept: str) -> None:
+        """Rename the archive file of a memory that was replaced to stand beside that memory."""
+        try:
+            if file.path.exists() and file.load_state().id == id:
+                file.rename(Path(kept))
+        except StoreError:  # nothing of this memory is in it
+            logger.warning('%s is left where it is', file.path, exc_info=True)
+
+    def merge_into(self, copy: sqlite3.Connection) -> None:
+        """Bring everything back in a copy of the main file."""
+        if self.lost is not None:
+            raise self.lost
+        if self.file is not None:
+            merge_archive(copy, self.file.path)
+
+    def close(self) -> None:
+        """Close the archive file, its log emptied; safe to repeat."""
+        if self.file is None:
+            return
+        try:
+            if self.lost is None:
+                self.file.checkpoint()
+        except StoreError:
+            logger.warning('%s keeps its write-ahead log', self.file.path, exc_info=True)
+        finally:
+            self.file.close()
 
 
-_HELD = sa.select(sa.func.count(), sa.func.count(assertion.c.identity_id.distinct()))
+_COUNTS = sa.select(sa.func.count(), sa.func.count(assertion.c.identity_id.distinct()))
 _SIZES = f"""
     SELECT a.identity_id, count(*),
            sum((SELECT count(*) FROM version AS v WHERE v.assertion_id = a.assertion_id)),
            sum({SIZE.format(row='a')})
     FROM json_each(?) AS wanted CROSS JOIN assertion AS a ON a.identity_id = wanted.value
     GROUP BY a.identity_id ORDER BY min(wanted.key)
-"""  # noqa: S608 - our own words
+"""  # noqa: S608 - constants of this package
+# Rows that a move left behind count for nothing, and are in the main file still.
+_STRAYS = f"""
+    SELECT count(*) FROM main.assertion AS moved
+    LEFT JOIN {LIVE}.archived AS c ON c.identity_id = moved.identity_id
+    WHERE (c.identity_id IS NULL OR moved.valid_from_ns >= c.before_ns)
+    AND NOT EXISTS (
+        SELECT 1 FROM {LIVE}.assertion AS h
+        WHERE h.assertion_id = moved.assertion_id AND h.content_digest = moved.content_digest
+    )
+"""  # noqa: S608 - constants of this package

@@ -1,8 +1,8 @@
-"""A move to the cold file: copied, committed, synced and compared there before it is deleted here.
+"""Move slices to the archive file: copied, committed, synced and compared there before they are deleted here.
 
-Two SQLite files have no common commit. So the cold file commits first, through to the disk, and what the
-main file then commits at once deletes the rows and says, in `cooled`, that they are cold. Killed in between,
-the main file still has everything, and what the cold file has more of counts for nothing. That also holds
+Two SQLite files have no common commit. So the archive file commits first, through to the disk; the main file
+then deletes the rows and records in `archived` that they are there, in one commit. After a kill in between
+the main file still has everything, and what the archive file has more of counts for nothing. That also holds
 when a power cut takes the main file's commit, which need not reach the disk at once.
 """
 
@@ -18,46 +18,53 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.identity.statement import computed_id
 from hylo_memory_ros.errors import StoreBusyError
-from hylo_memory_ros.storage.archive.file import put_state_of, state_of
-from hylo_memory_ros.storage.archive.schema import STAMPED, moved_tables, places_of, said_tables, spatial
+from hylo_memory_ros.storage.archive.archive_file import (
+    STAMPED,
+    moved_tables,
+    places_of,
+    read_file_state,
+    save_file_state,
+    spatial,
+    statement_tables,
+)
 from hylo_memory_ros.storage.archive.selection import Cut
-from hylo_memory_ros.storage.archive.state import ArchiveState, mark_in
+from hylo_memory_ros.storage.archive.state import ArchiveState, read_state
 from hylo_memory_ros.storage.engine.connection import uri_of
 from hylo_memory_ros.storage.schema import SIZE
 
 __all__ = [
-    'Cooled',
-    'Mover',
+    'ArchivedSlice',
+    'Move',
     'clear_leftovers',
-    'complete',
-    'copied',
-    'delete_copied',
-    'differs',
-    'overtaken',
+    'copy_slice',
+    'delete_slice',
+    'differing_table',
+    'is_overtaken',
+    'merge_archive',
 ]
 
 # ruff: noqa: S608 - SQL of our own tables
 
 
-class Cooled(NamedTuple):
-    """What one slice moved."""
+class ArchivedSlice(NamedTuple):
+    """Result of one move or return."""
 
     versions: int = 0
     assertions: int = 0
     bytes: int = 0
-    """What left the main file, about; its pages are used again."""
+    """Approximate size; the pages are used again."""
     identity_ids: tuple[int, ...] = ()
     ids: tuple[str, ...] = ()
-    """Of the statements."""
+    """Ids of the statements."""
 
 
-class Mover(NamedTuple):
-    """A slice that is in the cold file, and not yet out of the main file."""
+class Move(NamedTuple):
+    """A slice that is in the archive file, and not yet out of the main file."""
 
     cuts: Sequence[Cut]
     assertions: Sequence[int]
     spatial: Sequence[int]
-    """Places that nothing speaks of which stays."""
+    """Rows of `spatial` that nothing else refers to."""
     versions: int
     bytes: int
     until_ns: int
@@ -66,31 +73,31 @@ class Mover(NamedTuple):
     """Of assertions, versions, places."""
     any_given: bool
     """Whether any of it has an id that was given."""
-    seq: int
-    """The newest transaction that the copy is of."""
+    sequence: int
+    """Newest transaction in the copied state."""
     ids: tuple[str, ...]
 
     @property
-    def told(self) -> Cooled:
-        """What there is to tell of it."""
+    def result(self) -> ArchivedSlice:
+        """Counts and ids of the slice."""
         numbers = tuple(cut.identity_id for cut in self.cuts)
-        return Cooled(self.versions, len(self.assertions), self.bytes, numbers, self.ids)
+        return ArchivedSlice(self.versions, len(self.assertions), self.bytes, numbers, self.ids)
 
 
-def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> Mover | None:
-    """Copy a slice into the cold file, commit it there, and read it back.
+def copy_slice(raw: sqlite3.Connection, cuts: Sequence[Cut], state: ArchiveState) -> Move | None:
+    """Copy a slice into the archive file, commit it there, and read it back.
 
     Parameters
     ----------
     raw : sqlite3.Connection
-        The cold file to be written, the main file attached.
+        The archive file to be written, the main file attached.
     cuts : sequence of Cut
-        What is to go.
+        Parts to move.
 
     Returns
     -------
-    Mover or None
-        None: somebody wrote to it meanwhile.
+    Move or None
+        None: it changed meanwhile.
     """
     _prepare(raw)
     raw.execute('BEGIN')
@@ -99,18 +106,17 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> 
     raw.execute(_PLACING)
     for table in moved_tables:
         name, columns = table.name, _COLUMNS[table.name]
-        if table in said_tables:
+        if table in statement_tables:
             raw.execute(f'DELETE FROM main.{name} WHERE {_WHERE[name]}')
         raw.execute(
             f'INSERT OR REPLACE INTO main.{name} ({columns}) '
-            f'SELECT {columns} FROM hot.{name} WHERE {_WHERE[name]}'
+            f'SELECT {columns} FROM live.{name} WHERE {_WHERE[name]}'
         )
-    state = state_of(raw)
-    put_state_of(raw, state._replace(moves=mark.moves + 1))
+    save_file_state(raw, read_file_state(raw)._replace(moves=state.moves + 1))
     raw.execute('COMMIT')
     raw.execute('BEGIN')
-    (seq,) = raw.execute('SELECT coalesce(max(sequence), 0) FROM hot.txn').fetchone()
-    same = not differs(raw)
+    (sequence,) = raw.execute('SELECT coalesce(max(sequence), 0) FROM live.txn').fetchone()
+    same = not differing_table(raw)
     assertions = [row[0] for row in raw.execute('SELECT assertion_id FROM temp.moving')]
     places = [row[0] for row in raw.execute(_PLACES_TO_GO)]
     versions, size, until_ns, until_seq, *highest = raw.execute(_TOLD).fetchone()
@@ -119,7 +125,7 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> 
     raw.execute('COMMIT')
     if not same:
         return None
-    return Mover(
+    return Move(
         cuts,
         assertions,
         places,
@@ -129,30 +135,30 @@ def copied(raw: sqlite3.Connection, cuts: Sequence[Cut], mark: ArchiveState) -> 
         until_seq,
         tuple(highest),
         any_given,
-        seq,
+        sequence,
         tuple(row[0] for row in named),
     )
 
 
-def differs(raw: sqlite3.Connection) -> str:
-    """Return the table in which the copy of a slice is not what the main file has; empty: there is none."""
+def differing_table(raw: sqlite3.Connection) -> str:
+    """Return the table in which the copy of a slice differs from the main file; empty: none does."""
     for table in moved_tables:
         name = table.name
         here, there = (
-            f'SELECT {_COLUMNS[name]} FROM {side}.{name} WHERE {_WHERE[name]}' for side in ('hot', 'main')
+            f'SELECT {_COLUMNS[name]} FROM {side}.{name} WHERE {_WHERE[name]}' for side in ('live', 'main')
         )
         if raw.execute(f'SELECT 1 FROM ({here} EXCEPT {there}) LIMIT 1').fetchone():
             return name
         # All of here is there. No row is there twice, so as many of them are the same; but of endings the
-        # cold file may have more, from earlier slices.
+        # archive file may have more, from earlier slices.
         counted = f'SELECT (SELECT count(*) FROM ({here})), (SELECT count(*) FROM ({there}))'
         if name != 'forgetting' and len(set(raw.execute(counted).fetchone())) > 1:
             return name
     return ''
 
 
-def overtaken(connection: sa.Connection, moving: Mover, sequence: int) -> bool:
-    """Return whether something of a slice speaks for a version that is believed since the slice was chosen.
+def is_overtaken(connection: sa.Connection, move: Move, sequence: int) -> bool:
+    """Return whether a row of a slice belongs to a version that is believed since the slice was chosen.
 
     Parameters
     ----------
@@ -160,48 +166,48 @@ def overtaken(connection: sa.Connection, moving: Mover, sequence: int) -> bool:
         The newest transaction that was known when it was chosen.
     """
     raw: Any = connection.connection.dbapi_connection
-    return raw.execute(_OVERTAKEN, (json.dumps(moving.cuts), sequence)).fetchone() is not None
+    return raw.execute(_OVERTAKEN, (json.dumps(move.cuts), sequence)).fetchone() is not None
 
 
-def delete_copied(connection: sa.Connection, moving: Mover, mark: ArchiveState) -> ArchiveState:
-    """Delete a slice here, and say that it is cold; return what the main file knows of the cold one then."""
+def delete_slice(connection: sa.Connection, move: Move, state: ArchiveState) -> ArchiveState:
+    """Delete a slice from the main file and record it as archived; return the new state of the archive."""
     raw: Any = connection.connection.dbapi_connection
     # Those that refer to others go first: triggers read what a row belongs to.
-    for table in reversed(said_tables):
+    for table in reversed(statement_tables):
         raw.execute(
             f'DELETE FROM {table.name} WHERE assertion_id IN (SELECT value FROM json_each(?))',
-            _json(moving.assertions),
+            _json(move.assertions),
         )
     raw.execute(
-        'DELETE FROM spatial WHERE spatial_id IN (SELECT value FROM json_each(?))', _json(moving.spatial)
+        'DELETE FROM spatial WHERE spatial_id IN (SELECT value FROM json_each(?))', _json(move.spatial)
     )
-    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', moving.cuts)
-    raw.executemany(_COOLED, moving.cuts)
-    assertion, version, spatial = map(max, moving.highest, (mark.assertion, mark.version, mark.spatial))
-    return mark._replace(
-        moves=mark.moves + 1,
-        until_ns=max(mark.until_ns, moving.until_ns),
-        until_seq=max(mark.until_seq, moving.until_seq),
+    raw.executemany('DELETE FROM forgetting WHERE identity_id = ? AND forgotten_at_ns < ?', move.cuts)
+    raw.executemany(_ARCHIVED, move.cuts)
+    assertion, version, spatial = map(max, move.highest, (state.assertion, state.version, state.spatial))
+    return state._replace(
+        moves=state.moves + 1,
+        until_ns=max(state.until_ns, move.until_ns),
+        until_seq=max(state.until_seq, move.until_seq),
         assertion=assertion,
         version=version,
         spatial=spatial,
-        any_given=mark.any_given or moving.any_given,
+        any_given=state.any_given or move.any_given,
     )
 
 
 def clear_leftovers(
-    raw: sqlite3.Connection, mark: ArchiveState, identity_ids: Sequence[int] | None = None
+    raw: sqlite3.Connection, state: ArchiveState, identity_ids: Sequence[int] | None = None
 ) -> None:
-    """Delete from the cold file what is not cold: it came back, or never left.
+    """Delete from the archive file what came back, or never left the main file.
 
     Parameters
     ----------
     raw : sqlite3.Connection
-        The cold file to be written, the main file attached.
-    mark : ArchiveState
-        As the main file has it, through to the disk.
+        The archive file to be written, the main file attached.
+    state : ArchiveState
+        As recorded in the main file, through to the disk.
     identity_ids : sequence of int, optional
-        Those that may have left something; none: everybody.
+        Only these; none: all.
     """
     _prepare(raw)
     raw.execute('BEGIN')
@@ -214,9 +220,9 @@ def clear_leftovers(
     raw.execute(_LEFT)
     raw.execute(_LEFT_PLACES)
     raw.execute(_LEFT_ENDINGS)
-    for table in (*said_tables, spatial):
+    for table in (*statement_tables, spatial):
         raw.execute(f'DELETE FROM main.{table.name} WHERE {_WHERE[table.name]}')
-    put_state_of(raw, state_of(raw)._replace(moves=mark.moves, returns=mark.returns))
+    save_file_state(raw, read_file_state(raw)._replace(moves=state.moves, returns=state.returns))
     raw.execute('COMMIT')
 
 
@@ -250,7 +256,7 @@ _TEMPORARY = {
 }
 _GONE = 'SELECT assertion_id FROM temp.moving'
 _COLUMNS = {table.name: ', '.join(table.columns.keys()) for table in moved_tables}
-_WHERE = dict.fromkeys((table.name for table in said_tables), f'assertion_id IN ({_GONE})') | {
+_WHERE = dict.fromkeys((table.name for table in statement_tables), f'assertion_id IN ({_GONE})') | {
     'spatial': 'spatial_id IN (SELECT spatial_id FROM temp.placing)',
     'forgetting': """
         identity_id IN (SELECT identity_id FROM temp.going) AND forgotten_at_ns < (
@@ -260,10 +266,10 @@ _WHERE = dict.fromkeys((table.name for table in said_tables), f'assertion_id IN 
 }
 _MOVING = """
     INSERT INTO temp.moving SELECT a.assertion_id FROM temp.going AS g
-    JOIN hot.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns < g.before_ns
+    JOIN live.assertion AS a ON a.identity_id = g.identity_id AND a.valid_from_ns < g.before_ns
 """
-_COOLED = """
-    INSERT INTO cooled (identity_id, before_ns) VALUES (?, ?)
+_ARCHIVED = """
+    INSERT INTO archived (identity_id, before_ns) VALUES (?, ?)
     ON CONFLICT (identity_id) DO UPDATE SET before_ns = max(before_ns, excluded.before_ns)
 """
 _OVERTAKEN = """
@@ -272,10 +278,10 @@ _OVERTAKEN = """
     AND v.valid_from_ns < json_extract(bound.value, '$[1]')
     WHERE v.from_seq > ? LIMIT 1
 """
-_PLACING = f'INSERT INTO temp.placing {_places("hot", _GONE)}'
+_PLACING = f'INSERT INTO temp.placing {_places("live", _GONE)}'
 # What stays is looked at only if anything that goes has a place.
 _PLACES_TO_GO = f"""
-    SELECT spatial_id FROM temp.placing WHERE spatial_id NOT IN ({_places('hot', _staying('hot'))})
+    SELECT spatial_id FROM temp.placing WHERE spatial_id NOT IN ({_places('live', _staying('live'))})
 """
 _TOLD = f"""
     SELECT
@@ -290,12 +296,12 @@ _TOLD = f"""
 """
 _NAMED = f"""
     SELECT a.id, i.kind, a.content_digest, i.digest, a.valid_from_ns
-    FROM main.assertion AS a JOIN hot.identity AS i ON i.identity_id = a.identity_id
+    FROM main.assertion AS a JOIN live.identity AS i ON i.identity_id = a.identity_id
     WHERE assertion_id IN ({_GONE})
 """
 _CUT_NOW = """
     UPDATE temp.going SET before_ns = (
-        SELECT coalesce(max(c.before_ns), -1) FROM hot.cooled AS c WHERE c.identity_id = going.identity_id
+        SELECT coalesce(max(c.before_ns), -1) FROM live.archived AS c WHERE c.identity_id = going.identity_id
     )
 """
 _LEFT = """
@@ -316,30 +322,30 @@ _LEFT_ENDINGS = """
 # ruff: noqa: S608 - SQL of our own tables
 
 
-def complete(copy: sqlite3.Connection, path: Path) -> None:
-    """Bring what is cold back in a copy of a main file.
+def merge_archive(copy: sqlite3.Connection, path: Path) -> None:
+    """Bring everything back in a copy of a main file.
 
     Parameters
     ----------
     copy : sqlite3.Connection
         The copy, without a transaction.
     path : Path
-        The cold file of what was copied.
+        The archive file of the memory that was copied.
 
     Raises
     ------
     StoreBusyError
-        Something came back from the cold file since the copy was made.
+        Something came back from the archive file since the copy was made.
     """
-    mark = mark_in(copy)
-    if mark is None:
+    state = read_state(copy)
+    if state is None:
         return
-    copy.execute('ATTACH ? AS cold', (uri_of(path, 'ro'),))
+    copy.execute('ATTACH ? AS archive', (uri_of(path, 'ro'),))
     try:
         copy.execute('BEGIN')
-        if state_of(copy, 'cold').returns > mark.returns:
+        if read_file_state(copy, 'archive').returns > state.returns:
             raise StoreBusyError(
-                f'cold file {path}: something came back from it while it was copied; '
+                f'archive file {path}: something came back from it while it was copied; '
                 'the call may be repeated',
                 path=str(path),
             )
@@ -347,22 +353,24 @@ def complete(copy: sqlite3.Connection, path: Path) -> None:
             columns = ', '.join(table.columns.keys())
             copy.execute(
                 f'INSERT OR IGNORE INTO main.{table.name} ({columns}) '
-                f'SELECT {columns} FROM cold.{table.name} AS said WHERE {_WHERE_COPYING[table.name]}'
+                f'SELECT {columns} FROM archive.{table.name} AS moved WHERE {_WHERE_COPYING[table.name]}'
             )
-        copy.execute('DELETE FROM main.cooled')
-        copy.execute("DELETE FROM main.state WHERE name = 'cold'")
+        copy.execute('DELETE FROM main.archived')
+        copy.execute("DELETE FROM main.state WHERE name = 'archive'")
         copy.execute('COMMIT')
     finally:
         if copy.in_transaction:
             copy.execute('ROLLBACK')
-        copy.execute('DETACH cold')
+        copy.execute('DETACH archive')
 
 
-_IS_COLD = '(SELECT before_ns FROM main.cooled AS c WHERE c.identity_id = {row}.identity_id)'
+_CUT_OF = '(SELECT before_ns FROM main.archived AS c WHERE c.identity_id = {row}.identity_id)'
 _ASSERTIONS = f"""
-    SELECT assertion_id FROM cold.assertion AS a WHERE a.valid_from_ns < {_IS_COLD.format(row='a')}
+    SELECT assertion_id FROM archive.assertion AS a WHERE a.valid_from_ns < {_CUT_OF.format(row='a')}
 """
 _WHERE_COPYING = dict.fromkeys(
-    (table.name for table in moved_tables), f'said.assertion_id IN ({_ASSERTIONS})'
-) | {name: f'said.{stamp} < {_IS_COLD.format(row="said")}' for name, stamp in STAMPED.items()}
-_WHERE_COPYING['spatial'] = f'said.spatial_id IN ({places_of("cold.", f"assertion_id IN ({_ASSERTIONS})")})'
+    (table.name for table in moved_tables), f'moved.assertion_id IN ({_ASSERTIONS})'
+) | {name: f'moved.{stamp} < {_CUT_OF.format(row="moved")}' for name, stamp in STAMPED.items()}
+_WHERE_COPYING['spatial'] = (
+    f'moved.spatial_id IN ({places_of("archive.", f"assertion_id IN ({_ASSERTIONS})")})'
+)

@@ -1,7 +1,7 @@
-"""Bringing back: before a transaction changes a past that is cold, it takes that into the main file again.
+"""Restorer: before a transaction changes an archived past, its rows come back to the main file.
 
-The rows come back in the transaction itself, so it is all of it or nothing; they leave the cold file after
-the commit. Until then they are in both, and count in the main file alone.
+The rows come back in the transaction itself, so it is all or nothing; they leave the archive file after the
+commit. Until then they are in both files, and count in the main file alone.
 """
 
 from __future__ import annotations
@@ -14,101 +14,101 @@ from typing import Any
 import sqlalchemy as sa
 
 from hylo_memory_ros.errors import StoreError
-from hylo_memory_ros.storage.archive.file import ColdFile
-from hylo_memory_ros.storage.archive.reader import TieredReader
-from hylo_memory_ros.storage.archive.schema import moved_tables, places_of
-from hylo_memory_ros.storage.archive.state import ArchiveState, mark_of, put_mark
+from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, moved_tables, places_of
+from hylo_memory_ros.storage.archive.state import ArchiveState, load_state, save_state
 from hylo_memory_ros.storage.query import select as asking
 from hylo_memory_ros.storage.query.select import QuerySpec
+from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 
 __all__ = ['Restorer']
 
 
 class Restorer:
-    """What one transaction brings back.
+    """Bring archived rows back within one transaction.
 
     Parameters
     ----------
     connection : Connection
         The main file, in the transaction.
-    file : ColdFile or None
-        The cold file; None: there can be none.
+    file : ArchiveFile or None
+        The archive file; None: the memory has no file.
     lost : StoreError or None
-        Why it is not read; whatever would have to come back is refused so.
+        Why it is not read: raised when something would have to come back.
     """
 
-    def __init__(self, connection: sa.Connection, file: ColdFile | None, lost: StoreError | None) -> None:
+    def __init__(self, connection: sa.Connection, file: ArchiveFile | None, lost: StoreError | None) -> None:
         self._lost = lost
         self._raw: Any = connection.connection.dbapi_connection
         self._connection = connection
         self._file = file
-        self.mark: ArchiveState | None = None if file is None else mark_of(connection)
-        """What the main file knows of the cold one; None: nothing is cold."""
+        self.state: ArchiveState | None = None if file is None else load_state(connection)
+        """State of the archive; None: there never was one."""
         self.identity_ids: set[int] = set()
-        """Whose rows came back."""
+        """Identities whose rows came back."""
 
     def __bool__(self) -> bool:
-        """Whether anything is cold."""
+        """Return whether anything is archived."""
         return (
-            self.mark is not None and self._raw.execute('SELECT 1 FROM cooled LIMIT 1').fetchone() is not None
+            self.state is not None
+            and self._raw.execute('SELECT 1 FROM archived LIMIT 1').fetchone() is not None
         )
 
-    def reached(self, earliest_ns: Mapping[int, int]) -> None:
-        """Bring back the identities whose cold past a change from a world time on can touch.
+    def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
+        """Bring back the identities whose archived past a change from a world time on can touch.
 
         A change at the cut itself can: it may join what is on both sides.
         """
         if self and earliest_ns:
             pairs = json.dumps(list(earliest_ns.items()))
-            self.bring(row[0] for row in self._raw.execute(_REACHED, (pairs,)))
+            self.restore(row[0] for row in self._raw.execute(_REACHED, (pairs,)))
 
-    def named(self, item_ids: Collection[str], *, given: bool) -> None:
-        """Bring back the identities of which something cold has one of these ids.
+    def restore_ids(self, item_ids: Collection[str], *, given: bool) -> None:
+        """Bring back the identities of which an archived statement has one of these ids.
 
         Parameters
         ----------
         given : bool
-            Whether they were given. Of those that follow from what is said only a given one can be the same.
+            Whether the ids were given. A computed id can only equal one that was given.
         """
-        if item_ids and self.mark is not None and (given or self.mark.any_given):
-            self._bring_found(_NAMED, json.dumps(sorted(item_ids)))
+        if item_ids and self.state is not None and (given or self.state.any_given):
+            self._restore_found(_NAMED, json.dumps(sorted(item_ids)))
 
-    def linked(self, links: Collection[str]) -> None:
-        """Bring back the identities of which something cold has one of these links, as tags hold them."""
-        self._bring_found(_LINKED, json.dumps(sorted(links)))
+    def restore_links(self, links: Collection[str]) -> None:
+        """Bring back the identities of which an archived statement has one of these links, as in `tag`."""
+        self._restore_found(_LINKED, json.dumps(sorted(links)))
 
-    def corrected(self, sequence: int) -> None:
-        """Bring back the identities of which a correction moved or began something that is cold."""
-        self._bring_found(_CORRECTED, sequence)
+    def restore_corrected(self, sequence: int) -> None:
+        """Bring back the identities of which a correction moved or began archived rows."""
+        self._restore_found(_CORRECTED, sequence)
 
-    def in_map(self, map_id: str) -> None:
-        """Bring back the identities of which something cold was said in a map."""
-        self._bring_found(_IN_MAP, map_id)
+    def restore_map(self, map_id: str) -> None:
+        """Bring back the identities with an archived statement in a map."""
+        self._restore_found(_IN_MAP, map_id)
 
-    def held(self, key: str, kind: str, at_ns: int) -> None:
-        """Bring back the identities of a key whose past at a world time is cold."""
+    def restore_key(self, key: str, kind: str, at_ns: int) -> None:
+        """Bring back the identities of a key whose past at a world time is archived."""
         if self:
-            self.bring(row[0] for row in self._raw.execute(_HELD, (key, kind, at_ns)))
+            self.restore(row[0] for row in self._raw.execute(_HELD, (key, kind, at_ns)))
 
-    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
-        """Return the version rows that match, in both files; those that were cold have come back."""
-        if not self or self.mark is None or not self.mark.reaches(asked):
+    def match(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
+        """Return the version rows that match a query; archived ones have come back."""
+        if not self or self.state is None or not self.state.reaches(asked):
             return asking.matching_rows(self._connection, asked, among)
-        with self._both() as cold:
-            found = TieredReader(self._connection, cold).matching(asked, among)
-            raw: Any = cold.connection.dbapi_connection
+        with self._both() as archive:
+            found = TieredReader(self._connection, archive).matching(asked, among)
+            raw: Any = archive.connection.dbapi_connection
             owners = [row[0] for row in raw.execute(_OWNERS, (json.dumps(list(found)),))]
-        self.bring(owners)
+        self.restore(owners)
         return found
 
-    def _bring_found(self, statement: str, value: Any) -> None:
+    def _restore_found(self, statement: str, value: Any) -> None:
         if self:
-            with self._cold() as raw:
+            with self._raw_archive() as raw:
                 found = [row[0] for row in raw.execute(statement, {'value': value})]
-            self.bring(found)
+            self.restore(found)
 
     @contextmanager
-    def _cold(self) -> Iterator[Any]:
+    def _raw_archive(self) -> Iterator[Any]:
         with self._both() as connection:
             raw: Any = connection.connection.dbapi_connection
             yield raw
@@ -121,49 +121,49 @@ class Restorer:
         with self._file.reading() as connection:
             yield connection
 
-    def bring(self, identity_ids: Iterable[int]) -> None:
-        """Bring back the cold past of identities, of those that have one."""
+    def restore(self, identity_ids: Iterable[int]) -> None:
+        """Bring back the archived past of those identities that have one."""
         wanted = json.dumps(sorted(set(identity_ids)))
-        cold = [row[0] for row in self._raw.execute(_ARE_COLD, (wanted,))]
-        if not cold:
+        found = [row[0] for row in self._raw.execute(_ARE_ARCHIVED, (wanted,))]
+        if not found:
             return
-        assert self.mark is not None
+        assert self.state is not None
         if not self.identity_ids:
-            self.mark = self.mark._replace(returns=self.mark.returns + 1)
-            put_mark(self._connection, self.mark)
-        self.identity_ids.update(cold)
-        self._take(cold)
+            self.state = self.state._replace(returns=self.state.returns + 1)
+            save_state(self._connection, self.state)
+        self.identity_ids.update(found)
+        self._copy_back(found)
 
-    def _take(self, identity_ids: Sequence[int]) -> None:
+    def _copy_back(self, identity_ids: Sequence[int]) -> None:
         numbers = json.dumps(list(identity_ids))
-        with self._cold() as raw:
+        with self._raw_archive() as raw:
             assertions = [row[0] for row in raw.execute(_ASSERTIONS, (numbers,))]
-            said = json.dumps(assertions)
-            places = json.dumps([row[0] for row in raw.execute(_PLACES, {'said': said})])
+            rows_of = json.dumps(assertions)
+            places = json.dumps([row[0] for row in raw.execute(_PLACES, {'rows': rows_of})])
             of = {'spatial': places, 'forgetting': numbers}
             for table in moved_tables:
                 name, columns = table.name, table.columns.keys()
                 selected = f'SELECT {", ".join(columns)} FROM {name} WHERE {_KEYS.get(name, "assertion_id")}'  # noqa: S608
-                those = of.get(name, said)
-                rows = raw.execute(f'{selected} IN (SELECT value FROM json_each(?))', (those,))  # noqa: S608
+                wanted = of.get(name, rows_of)
+                rows = raw.execute(f'{selected} IN (SELECT value FROM json_each(?))', (wanted,))  # noqa: S608
                 inserted = f'INSERT OR IGNORE INTO {name} ({", ".join(columns)})'
                 self._raw.executemany(f'{inserted} VALUES ({", ".join("?" * len(columns))})', rows)
         self._raw.execute(
-            'DELETE FROM cooled WHERE identity_id IN (SELECT value FROM json_each(?))', (numbers,)
+            'DELETE FROM archived WHERE identity_id IN (SELECT value FROM json_each(?))', (numbers,)
         )
 
 
 _KEYS = {'spatial': 'spatial_id', 'forgetting': 'identity_id'}
 _REACHED = """
     SELECT c.identity_id FROM json_each(?) AS pair
-    JOIN cooled AS c ON c.identity_id = json_extract(pair.value, '$[0]')
+    JOIN archived AS c ON c.identity_id = json_extract(pair.value, '$[0]')
     WHERE json_extract(pair.value, '$[1]') <= c.before_ns
 """
 _HELD = """
-    SELECT c.identity_id FROM identity AS i JOIN cooled AS c ON c.identity_id = i.identity_id
+    SELECT c.identity_id FROM identity AS i JOIN archived AS c ON c.identity_id = i.identity_id
     WHERE i.key = ? AND i.kind = ? AND c.before_ns > ?
 """
-_ARE_COLD = 'SELECT identity_id FROM cooled WHERE identity_id IN (SELECT value FROM json_each(?))'
+_ARE_ARCHIVED = 'SELECT identity_id FROM archived WHERE identity_id IN (SELECT value FROM json_each(?))'
 _NAMED = 'SELECT DISTINCT identity_id FROM assertion WHERE id IN (SELECT value FROM json_each(:value))'
 _LINKED = """
     SELECT DISTINCT a.identity_id FROM tag AS t JOIN assertion AS a ON a.assertion_id = t.assertion_id
@@ -179,4 +179,4 @@ _OWNERS = """
     SELECT DISTINCT identity_id FROM version WHERE version_row IN (SELECT value FROM json_each(?))
 """
 _ASSERTIONS = 'SELECT assertion_id FROM assertion WHERE identity_id IN (SELECT value FROM json_each(?))'
-_PLACES = places_of('', 'assertion_id IN (SELECT value FROM json_each(:said))')
+_PLACES = places_of('', 'assertion_id IN (SELECT value FROM json_each(:rows))')

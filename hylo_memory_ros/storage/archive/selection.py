@@ -1,4 +1,4 @@
-"""What may become cold: of each identity all that speaks from before a cut, if nothing of it holds now."""
+"""Select statements to archive: of each identity all from before a cut, if none of it holds now."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ import sqlalchemy as sa
 from hylo_memory_ros.storage.consolidation.scope import ANY_SCOPE, IN_SCOPE, scope_values
 from hylo_memory_ros.storage.schema import SIZE
 
-__all__ = ['NEVER_NS', 'Coolable', 'Cut', 'coolable', 'cuts', 'leaving']
+__all__ = ['NEVER_NS', 'Archivable', 'Cut', 'find_archivable', 'find_archivable_ids', 'find_cuts']
 
 # ruff: noqa: S608 - SQL of our own tables
 
 
 NEVER_NS = 2**63 - 1
-"""Cut of an identity that is cold as a whole."""
+"""Cut of an identity that is archived as a whole."""
 _BATCH = 500
-# The files of skills are held against the database whenever it is opened.
-_HOT_KINDS = ('skill',)
+# The files of skills are compared with the database whenever it is opened.
+_LIVE_KINDS = ('skill',)
 
 
-class Coolable(NamedTuple):
-    """An identity of which something may become cold."""
+class Archivable(NamedTuple):
+    """An identity with statements that may be archived."""
 
     identity_id: int
     kind: str
     assertions: int
     """Accepted statements that would leave the main file."""
     bytes: int
-    """What they take there, about."""
+    """Approximate size of those statements."""
     before_ns: int
     """All that speaks from before this world time; `NEVER_NS`: all."""
 
 
 class Cut(NamedTuple):
-    """What of an identity goes in one slice."""
+    """Part of an identity that is moved in one slice."""
 
     identity_id: int
     before_ns: int
     """All that speaks from before this world time."""
 
 
-def coolable(
+def find_archivable(
     connection: sa.Connection,
     ended_before_ns: int,
     limit: int,
@@ -52,11 +52,11 @@ def coolable(
     kinds: Collection[str] | None,
     scope: Mapping[str, str] | None,
     after: int,
-) -> list[Coolable]:
-    """Return identities of which something may become cold, in order of their number.
+) -> list[Archivable]:
+    """Return identities with statements that may be archived, in order of their number.
 
     Of one that still holds, the newest two versions stay, so that it goes on without its past.
-    A landmark of whose end perception has not taken notice stays whole.
+    A landmark whose end perception has not recorded stays whole.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def coolable(
     limit : int
         Most identities.
     kinds, scope : optional
-        Only these kinds, and identities of which everything was said in this scope.
+        Only these kinds, and identities with every statement in this scope.
     after : int
         Only identities with a greater number.
     """
     raw: Any = connection.connection.dbapi_connection
-    found: list[Coolable] = []
+    found: list[Archivable] = []
     values = {
         'kinds': None if kinds is None else json.dumps(sorted(kinds)),
         'batch': _BATCH,
@@ -81,15 +81,15 @@ def coolable(
         if not numbers:
             break
         rows = raw.execute(_ENDED, {**values, 'ids': json.dumps(numbers), 'ended': ended_before_ns})
-        found += [Coolable(*row) for row in rows]
+        found += [Archivable(*row) for row in rows]
         after = numbers[-1]
     return found[:limit]
 
 
-def leaving(
+def find_archivable_ids(
     connection: sa.Connection, identity_ids: Sequence[int], ended_before_ns: int
 ) -> dict[int, list[str]]:
-    """Return the ids of what may become cold of identities, by identity, in order of world time."""
+    """Return the ids of statements that may be archived, by identity, in order of world time."""
     raw: Any = connection.connection.dbapi_connection
     values = {'ids': json.dumps(list(identity_ids)), 'ended': ended_before_ns, **scope_values(None)}
     found: dict[int, list[str]] = {}
@@ -98,8 +98,8 @@ def leaving(
     return found
 
 
-def cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> list[Cut]:
-    """Return what goes in a slice: as many statements as a limit allows, at least those of one instant.
+def find_cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, limit: int) -> list[Cut]:
+    """Return the cuts of one slice: as many statements as a limit allows, at least those of one instant.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, lim
     """
     values = {'ended': ended_before_ns, **scope_values(None)}
     rows = connection.execute(_ENDED, {**values, 'ids': json.dumps(list(identity_ids))})
-    found = {row[0]: Coolable(*row) for row in rows}
+    found = {row[0]: Archivable(*row) for row in rows}
     chosen: list[Cut] = []
     for identity_id in dict.fromkeys(identity_ids):
         if limit <= 0:
@@ -124,7 +124,7 @@ def cuts(connection: Any, identity_ids: Sequence[int], ended_before_ns: int, lim
     return chosen
 
 
-def _partial(connection: Any, whole: Coolable, limit: int) -> int:
+def _partial(connection: Any, whole: Archivable, limit: int) -> int:
     """Return a cut behind which about so many statements are; a version is never divided."""
     stamps = connection.execute(_STAMPS, (whole.identity_id, whole.before_ns, limit + 1))
     first, *_, last = [row[0] for row in stamps]
@@ -154,7 +154,7 @@ _CUTS = f"""
         ) AS from_ns
         FROM identity AS i
         WHERE i.identity_id IN (SELECT value FROM json_each(:ids))
-        AND i.kind NOT IN ({', '.join(map(repr, _HOT_KINDS))}) {_IN_SCOPE}
+        AND i.kind NOT IN ({', '.join(map(repr, _LIVE_KINDS))}) {_IN_SCOPE}
     ), cut AS (
         SELECT identity_id, kind, CASE WHEN from_ns IS NULL THEN {NEVER_NS} ELSE coalesce((
             SELECT max(v.valid_from_ns) FROM version AS v

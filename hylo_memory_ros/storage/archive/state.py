@@ -1,8 +1,9 @@
-"""What the main file knows of its cold file: which one it is, how far it went, and what may be in it."""
+"""State of the archive as the main file records it: which file it is, how far it went, what may be in it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,54 +13,63 @@ from hylo_memory_ros.errors import DamagedFileError
 if TYPE_CHECKING:
     from hylo_memory_ros.storage.query.spec import QuerySpec
 
-__all__ = ['ArchiveState', 'mark_in', 'mark_of', 'put_mark']
+__all__ = [
+    'ArchiveState',
+    'Reached',
+    'everything',
+    'given_ids',
+    'load_state',
+    'nothing',
+    'reached_by',
+    'reached_by_history',
+    'read_state',
+    'save_state',
+]
 
-_SELECT = "SELECT value FROM {schema}.state WHERE name = 'cold'"
-_PUT = "INSERT OR REPLACE INTO state (name, value) VALUES ('cold', ?)"
+_SELECT = "SELECT value FROM {schema}.state WHERE name = 'archive'"
+_PUT = "INSERT OR REPLACE INTO state (name, value) VALUES ('archive', ?)"
 
 
 class ArchiveState(NamedTuple):
-    """The cold file as the main file has it. Numbers only grow, also when everything came back."""
+    """The archive as the main file records it. Numbers only grow, also when everything came back."""
 
     id: str
-    """Name of the cold file, which both hold."""
+    """Name of the archive file, which both files hold."""
     moves: int = 0
     """Moves there that the main file has finished."""
     returns: int = 0
     """Transactions that brought something back."""
     until_ns: int = 0
-    """Nothing cold that is believed holds at this world time or later."""
+    """No archived version that is believed holds at this world time or later."""
     until_seq: int = 0
-    """Nothing cold that is not believed now was believed as of this sequence or later."""
+    """No archived version that is not believed now was believed as of this sequence or later."""
     assertion: int = 0
     """Highest row number of an assertion that was moved."""
     version: int = 0
     spatial: int = 0
-    path: str = ''
-    """Where it was made, unless beside the main file: who has no parameters finds it there."""
     any_given: bool = False
-    """Whether anything that was moved had an id that was given: another statement may come to have it."""
+    """Whether any archived statement had an id that was given: another statement may come to have it."""
 
     def reaches(self, asked: QuerySpec) -> bool:
-        """Whether a question can have a match in the cold file."""
+        """Return whether a query can have a match in the archive."""
         if asked.ever_believed or asked.world == 'any' or asked.at_ns < self.until_ns:
             return True
         return asked.seq is not None and asked.seq < self.until_seq
 
 
-def mark_of(connection: sa.Connection, schema: str = 'main') -> ArchiveState | None:
-    """Return what the main file knows of its cold file; None: it never had one.
+def load_state(connection: sa.Connection, schema: str = 'main') -> ArchiveState | None:
+    """Return the state of the archive; None: there never was one.
 
     Parameters
     ----------
     schema : str
-        Where the connection has the main file.
+        Name of the main file in the connection.
     """
     raw: Any = connection.connection.dbapi_connection
-    return mark_in(raw, schema)
+    return read_state(raw, schema)
 
 
-def mark_in(raw: Any, schema: str = 'main') -> ArchiveState | None:
+def read_state(raw: Any, schema: str = 'main') -> ArchiveState | None:
     """Return the same from the driver's own connection."""
     row = raw.execute(_SELECT.format(schema=schema)).fetchone()
     if row is None:
@@ -67,10 +77,58 @@ def mark_in(raw: Any, schema: str = 'main') -> ArchiveState | None:
     try:
         return ArchiveState(**json.loads(row[0]))
     except (TypeError, ValueError) as exc:
-        raise DamagedFileError('the state of cold storage in the database is damaged') from exc
+        raise DamagedFileError('the state of the archive in the database is damaged') from exc
 
 
-def put_mark(connection: sa.Connection, mark: ArchiveState) -> None:
-    """Keep what the main file knows of its cold file."""
+def save_state(connection: sa.Connection, state: ArchiveState) -> None:
+    """Store the state of the archive."""
     raw: Any = connection.connection.dbapi_connection
-    raw.execute(_PUT, (json.dumps(mark._asdict()).encode(),))
+    raw.execute(_PUT, (json.dumps(state._asdict()).encode(),))
+
+
+Reached = Callable[[sa.Connection, ArchiveState], bool]
+"""Decides whether a read needs the archive, from the main file and the state of the archive."""
+
+
+def everything(_live: sa.Connection, _state: ArchiveState) -> bool:
+    """Read the archive if there is one."""
+    return True
+
+
+def nothing(_live: sa.Connection, _state: ArchiveState) -> bool:
+    """Read the main file alone."""
+    return False
+
+
+def given_ids(_live: sa.Connection, state: ArchiveState) -> bool:
+    """Read the archive for given ids: a computed id belongs to one statement only."""
+    return state.any_given
+
+
+def reached_by(asked: QuerySpec) -> Reached:
+    """Read the archive where a query can have a match there."""
+
+    def reached(live: sa.Connection, state: ArchiveState) -> bool:
+        if not state.reaches(asked):
+            return False
+        keys = asked.query.all_keys
+        return not keys or asked.query.depth > 1 or _any_archived(live, keys)
+
+    return reached
+
+
+def reached_by_history(key: str | None) -> Reached:
+    """Read the archive where the history of a key, or of an id, goes back to it."""
+    return lambda live, _: key is None or _any_archived(live, [key])
+
+
+def _any_archived(live: sa.Connection, keys: Sequence[str]) -> bool:
+    """Return whether a statement with one of these keys is archived."""
+    raw: Any = live.connection.dbapi_connection
+    return raw.execute(_ANY_ARCHIVED, (json.dumps(list(keys)),)).fetchone() is not None
+
+
+_ANY_ARCHIVED = """
+    SELECT 1 FROM identity AS i JOIN archived AS c ON c.identity_id = i.identity_id
+    WHERE i.key IN (SELECT value FROM json_each(?)) LIMIT 1
+"""

@@ -73,7 +73,7 @@ def amount_at_hand(
     Parameters
     ----------
     holding : bool
-        Count only what is said of things of which something still holds: where there is no cold
+        Count only what is said of things of which something still holds: where there is no archive
         storage, what has ended stays, and no budget could be held otherwise.
     """
     if not scope and not holding:

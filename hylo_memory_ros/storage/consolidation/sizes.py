@@ -1,6 +1,6 @@
 """Sizes of each kind in the main file, counted row by row as rows come and go, never by a scan.
 
-Whatever adds a statement or takes it away (a write, a purge, a move to cold storage and back) is counted
+Whatever adds a statement or takes it away (a write, a purge, a move to the archive and back) is counted
 by the database itself, in the same transaction.
 """
 

@@ -105,7 +105,7 @@ def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int
 
 
 def _taken(transaction: Changeset, ids: Sequence[str]) -> set[str]:
-    transaction.cold.named(ids, given=True)
+    transaction.archive.restore_ids(ids, given=True)
     return existing_ids(transaction.connection, ids)
 
 

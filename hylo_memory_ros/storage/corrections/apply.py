@@ -52,7 +52,7 @@ def correct_assertions(
     Each version moves as a whole: a repeated statement moves with the one that it repeats, so that
     every interval stays the same.
     """
-    txn.cold.in_map(plan.map_id)
+    txn.archive.restore_map(plan.map_id)
     entries = {entry.assertion_id: entry for entry in _entries(txn.connection, plan)}
     timelines = Timelines(txn)
     timelines.load({entry.identity_id: 0 for entry in entries.values()})

@@ -27,7 +27,7 @@ def revert_assertions(txn: Changeset, plan: ReversalPlan) -> tuple[int, int]:
         Number of restored versions, and of statements that stay because they were moved again.
     """
     former = plan.former
-    txn.cold.corrected(former.sequence)
+    txn.archive.restore_corrected(former.sequence)
     found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
     rows = [row for row in found if row.to_seq is None and row.key not in plan.kept_keys]
     before = {

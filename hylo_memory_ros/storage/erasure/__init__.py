@@ -1,1 +1,1 @@
-"""Erasure."""
+"""Erasure for good: rows, records that name them, and their remains in files."""

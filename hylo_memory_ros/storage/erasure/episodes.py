@@ -43,9 +43,9 @@ class EpisodeErasure:
 
     def __init__(self, changeset: Changeset, purged: Purged) -> None:
         connection = self._connection = changeset.connection
-        if purged.identity_ids and changeset.cold:
-            changeset.cold.linked([paired('about', item_id) for item_id in purged.ids])
-            changeset.cold.bring(connection.scalars(_SUMMARY_IDENTITIES, _KEYS))
+        if purged.identity_ids and changeset.archive:
+            changeset.archive.restore_links([paired('about', item_id) for item_id in purged.ids])
+            changeset.archive.restore(connection.scalars(_SUMMARY_IDENTITIES, _KEYS))
         direct = set(purged.identity_ids)
         events = _events_about(connection, purged.ids) - direct
         gone = set(purged.ids)

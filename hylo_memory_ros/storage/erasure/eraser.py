@@ -13,8 +13,8 @@ from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.repository import summaries_over, versions_of_identities
-from hylo_memory_ros.storage.copies import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.engine.connection import log_of
+from hylo_memory_ros.storage.erasure.copies import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
 from hylo_memory_ros.storage.query.spec import QuerySpec
@@ -73,7 +73,7 @@ class Eraser:
         memory = self._transactions
         with memory.begin('purge', actor=actor, dry_run=dry_run, references=False) as uow:
             txn = uow.changeset
-            scope = _scope(txn, matched_versions(txn.connection, txn.cold.matching(asked, among)))
+            scope = _scope(txn, matched_versions(txn.connection, txn.archive.match(asked, among)))
             copies = copies_since(uow.state, scope.first)
             if not dry_run:
                 purge_identities(txn, scope.identity_ids, unstored)
@@ -106,7 +106,7 @@ class Eraser:
         memory = self._transactions
         if memory.path is None:
             return []
-        unreached = memory.archive.purged()
+        unreached = memory.archive.erase_remains()
         try:
             remove_unfinished(memory.path)
             memory.database.rewrite()
@@ -127,16 +127,16 @@ def _scope(txn: Changeset, matched: list[Matched]) -> _Scope:
     identity_ids = sorted({one.identity_id for one in matched})
     while True:
         # Their past goes too, wherever the query found them.
-        txn.cold.bring(identity_ids)
+        txn.archive.restore(identity_ids)
         episodes = EpisodeErasure(txn, purged_of(connection, identity_ids))
         # The words of a summary are those of what it replaces, also of events about that.
         summaries = summaries_over(connection, [*identity_ids, *episodes.identity_ids])
         if not summaries:
             break
-        txn.cold.bring(summaries)
+        txn.archive.restore(summaries)
         identity_ids += summaries
         matched += matched_versions(connection, versions_of_identities(connection, summaries))
-    txn.cold.bring(episodes.identity_ids)
+    txn.archive.restore(episodes.identity_ids)
     matched += matched_versions(connection, versions_of_identities(connection, episodes.identity_ids))
     first = first_said(connection, identity_ids)
     return _Scope([*identity_ids, *episodes.identity_ids], episodes, matched, first)

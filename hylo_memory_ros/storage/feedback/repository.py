@@ -107,7 +107,7 @@ class FeedbackRepository:
     def count_retrievals(self, retrievals: Sequence[Retrieval]) -> None:
         """Count what was answered, and keep for its score what an open episode has looked up.
 
-        What has moved to cold storage is passed over.
+        What has moved to the archive is passed over.
         """
         subjects = subjects_of(self._connection, {name for one in retrievals for name in one.ids})
         if not subjects:

@@ -20,7 +20,7 @@ from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = [
     'HERE',
-    'HOT',
+    'LIVE',
     'MAIN',
     'Axes',
     'Home',
@@ -31,7 +31,7 @@ __all__ = [
     'reached_by_relation',
 ]
 
-HOT = 'hot'
+LIVE = 'live'
 """Schema name of the main file in a connection to an archive file."""
 
 
@@ -47,13 +47,13 @@ class Home(NamedTuple):
 HERE = Home(schema.version, schema.assertion, schema.tag, schema.corrected)
 """The file of the connection."""
 _metadata = MetaData()
-MAIN = Home(*(table.to_metadata(_metadata, schema=HOT) for table in HERE))
+MAIN = Home(*(table.to_metadata(_metadata, schema=LIVE) for table in HERE))
 """The main file, in a connection to an archive file."""
 
 
-def homes(cold: bool) -> tuple[Home, ...]:
+def homes(archived: bool) -> tuple[Home, ...]:
     """Return every file that a connection reads."""
-    return (HERE, MAIN) if cold else (HERE,)
+    return (HERE, MAIN) if archived else (HERE,)
 
 
 Versions = NamedFromClause

@@ -279,7 +279,7 @@ def names_reached(connection: sa.Connection, spec: QuerySpec) -> set[tuple[str, 
     chain = relation_chain(spec)
     if chain is None:
         return set()
-    found = connection.execute(names_of(chain, spec.query.depth, homes(spec.cold)))
+    found = connection.execute(names_of(chain, spec.query.depth, homes(spec.archived)))
     return {(row[0], row[1]) for row in found}
 
 

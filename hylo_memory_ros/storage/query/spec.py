@@ -40,7 +40,7 @@ class QuerySpec:
     fitting: str | None = None
     """JSON array of the assertions of skills that have a status of the query and fit its state; None: it
     has none."""
-    cold: bool = False
+    archived: bool = False
     """Sent to an archive file, with the main file attached."""
     reached: tuple[str, ...] | None = None
     """JSON arrays of the version rows in each of its chains of links, of any file; None: not followed yet."""

@@ -37,7 +37,9 @@ _NO_NAMES = tuple(DEFAULTS[field] for field in _NAMES)
 _get_plain, _get_names = attrgetter(*_PLAIN), attrgetter(*_NAMES)
 _get_bound_fields = attrgetter(*_BOUND_FIELDS)
 _get_bound = attrgetter(*_OF_SPEC)
-_get_axes = attrgetter('world', 'ever_believed', 'cold', 'clock', 'space', 'helpfulness', 'gated', 'reached')
+_get_axes = attrgetter(
+    'world', 'ever_believed', 'archived', 'clock', 'space', 'helpfulness', 'gated', 'reached'
+)
 
 _statements: OrderedDict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = OrderedDict()
 _lock = threading.Lock()

@@ -16,7 +16,7 @@ from functools import cache
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.schema.archive import cooled
+from hylo_memory_ros.storage.schema.archive import archived
 from hylo_memory_ros.storage.schema.base import metadata
 from hylo_memory_ros.storage.schema.consolidation import consolidated, consolidation
 from hylo_memory_ros.storage.schema.corrections import corrected, correction
@@ -65,13 +65,13 @@ __all__ = [
     'SUBJECT_SEPARATOR',
     'SUMMARY_TEXT',
     'TRIGGERS',
+    'archived',
     'assertion',
     'association_receipt',
     'audit',
     'change',
     'consolidated',
     'consolidation',
-    'cooled',
     'corrected',
     'correction',
     'create_schema',

@@ -6,12 +6,12 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Table
 
 from hylo_memory_ros.storage.schema.base import metadata
 
-__all__ = ['cooled']
+__all__ = ['archived']
 
-cooled = Table(
-    'cooled',
+archived = Table(
+    'archived',
     metadata,
     Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
-    Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the cold file'),
-    comment='identities whose past is in the cold file, and how far',
+    Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the archive file'),
+    comment='identities whose past is in the archive file, and how far',
 )

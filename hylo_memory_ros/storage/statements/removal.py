@@ -170,7 +170,7 @@ def end_versions(txn: Changeset, endings: Sequence[Ending], kind: str) -> list[M
     found: dict[int, tuple[Matched, Ending]] = {}
     for ending in endings:
         at = {'key': ending.key, 'map_id': ending.map_id, 'at_ns': ending.at_ns}
-        txn.cold.held(ending.key, kind, ending.at_ns)
+        txn.archive.restore_key(ending.key, kind, ending.at_ns)
         rows = txn.connection.scalars(_held, {**at, 'kind': kind})
         for matched in matched_versions(txn.connection, rows):
             found[matched.identity_id] = matched, ending

@@ -121,7 +121,7 @@ class Timelines:
         earliest_ns : mapping of int to int
             The earliest world time that will change, by identity.
         """
-        self._txn.cold.reached(earliest_ns)
+        self._txn.archive.restore_from(earliest_ns)
         connection = self._txn.connection
         for part in chunks(earliest_ns):
             for identity_id, kind, key in connection.execute(_identities, {'ids': part}):

@@ -192,7 +192,7 @@ def _as_first_asserted(txn: Changeset, items: Sequence[MemoryItem]) -> list[Memo
     So the same write again is the same statement, also one whose time was assumed.
     """
     known: dict[str | None, tuple[int, bool]] = {}
-    txn.cold.named({item.id for item in items if item.id is not None}, given=True)
+    txn.archive.restore_ids({item.id for item in items if item.id is not None}, given=True)
     for part in chunks({item.id for item in items if item.id is not None}):
         for item_id, valid_from_ns, assumed in txn.connection.execute(_first_time, {'ids': part}):
             known.setdefault(item_id, (valid_from_ns, assumed))
@@ -207,7 +207,7 @@ def _at_first_time(item: MemoryItem, valid_from_ns: int, assumed: bool) -> Memor
 
 def _refuse_conflicts(txn: Changeset, stated: Sequence[tuple[MemoryItem, Statement]]) -> None:
     named: dict[str, tuple[bytes, int | None]] = {}
-    txn.cold.named({statement.id for _, statement in stated}, given=False)
+    txn.archive.restore_ids({statement.id for _, statement in stated}, given=False)
     for part in chunks({statement.id for _, statement in stated}):
         for item_id, content, valid_from_ns in txn.connection.execute(_same_id, {'ids': part}):
             named[item_id] = (content, valid_from_ns)

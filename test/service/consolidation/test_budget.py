@@ -94,7 +94,7 @@ def test_a_dry_run_tells_exactly_what_the_run_will_do_and_changes_nothing(
     dry = memory.consolidate(budget=Budget(items=50), dry_run=True)
 
     assert (memory.snapshot(), memory.sequence, contents(memory)) == before
-    assert not path.with_name('memory.db.cold').exists()
+    assert not path.with_name('memory.db.archive').exists()
     assert memory.consolidations() == ()
     assert (dry.dry_run, dry.digest_after, dry.hash_changed) == (True, dry.digest_before, True)
 

@@ -87,7 +87,7 @@ def test_what_was_forgotten_as_a_summary_stays_forgotten(memory: MemoryService, 
     clock.set(NOW_S + 1.0)
     ann = memory.query(MemoryQuery(text='ann'))[0].item.id
     memory.forget(MemoryQuery(ids=(str(ann),)))
-    memory.consolidate(budget=Budget(items=1))  # the forgotten one is in cold storage by now
+    memory.consolidate(budget=Budget(items=1))  # the forgotten one is in the archive by now
     reversion = memory.revert_consolidation(report.consolidation_id)
     assert dict(reversion.kept) == {ann: 'it was forgotten, with what it stands for'}
     assert contents(memory) == ['saw bob', 'saw bob']

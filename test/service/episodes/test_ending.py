@@ -159,7 +159,7 @@ class TestEnd:
 
 
 @pytest.mark.parametrize('removed', ['forget', 'retract'])
-def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: str) -> None:
+def test_what_was_archived_meanwhile_is_remembered_too(tmp_path: Path, removed: str) -> None:
     told = []
     for cools in (False, True):
         path = tmp_path / f'{cools}.db'
@@ -179,7 +179,8 @@ def test_what_became_cold_meanwhile_is_remembered_too(tmp_path: Path, removed: s
             if cools:
                 store = memory._core.store
                 assert (
-                    store.archive.cool([one.identity_id for one in store.archive.coolable()]).assertions == 2
+                    store.archive.move([one.identity_id for one in store.archive.archivable()]).assertions
+                    == 2
                 )
             memory.end_episode(outcome='success')
             found = memory.query(MemoryQuery(episode='e', kinds=['episodic'], k=50))

@@ -38,7 +38,7 @@ class TestPurge:
         (about,) = (hit.item.id for hit in events if 'zebra' in hit.item.content)
         summary = summary_of(memory, 'run').id
         removal = memory.purge(MemoryQuery(key='zebra'))
-        assert removal.ids == (secret, summary, about)
+        assert removal.ids == (secret, about, summary)
         assert self.remains(path, 'zebra', secret, str(about)) == set()
         assert memory.query(MemoryQuery(key='episode/run')).total == 0
         assert memory.episodes()[0].note == 'visit the lab'
@@ -101,7 +101,7 @@ class TestPurge:
         assert (run.id, run.note) == ('run', '')
         assert facts_of(memory, episode='run', outcome='purged') == {'dock'}
 
-    def test_what_is_cold_tells_as_before_and_leaves_too(
+    def test_archived_statements_count_as_before_and_leave_too(
         self, memory: MemoryService, path: Path, clock: ManualClock
     ) -> None:
         (secret,) = memory.write([fact('zebra', 'a zebra lives here', valid_from=1)]).ids
@@ -115,7 +115,7 @@ class TestPurge:
         before = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         store = memory._core.store
         clock.set(3000.0)
-        assert store.archive.cool([one.identity_id for one in store.archive.coolable()]).assertions > 3  # type: ignore[attr-defined]
+        assert store.archive.move([one.identity_id for one in store.archive.archivable()]).assertions > 3  # type: ignore[attr-defined]
         after = [keys_of(memory, **asked, **ever) for asked in ({'episode': 'run'}, {'outcome': 'success'})]
         assert (after, len(before[0])) == (before, 4)
         hits = memory.query(MemoryQuery(key='dock', include_invalidated=True))
@@ -124,7 +124,8 @@ class TestPurge:
         memory.purge(MemoryQuery(key='zebra'))
         assert self.remains(path, 'zebra', secret) == set()
         assert keys_of(memory, episode='run', **ever) == before[0] - {
-            'forgot semantic zebra: a zebra lives here'
+            'forgot semantic zebra: a zebra lives here',
+            'episode/run',
         }
         assert memory.episodes()[0].note == 'feed it'
 

@@ -37,7 +37,7 @@ class EpisodeFilter(Filter):
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the condition that it belongs to an episode, as of the sequence of the query."""
         if self.narrows(spec.query):
-            repeated = [_repeated(spec, home) for home in homes(spec.cold)]
+            repeated = [_repeated(spec, home) for home in homes(spec.archived)]
             yield version.c.version_row.in_(sa.union(*repeated, _scoped(spec)))
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:

@@ -24,7 +24,7 @@ def relation_chain(spec: QuerySpec) -> sa.CTE | None:
     query = spec.query
     if query.relation is None or query.depth == 1:
         return None
-    return reached_by_relation(*query.relation, query.depth, partial(_stands, spec), homes(spec.cold))
+    return reached_by_relation(*query.relation, query.depth, partial(_stands, spec), homes(spec.archived))
 
 
 def chains_of(spec: QuerySpec) -> list[sa.CTE]:
@@ -34,7 +34,7 @@ def chains_of(spec: QuerySpec) -> list[sa.CTE]:
         return []
     if (chain := relation_chain(spec)) is not None:
         return [chain]
-    stands, among = partial(_stands, spec), homes(spec.cold)
+    stands, among = partial(_stands, spec), homes(spec.archived)
     return [reached_by_entity(name, query.depth, stands, among) for name in query.entities]
 
 

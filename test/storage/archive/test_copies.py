@@ -1,4 +1,4 @@
-"""Copies, restores, purges and readers have the database and its cold file in view."""
+"""Copies, restores, purges and readers have the database and its archive file in view."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from storage.cold.pieces import NOW_S, PAST, cold_of, cool, fill, opened, rows_in, said
+from storage.archive.pieces import NOW_S, PAST, archive_all, archive_of, fill, opened, rows_in, said
 from storage.sample import url
 from support.clock import ManualClock
 
@@ -25,7 +25,7 @@ class TestWhole:
         with opened(path) as memory:
             memory.snapshot(str(copy))
             manifest, history = memory.manifest(), memory.history(key='mug')
-        assert not cold_of(copy).exists()
+        assert not archive_of(copy).exists()
         with opened(copy, read_only=True) as memory:
             assert (memory.manifest(), memory.history(key='mug')) == (manifest, history)
             report = memory.verify()
@@ -35,7 +35,7 @@ class TestWhole:
     def test_a_restore_takes_a_copy_or_a_pair_of_files(self, path: Path, tmp_path: Path) -> None:
         pair = tmp_path / 'pair'
         pair.mkdir()
-        for file in (path, cold_of(path)):
+        for file in (path, archive_of(path)):
             shutil.copy(file, pair)
         other = tmp_path / 'other.db'
         for place in (other, None):
@@ -44,23 +44,25 @@ class TestWhole:
                 memory.restore(str(pair / 'memory.db'))
                 assert memory.query(PAST)[0].item.content == 'colour 2'
                 assert memory.verify().ok
-        cold_of(pair / 'memory.db').unlink()
+        archive_of(pair / 'memory.db').unlink()
         with opened(other) as memory, pytest.raises(DamagedFileError, match='is missing'):
             memory.restore(str(pair / 'memory.db'))
 
-    def test_a_restore_keeps_the_cold_file_beside_the_memory_before(self, path: Path, tmp_path: Path) -> None:
+    def test_a_restore_keeps_the_archive_file_beside_the_memory_before(
+        self, path: Path, tmp_path: Path
+    ) -> None:
         copy = tmp_path / 'copy.db'
         with opened(path) as memory:
             memory.snapshot(str(copy))
             history = memory.history(key='mug')
             memory.restore(str(copy))
-            assert not cold_of(path).exists()
+            assert not archive_of(path).exists()
             assert memory.query(PAST)[0].item.content == 'colour 2'
-            assert cool(memory).assertions == 11
-            kept, kept_cold = sorted(path.parent.glob('memory.db.before-restore-*'))
+            assert archive_all(memory).assertions == 11
+            kept, kept_archive = sorted(path.parent.glob('memory.db.before-restore-*'))
             removal = memory.purge(MemoryQuery(key='mug'))
-            assert {str(kept), str(kept_cold)} <= set(removal.unreached)
-        assert kept_cold == cold_of(kept)
+            assert {str(kept), str(kept_archive)} <= set(removal.unreached)
+        assert kept_archive == archive_of(kept)
         with opened(kept, read_only=True) as memory:
             assert memory.history(key='mug') == history
 
@@ -69,17 +71,17 @@ class TestWhole:
         places = [Pose(frame_id='map', position=(float(number), 2.0, 0.0)) for number in range(4)]
         with opened(tmp_path / 'memory.db', map_id='hall') as memory:
             memory.write([said('door', 1 + number, pose=pose, **door) for number, pose in enumerate(places)])
-            assert cool(memory).assertions == 2
+            assert archive_all(memory).assertions == 2
         with MemoryService.open(clock=ManualClock(NOW_S), map_id='hall') as memory:
             memory.restore(str(tmp_path / 'memory.db'))
             assert memory.query(MemoryQuery(key='door', as_of=1.5))[0].item.pose == places[0]
             assert memory.verify().ok
 
-    def test_a_cold_file_elsewhere_is_kept_there_and_named_by_a_purge(self, tmp_path: Path) -> None:
+    def test_a_archive_file_elsewhere_is_kept_there_and_named_by_a_purge(self, tmp_path: Path) -> None:
         config = MemoryConfig(archive_path=str(tmp_path / 'card' / 'past.db'))
         with opened(tmp_path / 'memory.db', config=config) as memory:
             fill(memory)
-            cool(memory)
+            archive_all(memory)
             memory.snapshot(str(tmp_path / 'copy.db'))
             memory.restore(str(tmp_path / 'copy.db'))
             (kept,) = (tmp_path / 'card').iterdir()
@@ -102,9 +104,9 @@ class TestWhole:
         with opened(path) as memory, opened(path, read_only=True) as reader:
             for number in range(9, 30):
                 memory.write([said(f'colour {number}', number)])
-                cool(memory)
+                archive_all(memory)
                 if number % 4 == 0:
-                    memory._core.store.archive.warm([1])
+                    memory._core.store.archive.restore([1])
                 assert reader.query(MemoryQuery(key='mug', as_of=number - 3)).total == 1
                 assert len(reader.history(key='mug', limit=1000).versions) == 2 * number - 8
             assert reader.verify().ok
@@ -112,9 +114,9 @@ class TestWhole:
     def test_answers_stay_while_others_move_and_write(self, path: Path) -> None:
         def move() -> None:
             for turn in range(25):
-                while cool(memory, limit=3).assertions:
+                while archive_all(memory, limit=3).assertions:
                     pass
-                memory._core.store.archive.warm(range(1, 7), limit=4)
+                memory._core.store.archive.restore(range(1, 7), limit=4)
                 # What was said before, once more: its past comes back, and nothing changes.
                 memory.write([said('colour 2', 2), said(f'new {turn}', 900 + turn, 'cup')])
 
@@ -136,12 +138,14 @@ class TestWhole:
         config = MemoryConfig(archive_path=str(tmp_path / 'card' / 'old.db'))
         with opened(tmp_path / 'memory.db', config=config) as memory:
             fill(memory)
-            cool(memory)
+            archive_all(memory)
             assert memory.query(PAST)[0].item.content == 'colour 2'
         assert rows_in(tmp_path / 'card' / 'old.db') == 11
-        assert not cold_of(tmp_path / 'memory.db').exists()
-        with opened(tmp_path / 'memory.db', read_only=True) as memory:
+        assert not archive_of(tmp_path / 'memory.db').exists()
+        with opened(tmp_path / 'memory.db', config=config, read_only=True) as memory:
             assert memory.query(PAST)[0].item.content == 'colour 2'
+        with pytest.raises(DamagedFileError, match=r'memory\.db\.archive is missing'):
+            opened(tmp_path / 'memory.db')
         (tmp_path / 'card' / 'old.db').unlink()
         with pytest.raises(DamagedFileError, match=r'card/old\.db is missing'):
-            opened(tmp_path / 'memory.db')
+            opened(tmp_path / 'memory.db', config=config)

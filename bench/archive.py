@@ -1,4 +1,4 @@
-"""Cold storage: how fast what has ended is moved there, and what it costs to ask for it."""
+"""The archive: how fast what has ended is moved there, and what it costs to ask for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bench._figure import at_least, at_most, medians, ratio
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery
 from hylo_memory_ros.service import MemoryService
 
-KEYS = int(os.environ.get('HYLO_BENCH_COLD_KEYS', '100000'))
-EVENTS = int(os.environ.get('HYLO_BENCH_COLD_EVENTS', '50000'))
+KEYS = int(os.environ.get('HYLO_BENCH_ARCHIVE_KEYS', '100000'))
+EVENTS = int(os.environ.get('HYLO_BENCH_ARCHIVE_EVENTS', '50000'))
 VERSIONS = 10
 SLICE = 128
 NOW_NS = 10**15
@@ -53,7 +53,7 @@ def write_all(memory: MemoryService, items: Iterator[MemoryItem]) -> None:
         memory.write(call, durable=False)
 
 
-class Cooling:
+class Archiving:
     """Moves everything that can be moved, slice by slice, and measures."""
 
     def __init__(self, memory: MemoryService, keep_keys: int = 0) -> None:
@@ -76,7 +76,7 @@ class Cooling:
         database.writing = timed
         began = time.process_time()
         start, after = time.perf_counter(), keep_keys
-        while found := store.archive.coolable(after=after, limit=2_000):
+        while found := store.archive.archivable(after=after, limit=2_000):
             after = found[-1].identity_id
             slices: list[list[int]] = [[]]
             room = SLICE
@@ -86,7 +86,7 @@ class Cooling:
                     room = SLICE
                 slices[-1].append(one.identity_id)
                 room -= one.assertions
-            self.moved += sum(store.archive.cool(ids, limit=SLICE).assertions for ids in slices)
+            self.moved += sum(store.archive.move(ids, limit=SLICE).assertions for ids in slices)
         self.seconds = time.perf_counter() - start
         self.computing_s = time.process_time() - began
         del database.writing
@@ -104,23 +104,26 @@ def move() -> Iterator[dict[str, Any]]:
             memory.forget(MemoryQuery(kinds=['episodic']))
         before = path.stat().st_size
         with opened(path) as memory:
-            cooling = Cooling(memory)
+            archiving = Archiving(memory)
             sizes = {'main_bytes_before': before, 'main_bytes_after': path.stat().st_size}
             with closing(sqlite3.connect(path)) as raw:
                 free, pages = (
                     raw.execute(f'PRAGMA {of}').fetchone()[0] for of in ('freelist_count', 'page_count')
                 )
-            sizes |= {'cold_bytes': path.with_name('memory.db.cold').stat().st_size}
+            sizes |= {'archive_bytes': path.with_name('memory.db.archive').stat().st_size}
             write_all(
                 memory, (said(f'the robot saw thing {n} on a shelf', n, **fields) for n in range(EVENTS // 2))
             )
         grown = path.stat().st_size / before
-        seconds = cooling.seconds * 50_000 / EVENTS
-        told = {'statements': cooling.moved, 'computing_s': round(cooling.computing_s * 50_000 / EVENTS, 2)}
-        yield at_most('move 50 000 events to cold storage, s', seconds, 10.0, **told, **sizes)
-        holds_ms = sorted(1e3 * hold_s for hold_s in cooling.holds_s)
+        seconds = archiving.seconds * 50_000 / EVENTS
+        told = {
+            'statements': archiving.moved,
+            'computing_s': round(archiving.computing_s * 50_000 / EVENTS, 2),
+        }
+        yield at_most('move 50 000 events to the archive, s', seconds, 10.0, **told, **sizes)
+        holds_ms = sorted(1e3 * hold_s for hold_s in archiving.holds_s)
         worst = {'median_ms': round(holds_ms[len(holds_ms) // 2], 2), 'longest_ms': round(holds_ms[-1], 2)}
-        worst['median_computing_ms'] = round(1e3 * statistics.median(cooling.holds_cpu_s), 2)
+        worst['median_computing_ms'] = round(1e3 * statistics.median(archiving.holds_cpu_s), 2)
         p99 = holds_ms[int(0.99 * len(holds_ms))]
         yield at_most(
             f'write lock held by a slice of {SLICE}, p99, ms', p99, 5.0, slices=len(holds_ms), **worst
@@ -130,19 +133,19 @@ def move() -> Iterator[dict[str, Any]]:
 
 
 def ask() -> Iterator[dict[str, Any]]:
-    """Asking about the past when half of it is cold, and about now."""
+    """Asking about the past when half of it is archived, and about now."""
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
-        hot, half = Path(folder) / 'hot.db', Path(folder) / 'half.db'
-        with opened(hot) as memory:
+        live, half = Path(folder) / 'live.db', Path(folder) / 'half.db'
+        with opened(live) as memory:
             for version in range(VERSIONS):
                 write_all(
                     memory,
                     (said(f'colour {version}', 1 + version, key=f'thing {n}') for n in range(KEYS)),
                 )
-        shutil.copy(hot, half)
-        with opened(hot) as whole, opened(half) as cooled:
-            cooling = Cooling(cooled, keep_keys=KEYS // 2)
+        shutil.copy(live, half)
+        with opened(live) as whole, opened(half) as archived:
+            archiving = Archiving(archived, keep_keys=KEYS // 2)
             keys = [f'thing {rng.randrange(KEYS)}' for _ in range(300)]
             times = [rng.uniform(1, VERSIONS) for _ in keys]
             sequences = [rng.randrange(1, whole.sequence) for _ in keys]
@@ -157,10 +160,10 @@ def ask() -> Iterator[dict[str, Any]]:
                 return lambda n: memory.query(MemoryQuery(key=keys[n], k=1))
 
             for name, side, target in (('as_of', past, 0.4), ('known_seq', known, 0.4), ('now', now, 0.95)):
-                asked = medians(len(keys), side(whole), side(cooled))
-                told = {'cold': cooling.moved, 'median_ms': [round(1e3 * one, 3) for one in asked]}
+                asked = medians(len(keys), side(whole), side(archived))
+                told = {'archive': archiving.moved, 'median_ms': [round(1e3 * one, 3) for one in asked]}
                 yield at_least(
-                    f'answers a second, {name}, half cold to all hot', ratio(asked), target, **told
+                    f'answers a second, {name}, half archived to none', ratio(asked), target, **told
                 )
 
 

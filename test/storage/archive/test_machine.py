@@ -1,4 +1,4 @@
-"""Any history of writes, removals and corrections: moves to cold storage and back change no answer."""
+"""Any history of writes, removals and corrections: moves to the archive and back change no answer."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ filters = st.one_of(
 )
 
 
-class ColdMachine(RuleBasedStateMachine):
-    """Does everything in two files; one of them moves what has ended to cold storage, and back."""
+class ArchiveMachine(RuleBasedStateMachine):
+    """Does everything in two files; one of them moves what has ended to the archive, and back."""
 
     template: Path
 
@@ -64,9 +64,9 @@ class ColdMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock(10.0)
         self.folder = Path(tempfile.mkdtemp(dir=self.template.parent))
-        for name in ('plain', 'cooled'):
+        for name in ('plain', 'archived'):
             shutil.copy(self.template, self.folder / f'{name}.db')
-        self.plain, self.cooled = self.open('plain'), self.open('cooled')
+        self.plain, self.archived = self.open('plain'), self.open('archived')
         self.chance = random.Random(0)
         self.corrections: list[str] = []
         self.episodes: list[str] = []
@@ -77,12 +77,12 @@ class ColdMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.plain.close()
-        self.cooled.close()
+        self.archived.close()
         shutil.rmtree(self.folder)
 
     def both(self, act: Callable[[MemoryService], Any], what: object = '') -> Any:
         told = act(self.plain)
-        assert act(self.cooled) == told, what
+        assert act(self.archived) == told, what
         return told
 
     @initialize(seed=st.integers(0, 9999))
@@ -116,7 +116,7 @@ class ColdMachine(RuleBasedStateMachine):
 
     @rule(query=filters, item=items)
     def write_a_known_id(self, query: MemoryQuery, item: MemoryItem) -> None:
-        """The id of something that may be cold, with what was said there or with something else."""
+        """The id of something that may be archived, with what was said there or with something else."""
         hits = list(self.plain.query(query.model_copy(update={'include_invalidated': True})))
         if hits:
             known = self.chance.choice(hits).item
@@ -173,30 +173,30 @@ class ColdMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.plain.close()
-        self.cooled.close()
-        self.plain, self.cooled = self.open('plain'), self.open('cooled')
+        self.archived.close()
+        self.plain, self.archived = self.open('plain'), self.open('archived')
 
     @rule(limit=st.sampled_from([1, 2, 3, 100]), back=st.sampled_from([0.0, 0.0, 5.0]))
-    def cool(self, limit: int, back: float) -> None:
-        store = self.cooled._core.store
-        before_ns = self.cooled.now_ns() - round(back * NS)
-        found = store.archive.coolable(ended_before_ns=before_ns)
+    def move(self, limit: int, back: float) -> None:
+        store = self.archived._core.store
+        before_ns = self.archived.now_ns() - round(back * NS)
+        found = store.archive.archivable(ended_before_ns=before_ns)
         ids = [one.identity_id for one in found if self.chance.random() < 0.8]
-        told = store.archive.cool(ids, ended_before_ns=before_ns, limit=limit)
+        told = store.archive.move(ids, ended_before_ns=before_ns, limit=limit)
         assert bool(told.assertions) == bool(ids)
         self.moved += told.assertions
 
     @rule()
-    def cool_everything(self) -> None:
-        store = self.cooled._core.store
-        while found := store.archive.coolable():
-            told = store.archive.cool([one.identity_id for one in found])
+    def archive_everything(self) -> None:
+        store = self.archived._core.store
+        while found := store.archive.archivable():
+            told = store.archive.move([one.identity_id for one in found])
             assert told.assertions
             self.moved += told.assertions
 
     @rule(limit=st.sampled_from([1, 100]))
-    def warm(self, limit: int) -> None:
-        last = self.cooled._core.store.archive.warm(range(1, 100), limit=limit)
+    def restore(self, limit: int) -> None:
+        last = self.archived._core.store.archive.restore(range(1, 100), limit=limit)
         assert last.assertions <= max(limit, self.moved)
 
     @invariant()
@@ -289,9 +289,9 @@ def test_moves_change_no_answer(tmp_path: Path) -> None:
 
     template = tmp_path / 'template.db'
     MemoryService.open(f'sqlite:///{template}').close()
-    ColdMachine.template = template
+    ArchiveMachine.template = template
     run_state_machine_as_test(
-        ColdMachine,
+        ArchiveMachine,
         settings=settings(
             max_examples=scaled(6),
             stateful_step_count=20,

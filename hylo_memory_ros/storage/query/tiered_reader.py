@@ -1,12 +1,11 @@
-"""One answer from both files: what each has, brought together in the order of the whole.
+"""Read one answer from the main file and the archive, merged in the order of the whole.
 
-A version and all that it is told by stands in one file, so each file answers for its own; only links and
-episodes lead from one to the other, and those are followed from the cold file, with the main file beside it.
+A version and the rows that belong to it are in one file, so each file answers for its own; only links and
+episodes lead from one to the other, and those are followed from the archive, with the main file attached.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import Version
-from hylo_memory_ros.storage.archive.state import ArchiveState
 from hylo_memory_ros.storage.query import select as asking
 from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, Candidates, QuerySpec, Ranked
 from hylo_memory_ros.storage.statements import embeddings as embedding
@@ -25,36 +23,36 @@ from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = ['Reached', 'TieredReader', 'asked_of', 'everything', 'given', 'nothing', 'past_of']
+__all__ = ['TieredReader']
 
 T = TypeVar('T')
 _VALID_FROM, _ID = 1, 8
 
 
 class TieredReader(NamedTuple):
-    """One consistent state of a store: the main file, and the cold file where a question reaches it."""
+    """One consistent state of a store: the main file, and the archive file where a question reaches it."""
 
-    hot: sa.Connection
-    cold: sa.Connection | None = None
+    live: sa.Connection
+    archive: sa.Connection | None = None
 
     @property
     def all(self) -> tuple[sa.Connection, ...]:
         """Every file that is read."""
-        return (self.hot,) if self.cold is None else (self.hot, self.cold)
+        return (self.live,) if self.archive is None else (self.live, self.archive)
 
     def _asked(self, asked: QuerySpec) -> tuple[tuple[sa.Connection, QuerySpec], ...]:
         """Return what to ask of each file."""
-        if self.cold is None:
-            return ((self.hot, asked),)
-        there = replace(asked, cold=True)
+        if self.archive is None:
+            return ((self.live, asked),)
+        there = replace(asked, archived=True)
         if asked.query.depth > 1:
-            there = replace(there, reached=asking.rows_reached(self.cold, there))
-        return (self.hot, replace(there, cold=False)), (self.cold, there)
+            there = replace(there, reached=asking.rows_reached(self.archive, there))
+        return (self.live, replace(there, archived=False)), (self.archive, there)
 
     def page(self, asked: QuerySpec, limit: int, offset: int) -> list[Ranked]:
         """Return matches in order; see `asking.match_page`."""
-        if self.cold is None:
-            return asking.match_page(self.hot, asked, limit, offset)
+        if self.archive is None:
+            return asking.match_page(self.live, asked, limit, offset)
         pages = [asking.match_page(one, of, offset + limit) for one, of in self._asked(asked)]
         return list(islice(merge(*pages, key=_order), offset, offset + limit))
 
@@ -71,8 +69,8 @@ class TieredReader(NamedTuple):
 
     def candidates(self, asked: QuerySpec, among: Sequence[int] | None) -> Candidates:
         """Return all that matches, with what can be ranked; see `asking.candidates`."""
-        if self.cold is None:
-            return asking.candidates(self.hot, asked, among)
+        if self.archive is None:
+            return asking.candidates(self.live, asked, among)
         parts = [asking.candidates(one, of, among, ids=True) for one, of in self._asked(asked)]
         parts = [part for part in parts if part.version_rows]
         if not parts:
@@ -98,21 +96,21 @@ class TieredReader(NamedTuple):
 
     def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter; see `asking.estimates`."""
-        counts = asking.estimates(self.hot, asked, most)
-        if self.cold is not None:
+        counts = asking.estimates(self.live, asked, most)
+        if self.archive is not None:
             # Keys and words are those of the main file, whichever file their statements are in.
-            cold = asking.estimates(self.cold, replace(asked, cold=True), most)
+            archive = asking.estimates(self.archive, replace(asked, archived=True), most)
             counts = {
-                name: count if name in ('keys', 'text') else min(count + cold[name], most)
+                name: count if name in ('keys', 'text') else min(count + archive[name], most)
                 for name, count in counts.items()
             }
         return counts
 
     def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
         """Return what the links of a question reach; see `asking.names_reached`."""
-        if self.cold is None:
-            return asking.names_reached(self.hot, asked)
-        return asking.names_reached(self.cold, replace(asked, cold=True))
+        if self.archive is None:
+            return asking.names_reached(self.live, asked)
+        return asking.names_reached(self.archive, replace(asked, archived=True))
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
         """Return item rows by version row; see `asking.fetch`."""
@@ -125,8 +123,8 @@ class TieredReader(NamedTuple):
 
     def history(self, limit: int, offset: int, **named: Any) -> list[Version]:
         """Return versions in the order of belief; see `history.versions_of`."""
-        if self.cold is None:
-            return [one for _, one in history.versions_of(self.hot, limit=limit, offset=offset, **named)]
+        if self.archive is None:
+            return [one for _, one in history.versions_of(self.live, limit=limit, offset=offset, **named)]
         parts = [history.versions_of(one, limit=offset + limit, **named) for one in self.all]
         in_order = merge(*parts, key=lambda one: one[0])
         return [version for _, version in islice(in_order, offset, offset + limit)]
@@ -150,8 +148,8 @@ class TieredReader(NamedTuple):
     def _batches(
         self, batches: Callable[[sa.Connection, int], Iterator[list[Any]]], size: int
     ) -> Iterator[list[Any]]:
-        if self.cold is None:
-            yield from batches(self.hot, size)
+        if self.archive is None:
+            yield from batches(self.live, size)
             return
         rows = merge(
             *((row for batch in batches(one, size) for row in batch) for one in self.all), key=_first
@@ -180,51 +178,3 @@ def _united(parts: Iterable[Mapping[int, T]]) -> dict[int, T]:
     for part in parts:
         found |= part
     return found
-
-
-Reached = Callable[[sa.Connection, ArchiveState], bool]
-"""Whether something needs the cold file, given the main file and what that knows of the cold one."""
-
-
-def everything(_hot: sa.Connection, _mark: ArchiveState) -> bool:
-    """Reach for whatever there is."""
-    return True
-
-
-def nothing(_hot: sa.Connection, _mark: ArchiveState) -> bool:
-    """Reach for the main file alone."""
-    return False
-
-
-def given(_hot: sa.Connection, mark: ArchiveState) -> bool:
-    """Reach for ids that were given: computed ones are of what is said, and no other has them."""
-    return mark.any_given
-
-
-def asked_of(asked: QuerySpec) -> Reached:
-    """Reach for the cold file where a question can have a match there."""
-
-    def reached(hot: sa.Connection, mark: ArchiveState) -> bool:
-        if not mark.reaches(asked):
-            return False
-        keys = asked.query.all_keys
-        return not keys or asked.query.depth > 1 or _any_cooled(hot, keys)
-
-    return reached
-
-
-def past_of(key: str | None) -> Reached:
-    """Reach for the cold file where the history of a key, or of an id, goes back to it."""
-    return lambda hot, _: key is None or _any_cooled(hot, [key])
-
-
-def _any_cooled(hot: sa.Connection, keys: Sequence[str]) -> bool:
-    """Return whether anything of these keys is cold."""
-    raw: Any = hot.connection.dbapi_connection
-    return raw.execute(_ANY_COOLED, (json.dumps(list(keys)),)).fetchone() is not None
-
-
-_ANY_COOLED = """
-    SELECT 1 FROM identity AS i JOIN cooled AS c ON c.identity_id = i.identity_id
-    WHERE i.key IN (SELECT value FROM json_each(?)) LIMIT 1
-"""

@@ -1,4 +1,4 @@
-"""What the tests of cold storage say, move and look at."""
+"""What the tests of the archive say, move and look at."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def fill(memory: MemoryService) -> None:
     memory.forget(MemoryQuery(text='event'))
 
 
-def cool(memory: MemoryService, **options: Any) -> Any:
+def archive_all(memory: MemoryService, **options: Any) -> Any:
     store = memory._core.store
-    return store.archive.cool([one.identity_id for one in store.archive.coolable()], **options)
+    return store.archive.move([one.identity_id for one in store.archive.archivable()], **options)
 
 
-def cold_of(path: Path) -> Path:
-    return path.with_name(f'{path.name}.cold')
+def archive_of(path: Path) -> Path:
+    return path.with_name(f'{path.name}.archive')
 
 
-def rows_in(cold: Path) -> int:
-    with closing(sqlite3.connect(f'{cold.as_uri()}?mode=ro', uri=True)) as raw:
+def rows_in(archive: Path) -> int:
+    with closing(sqlite3.connect(f'{archive.as_uri()}?mode=ro', uri=True)) as raw:
         return int(raw.execute('SELECT count(*) FROM assertion').fetchone()[0])

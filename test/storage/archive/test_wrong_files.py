@@ -1,4 +1,4 @@
-"""Every way in which the cold file can be wrong, and a memory that goes on without it."""
+"""Every way in which the archive file can be wrong, and a memory that goes on without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage.cold.pieces import PAST, cold_of, cool, fill, opened, rows_in, said
+from storage.archive.pieces import PAST, archive_all, archive_of, fill, opened, rows_in, said
 from storage.sample import files_in
 
 from hylo_memory_ros.config import MemoryConfig
@@ -24,42 +24,42 @@ def databases_in(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in files_in(folder).items() if not name.endswith(('-wal', '-shm'))}
 
 
-def change_state(cold: Path, **values: Any) -> None:
-    with closing(sqlite3.connect(cold)) as raw, raw:
-        (state,) = raw.execute("SELECT value FROM cold_state WHERE name = 'state'").fetchone()
+def change_state(archive: Path, **values: Any) -> None:
+    with closing(sqlite3.connect(archive)) as raw, raw:
+        (state,) = raw.execute("SELECT value FROM file_state WHERE name = 'state'").fetchone()
         encoded = json.dumps({**json.loads(state), **values}).encode()
-        raw.execute('UPDATE cold_state SET value = ?', (encoded,))
+        raw.execute('UPDATE file_state SET value = ?', (encoded,))
 
 
-def make_foreign(cold: Path) -> None:
-    cold.unlink()
-    with closing(sqlite3.connect(cold)) as raw, raw:
+def make_foreign(archive: Path) -> None:
+    archive.unlink()
+    with closing(sqlite3.connect(archive)) as raw, raw:
         raw.execute('CREATE TABLE t (x)')
 
 
-def forget_state(cold: Path) -> None:
-    with closing(sqlite3.connect(cold)) as raw, raw:
-        raw.execute('DELETE FROM cold_state')
+def forget_state(archive: Path) -> None:
+    with closing(sqlite3.connect(archive)) as raw, raw:
+        raw.execute('DELETE FROM file_state')
 
 
-def make_newer(cold: Path) -> None:
-    with closing(sqlite3.connect(cold)) as raw:
+def make_newer(archive: Path) -> None:
+    with closing(sqlite3.connect(archive)) as raw:
         raw.execute('PRAGMA user_version = 7')
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], type[StoreError], str]] = {
     'missing': (Path.unlink, DamagedFileError, 'is missing'),
-    'empty': (lambda cold: cold.write_bytes(b''), DamagedFileError, '0 bytes'),
-    'half': (lambda cold: cold.write_bytes(cold.read_bytes()[:8192]), DamagedFileError, 'the rest is gone'),
-    'no SQLite': (lambda cold: cold.write_bytes(b'x' * 5000), DamagedFileError, 'header is overwritten'),
-    'a directory': (lambda cold: (cold.unlink(), cold.mkdir()), DamagedFileError, 'is a directory'),
-    'another application': (make_foreign, DamagedFileError, 'no cold file of this package'),
-    'without its state': (forget_state, DamagedFileError, 'does not say what it is of'),
+    'empty': (lambda file: file.write_bytes(b''), DamagedFileError, '0 bytes'),
+    'half': (lambda file: file.write_bytes(file.read_bytes()[:8192]), DamagedFileError, 'the rest is gone'),
+    'no SQLite': (lambda file: file.write_bytes(b'x' * 5000), DamagedFileError, 'header is overwritten'),
+    'a directory': (lambda file: (file.unlink(), file.mkdir()), DamagedFileError, 'is a directory'),
+    'another application': (make_foreign, DamagedFileError, 'no archive file of this package'),
+    'without its state': (forget_state, DamagedFileError, 'has no readable state'),
     'of another memory': (
-        lambda cold: change_state(cold, id='somebody'), DamagedFileError, 'belongs to another memory',
+        lambda file: change_state(file, id='somebody'), DamagedFileError, 'belongs to another memory',
     ),
-    'older': (lambda cold: change_state(cold, moves=0), DamagedFileError, 'is older than'),
-    'newer': (lambda cold: change_state(cold, returns=5), DamagedFileError, 'is newer than'),
+    'older': (lambda file: change_state(file, moves=0), DamagedFileError, 'is older than'),
+    'newer': (lambda file: change_state(file, returns=5), DamagedFileError, 'is newer than'),
     'of a newer version': (make_newer, NewerSchemaError, 'schema 7'),
 }  # fmt: skip
 
@@ -70,25 +70,25 @@ class TestWrongFiles:
     @pytest.mark.parametrize('name', WRONG)
     def test_it_is_refused_and_left_alone(self, path: Path, name: str) -> None:
         spoil, kind, rule = WRONG[name]
-        sound = cold_of(path).read_bytes()
-        spoil(cold_of(path))
+        sound = archive_of(path).read_bytes()
+        spoil(archive_of(path))
         before = databases_in(path.parent)
         for read_only in (False, True):
             with pytest.raises(kind, match=rule) as refused:
                 opened(path, read_only=read_only)
-            assert str(cold_of(path)) in str(refused.value)
+            assert str(archive_of(path)) in str(refused.value)
             assert databases_in(path.parent) == before
-        if cold_of(path).is_dir():
-            cold_of(path).rmdir()
-        cold_of(path).write_bytes(sound)
+        if archive_of(path).is_dir():
+            archive_of(path).rmdir()
+        archive_of(path).write_bytes(sound)
         with opened(path) as memory:
             assert memory.query(PAST)[0].item.content == 'colour 2'
 
     def test_damage_inside_is_told_by_verify(self, path: Path) -> None:
-        data = bytearray(cold_of(path).read_bytes())
+        data = bytearray(archive_of(path).read_bytes())
         at = data.index(b'colour 3')
         data[at : at + 8] = b'colour 9'
-        cold_of(path).write_bytes(bytes(data))
+        archive_of(path).write_bytes(bytes(data))
         with opened(path) as memory:
             assert any('does not have the digest' in problem for problem in memory.verify().problems)
 
@@ -96,68 +96,68 @@ class TestWrongFiles:
         self, path: Path, tmp_path: Path
     ) -> None:
         other = tmp_path / 'other.db'
-        shutil.copy(cold_of(path), cold_of(other))
+        shutil.copy(archive_of(path), archive_of(other))
         with opened(other) as memory:
             fill(memory)
-            before = cold_of(other).read_bytes()
+            before = archive_of(other).read_bytes()
             with pytest.raises(DamagedFileError, match='move it away'):
-                cool(memory)
+                archive_all(memory)
             assert memory.query(PAST)[0].item.content == 'colour 2'
-        assert cold_of(other).read_bytes() == before
+        assert archive_of(other).read_bytes() == before
 
     def test_one_that_is_moved_away_while_it_is_open_is_noticed(self, path: Path) -> None:
         with opened(path) as memory:
             memory.write([said(f'colour {number}', number) for number in range(9, 12)])
-            cool(memory)
+            archive_all(memory)
             memory.write([said(f'colour {number}', number) for number in range(12, 15)])
-            aside = cold_of(path).rename(path.with_name('aside'))
-            with pytest.raises(StoreError, match=str(cold_of(path))):
-                cool(memory)
-            aside.rename(cold_of(path))
-            assert cool(memory).assertions == 3
+            aside = archive_of(path).rename(path.with_name('aside'))
+            with pytest.raises(StoreError, match=str(archive_of(path))):
+                archive_all(memory)
+            aside.rename(archive_of(path))
+            assert archive_all(memory).assertions == 3
             assert memory.verify().ok
 
     def test_a_database_that_was_put_back_as_it_was_is_finished(self, path: Path, tmp_path: Path) -> None:
-        """Its backup is older than the cold file, and has everything that was moved since."""
+        """Its backup is older than the archive file, and has everything that was moved since."""
         with opened(path) as memory:
             memory.write([said(f'colour {number}', number) for number in range(9, 12)])
             before = memory.manifest()
         backup = shutil.copy(path, tmp_path / 'backup')
         with opened(path) as memory:
-            assert cool(memory).assertions == 3
+            assert archive_all(memory).assertions == 3
         shutil.copy(backup, path)
         with opened(path) as memory:
-            assert rows_in(cold_of(path)) == 11
+            assert rows_in(archive_of(path)) == 11
             assert memory.manifest() == before
             assert memory.verify().ok
 
-    @pytest.mark.parametrize('where', ['.', 'file/memory.cold'])
+    @pytest.mark.parametrize('where', ['.', 'file/memory.archive'])
     def test_a_place_where_no_file_can_be_is_refused_at_once(self, tmp_path: Path, where: str) -> None:
         (tmp_path / 'file').touch()
-        with pytest.raises(StoreError, match='there is a directory, or its own is a file'):
+        with pytest.raises(StoreError, match='there is a directory, or a parent is a file'):
             opened(tmp_path / 'memory.db', config=MemoryConfig(archive_path=str(tmp_path / where)))
 
-    @pytest.mark.parametrize('cooled_before', [True, False])
+    @pytest.mark.parametrize('archived_before', [True, False])
     def test_a_database_that_lacks_what_was_moved_is_refused(
-        self, tmp_path: Path, cooled_before: bool
+        self, tmp_path: Path, archived_before: bool
     ) -> None:
         """An old copy of the database alone would take what was said since for leftovers."""
         path = tmp_path / 'memory.db'
         with opened(path) as memory:
             fill(memory)
-            if cooled_before:
-                cool(memory)
+            if archived_before:
+                archive_all(memory)
         backup = shutil.copy(path, tmp_path / 'backup')
         with opened(path) as memory:
             memory.write([said(f'colour {number}', number) for number in range(9, 12)])
-            cool(memory)
+            archive_all(memory)
             before, past = memory.manifest(), memory.history(key='mug')
         newer = shutil.copy(path, tmp_path / 'newer')
-        held = cold_of(path).read_bytes()
+        held = archive_of(path).read_bytes()
         shutil.copy(backup, path)
         with pytest.raises(DamagedFileError, match=r'is newer than its database: .* are in it alone'):
             opened(path)
-        assert cold_of(path).read_bytes() == held
+        assert archive_of(path).read_bytes() == held
         shutil.copy(newer, path)
         with opened(path) as memory:
             assert memory.manifest() == before
@@ -166,11 +166,11 @@ class TestWrongFiles:
 
 
 class TestLostFile:
-    """Opened without the cold file, because that was accepted."""
+    """Opened without the archive file, because that was accepted."""
 
     @pytest.fixture
     def memory(self, path: Path) -> Iterator[MemoryService]:
-        cold_of(path).unlink()
+        archive_of(path).unlink()
         with opened(path, config=MemoryConfig(accept_lost_archive=True)) as memory:
             yield memory
 
@@ -186,12 +186,12 @@ class TestLostFile:
             lambda: memory.write([said('late', 2.5)]),
             lambda: memory.purge(MemoryQuery(key='mug')),
             lambda: memory.snapshot(f'{memory.path}.copy'),
-            lambda: cool(memory),
-            lambda: memory._core.store.archive.warm([1]),
+            lambda: archive_all(memory),
+            lambda: memory._core.store.archive.restore([1]),
         )
         before = memory.manifest()
         for act in refused:
-            with pytest.raises(DamagedFileError, match=r'memory\.db\.cold is missing'):
+            with pytest.raises(DamagedFileError, match=r'memory\.db\.archive is missing'):
                 act()
         assert memory.manifest() == before
         assert any('is missing' in problem for problem in memory.verify().problems)

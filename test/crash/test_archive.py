@@ -1,4 +1,4 @@
-"""Killed before any step of a move to cold storage or back, the next opening answers the same.
+"""Killed before any step of a move to the archive or back, the next opening answers the same.
 
 Steps are those of `support.nursery`.
 """
@@ -76,11 +76,11 @@ def lived(living: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cold(lived: Path) -> Path:
-    """Return the folder of the same memory, all that may be in the cold file there."""
-    folder = Path(shutil.copytree(lived, lived.with_name('cold')))
+def archive(lived: Path) -> Path:
+    """Return the folder of the same memory, all that may be in the archive file there."""
+    folder = Path(shutil.copytree(lived, lived.with_name('archive')))
     with opened(folder) as memory:
-        assert memory._core.store.archive.cool(range(1, 20)).assertions == 15
+        assert memory._core.store.archive.move(range(1, 20)).assertions == 15
     return folder
 
 
@@ -92,11 +92,11 @@ def check(folder: Path, expected: Any) -> None:
         assert told(memory) == expected
         report = memory.verify()
         assert report.ok, report.problems
-        # What was begun is finished: there is nothing in the cold file but what is cold.
-        memory._core.store.archive.cool(range(1, 20))
+        # What was begun is finished: there is nothing in the archive file but what is archived.
+        memory._core.store.archive.move(range(1, 20))
         assert told(memory) == expected
     names = {file.name for file in folder.iterdir()} - {'acknowledged', 'memory.db.lock'}
-    assert names == {'memory.db', 'memory.db.cold'}
+    assert names == {'memory.db', 'memory.db.archive'}
 
 
 def test_a_move_there(nursery: Nursery, lived: Path) -> None:
@@ -104,29 +104,29 @@ def test_a_move_there(nursery: Nursery, lived: Path) -> None:
         expected = told(memory)
     code = (
         OPEN
-        + 'while memory._core.store.archive.cool(range(1, 20), limit=4).assertions: acknowledge("cooled")'
+        + 'while memory._core.store.archive.move(range(1, 20), limit=4).assertions: acknowledge("archived")'
     )
     for place, _ in nursery.kill_along(lived, code, KILLS):
         check(place, expected)
 
 
-def test_a_move_back(nursery: Nursery, cold: Path) -> None:
-    with opened(cold) as memory:
+def test_a_move_back(nursery: Nursery, archive: Path) -> None:
+    with opened(archive) as memory:
         expected = told(memory)
-    code = f'{OPEN}memory._core.store.archive.warm(range(1, 20), limit=100); acknowledge("warm")'
-    for place, _ in nursery.kill_along(cold, code, KILLS):
+    code = f'{OPEN}memory._core.store.archive.restore(range(1, 20), limit=100); acknowledge("restored")'
+    for place, _ in nursery.kill_along(archive, code, KILLS):
         check(place, expected)
 
 
-def test_a_write_to_a_cold_past(nursery: Nursery, cold: Path) -> None:
+def test_a_write_to_an_archived_past(nursery: Nursery, archive: Path) -> None:
     code = OPEN + (
         'memory.write([MemoryItem(kind="semantic", key="mug", content="late", valid_from=2.5)]); '
         'acknowledge("late")'
     )
-    with opened(cold) as memory:
+    with opened(archive) as memory:
         before = told(memory)
     outcomes = set()
-    for place, words in nursery.kill_along(cold, code, KILLS):
+    for place, words in nursery.kill_along(archive, code, KILLS):
         with opened(place) as memory:
             late = memory.query(MemoryQuery(key='mug', as_of=2.7))[0].item.content
             assert late in ({'late'} if 'late' in words else {'late', 'red 2'})
@@ -137,33 +137,33 @@ def test_a_write_to_a_cold_past(nursery: Nursery, cold: Path) -> None:
     assert outcomes == {'late', 'red 2'}
 
 
-def test_a_purge_of_what_is_cold(nursery: Nursery, cold: Path) -> None:
+def test_a_purge_of_archived_statements(nursery: Nursery, archive: Path) -> None:
     code = f'{OPEN}memory.purge(MemoryQuery(text="zebra")); acknowledge("purged")'
-    for place, words in nursery.kill_along(cold, code, KILLS):
+    for place, words in nursery.kill_along(archive, code, KILLS):
         with opened(place) as memory:
             left = memory.query(MemoryQuery(text='zebra', include_invalidated=True)).total
             assert left in ({0} if 'purged' in words else {0, 9})
             memory.purge(MemoryQuery(text='zebra'))
             assert memory.verify().ok
-        for name in ('memory.db', 'memory.db.cold'):
+        for name in ('memory.db', 'memory.db.archive'):
             assert b'zebra' not in (place / name).read_bytes()
 
 
-def test_a_restore_over_it(nursery: Nursery, cold: Path, tmp_path: Path) -> None:
-    with opened(cold) as memory:
+def test_a_restore_over_it(nursery: Nursery, archive: Path, tmp_path: Path) -> None:
+    with opened(archive) as memory:
         before = told(memory)
         copy = tmp_path / 'copy.db'
         memory.snapshot(str(copy))
     code = f'{OPEN}memory.restore({str(copy)!r}); acknowledge("restored")'
-    for place, words in nursery.kill_along(cold, code, KILLS):
+    for place, words in nursery.kill_along(archive, code, KILLS):
         with opened(place) as memory:
             after = told(memory)
             assert after[0] == before[0]
             assert ('restore' in [change.op for change in after[2]]) >= ('restored' in words)
             assert memory.verify().ok
-            memory._core.store.archive.cool(range(1, 20))
+            memory._core.store.archive.move(range(1, 20))
             assert told(memory)[0] == before[0]
         for kept in place.glob('memory.db.before-restore-*'):
-            if kept.suffix != '.cold':
+            if kept.suffix != '.archive':
                 with MemoryService.open(f'sqlite:///{kept}', read_only=True, clock=lambda: NOW_NS) as memory:
                     assert told(memory) == before

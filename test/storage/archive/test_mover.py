@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage.cold.pieces import cool, opened, said
+from storage.archive.pieces import archive_all, opened, said
 
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -39,7 +39,7 @@ def superseded(memory: MemoryService) -> None:
     memory.write([said('open', 1, 'door'), said('shut', 50, 'door'), said('ajar', 60, 'door')])
 
 
-@pytest.mark.parametrize('step', ['cuts', 'copied'])
+@pytest.mark.parametrize('step', ['find_cuts', 'copy_slice'])
 @pytest.mark.parametrize(
     ('before', 'meanwhile'),
     [(forgotten, anew), (forgotten, late), (superseded, again)],
@@ -62,10 +62,10 @@ def test_what_holds_by_then_stays(
             before(memory)
             monkeypatch.setattr(storage, step, interrupted)
             for _ in range(3):
-                cool(memory)
+                archive_all(memory)
             assert memory.verify().ok
             assert memory.snapshot() == plain.snapshot()
             assert memory.history(key='door') == plain.history(key='door')
             for question in (NOW, PAST):
                 assert memory.query(question).hits == plain.query(question).hits
-            assert memory._core.store.archive.coolable() == [], 'what may still go has gone'
+            assert memory._core.store.archive.archivable() == [], 'what may still go has gone'

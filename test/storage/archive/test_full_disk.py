@@ -1,4 +1,4 @@
-"""Cold storage where nothing can be written."""
+"""Archive where nothing can be written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storage.cold.pieces import cold_of
+from storage.archive.pieces import archive_of
 from storage.sample import url
 from support.child import Unprivileged, run_on_small_disk
 
@@ -33,7 +33,7 @@ class TestWithoutRoom:
                         kind='semantic', key='mug', content=str(number) * 100_000, valid_from=number
                     )])
                 before = memory.manifest()
-                refusal = attempt(lambda: memory._core.store.archive.cool([1], limit=100) and None)
+                refusal = attempt(lambda: memory._core.store.archive.move([1], limit=100) and None)
                 assert memory.manifest() == before
                 assert memory.query(MemoryQuery(key='mug', as_of=2))[0].item.content == '2' * 100_000
             tell(refusal)
@@ -44,13 +44,13 @@ class TestWithoutRoom:
         assert told['refused'] == 'StoreFullError'
         assert str(tmp_path / 'memory.db') in told['message'], told
         with MemoryService.open(url(tmp_path / 'memory.db')) as memory:
-            assert memory._core.store.archive.cool([1], limit=100).assertions == 9
+            assert memory._core.store.archive.move([1], limit=100).assertions == 9
             assert memory.verify().ok
 
     def test_a_folder_that_cannot_be_written_is_read(self, path: Path, shared: Path) -> None:
         nobody = Unprivileged()
         try:
-            for file in (path, cold_of(path)):
+            for file in (path, archive_of(path)):
                 Path(shutil.copy(file, shared)).chmod(0o644)
             shared.chmod(0o555)
             told = nobody.run(

@@ -19,7 +19,7 @@ from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key
 from hylo_memory_ros.storage.episodes.repository import all_episodes
 from hylo_memory_ros.storage.schema import assertion, episode, identity, metadata, receipt, tag, txn
-from hylo_memory_ros.storage.schema.erasure import Purged
+from hylo_memory_ros.storage.schema.base import Purged
 from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = ['EpisodeErasure']

@@ -23,7 +23,7 @@ from hylo_memory_ros.storage.schema import (
     txn,
     version,
 )
-from hylo_memory_ros.storage.schema.erasure import erase_from_tables
+from hylo_memory_ros.storage.schema.base import erase_from_tables
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
 
 __all__ = ['first_said', 'purge_identities', 'purged_of']

@@ -91,7 +91,7 @@ class ConsolidationReport:
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Summaries that were not made although planned, by id, and why."""
     items_before: int = 0
-    """Statements at hand before, in the scope asked for."""
+    """Statements at hand before, in the scope of the request."""
     items_after: int = 0
     """Statements at hand afterwards."""
     bytes_before: int = 0
@@ -109,10 +109,10 @@ class ConsolidationReport:
 
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
         """Return it in terms of JSON, how long its lists are, and of each at most so many."""
-        told = _as_dict(self, ('merged', 'summarised', 'aged'), most)
+        report = _as_dict(self, ('merged', 'summarised', 'aged'), most)
         for name in ('merged', 'summarised'):
-            told[name] = [{'id': one.id, 'ids': one.ids} for one in told[name]]
-        return told
+            report[name] = [{'id': one.id, 'ids': one.ids} for one in report[name]]
+        return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class Reversion:
 
 
 def _as_dict(report: Any, lists: Collection[str], most: int | None) -> dict[str, Any]:
-    told = {one.name: getattr(report, one.name) for one in fields(report)}
-    counts = {f'{name}_count': len(told[name]) for name in lists}
-    return {**told, **{name: told[name][:most] for name in lists}, **counts}
+    values = {one.name: getattr(report, one.name) for one in fields(report)}
+    counts = {f'{name}_count': len(values[name]) for name in lists}
+    return {**values, **{name: values[name][:most] for name in lists}, **counts}
 
 
 @dataclass(frozen=True, slots=True)

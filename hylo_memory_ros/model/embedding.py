@@ -22,8 +22,8 @@ __all__ = [
     'SpaceNames',
     'Spaces',
     'Vector',
-    'sound_vector',
     'undeclared',
+    'validate_vector',
 ]
 
 SPACE = re.compile(r'[^\s@]+@[^\s@]+')
@@ -36,7 +36,7 @@ def _space(name: object) -> str:
     return name
 
 
-def sound_vector(value: object) -> tuple[float, ...]:
+def validate_vector(value: object) -> tuple[float, ...]:
     """Return a vector rounded to float32, the precision in which vectors are kept.
 
     Raises
@@ -59,13 +59,13 @@ def sound_vector(value: object) -> tuple[float, ...]:
 def _embeddings(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f'{type(value).__name__} is no mapping of space to vector')
-    return {_space(name): sound_vector(vector) for name, vector in value.items()}
+    return {_space(name): validate_vector(vector) for name, vector in value.items()}
 
 
 SpaceName = Annotated[str, AfterValidator(_space)]
 """An embedding space, ``name@version``."""
 
-Vector = Annotated[tuple[float, ...], BeforeValidator(sound_vector)]
+Vector = Annotated[tuple[float, ...], BeforeValidator(validate_vector)]
 """Components in float32."""
 
 Embeddings = Annotated[Mapping[str, tuple[float, ...]], BeforeValidator(_embeddings)]
@@ -75,7 +75,7 @@ Metric = Literal['cosine', 'dot', 'l2']
 """How vectors are compared; see `hylo_memory_ros.index.vectors.metric` for the direction of each."""
 
 Backend = Literal['exact', 'usearch', 'turbo_quant', 'provekv_pool']
-"""What finds the candidates of a question by vector."""
+"""Index that finds the candidates of a query by vector."""
 
 _DIGEST = re.compile(r'sha256:[0-9a-f]{64}')
 
@@ -100,13 +100,13 @@ class EmbeddingSpace(Contract):
     embedder: Text = ''
     """Embedder plug-in that turns texts into vectors of this space; empty: vectors come with the items."""
     backend: Backend = 'exact'
-    """What finds candidates once there are more vectors than `exact_up_to`."""
+    """Index that finds candidates once there are more vectors than `exact_up_to`."""
     exact_up_to: Annotated[int, Field(ge=0, le=2**31), NOT_A_PARAMETER] = 20_000
-    """Up to this many vectors every question is answered by an exact scan, whatever the backend."""
+    """Up to this many vectors every query is answered by an exact scan, whatever the backend."""
     exact_rerank: Annotated[bool, NOT_A_PARAMETER] = True
     """Compare candidates again in exact float32; a derived backend without it is refused."""
     pool_factor: Annotated[int, Field(ge=10, le=1000), NOT_A_PARAMETER] = 10
-    """Candidates that are compared again in exact float32, for each hit asked for."""
+    """Candidates that are compared again in exact float32, for each requested hit."""
     quantisation: Literal['f32', 'f16', 'i8'] = 'f16'
     """Scalar type of the vectors in the graph of usearch; i8 for cosine only."""
     bits: Annotated[int, Field(ge=2, le=8), NOT_A_PARAMETER] = 4
@@ -168,5 +168,5 @@ SpaceNames = tuple[Annotated[str, AfterValidator(_name)], ...]
 
 
 def undeclared(dimension: int) -> EmbeddingSpace:
-    """Return what a space is while none is declared: cosine, exact, of its first vector's dimension."""
+    """Return the settings of an undeclared space: cosine, exact, of its first vector's dimension."""
     return EmbeddingSpace(dimension=dimension)

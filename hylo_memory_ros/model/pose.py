@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from hylo_memory_ros.model.time import StampNs, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.validation import Contract, FrameId, floats_of
 
-__all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'sound_covariance']
+__all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'validate_covariance']
 
 MAX_COORDINATE_M = 1e9
 UNIT_TOLERANCE = 1e-2
@@ -43,7 +43,7 @@ def _orientation(value: tuple[float, float, float, float] | None) -> tuple[float
     return x, y, z, w
 
 
-def sound_covariance(value: Any) -> tuple[float, ...] | None:
+def validate_covariance(value: Any) -> tuple[float, ...] | None:
     """Return a usable 6x6 covariance, or None for "unknown".
 
     All zeros means unknown. A negative or NaN diagonal, any number that is not finite, or a
@@ -80,7 +80,7 @@ class Pose(Contract):
     """Metres, x y z, each at most 1e9 from the origin."""
     orientation: Annotated[tuple[float, float, float, float] | None, AfterValidator(_orientation)] = None
     """Unit quaternion x y z w; all zeros, or None: no orientation."""
-    covariance: Annotated[tuple[float, ...] | None, BeforeValidator(sound_covariance)] = None
+    covariance: Annotated[tuple[float, ...] | None, BeforeValidator(validate_covariance)] = None
     """6x6 row-major over x y z rotX rotY rotZ; None: unknown."""
     stamp_ns: StampNs | None = Field(default=None)
     """When the pose was measured, integer nanoseconds; ``stamp`` takes seconds."""

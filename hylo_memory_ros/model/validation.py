@@ -25,17 +25,17 @@ __all__ = [
     'Text',
     'depth_of',
     'floats_of',
-    'normal_frame',
-    'normal_key',
+    'normalize_frame',
+    'normalize_key',
     'parse_object',
-    'sound_object',
-    'sound_text',
+    'validate_object',
+    'validate_text',
 ]
 
 MAX_KEY_BYTES = 512
 
 
-def sound_text(text: str, field: str) -> str:
+def validate_text(text: str, field: str) -> str:
     """Return a text as given, or say that it is none.
 
     Raises
@@ -50,7 +50,7 @@ def sound_text(text: str, field: str) -> str:
     return text
 
 
-def normal_key(text: str, field: str = 'key') -> str:
+def normalize_key(text: str, field: str = 'key') -> str:
     r"""Return a key in its stored form (NFC), or say what is wrong with it.
 
     Keys are case-sensitive, 1 to 512 bytes of UTF-8, without control characters and not
@@ -63,14 +63,14 @@ def normal_key(text: str, field: str = 'key') -> str:
 
     Examples
     --------
-    >>> normal_key('cup_1')
+    >>> normalize_key('cup_1')
     'cup_1'
-    >>> normal_key(' ')
+    >>> normalize_key(' ')
     Traceback (most recent call last):
     ...
     ValueError: key: ' ' is blank
     """
-    text = unicodedata.normalize('NFC', sound_text(text, field))
+    text = unicodedata.normalize('NFC', validate_text(text, field))
     if not text.strip():
         raise ValueError(f'{field}: {text!r} is blank')
     size = len(text.encode('utf-8'))
@@ -81,7 +81,7 @@ def normal_key(text: str, field: str = 'key') -> str:
     return text
 
 
-def normal_frame(text: str, field: str = 'frame_id') -> str:
+def normalize_frame(text: str, field: str = 'frame_id') -> str:
     """Return a frame id in its stored form: exactly one leading slash is stripped.
 
     Raises
@@ -91,29 +91,29 @@ def normal_frame(text: str, field: str = 'frame_id') -> str:
 
     Examples
     --------
-    >>> normal_frame('/map'), normal_frame('robot1/base_link')
+    >>> normalize_frame('/map'), normalize_frame('robot1/base_link')
     ('map', 'robot1/base_link')
     """
-    bare = unicodedata.normalize('NFC', sound_text(text, field))
+    bare = unicodedata.normalize('NFC', validate_text(text, field))
     bare = bare.removeprefix('/')
     if not bare or bare.startswith('/') or any(char.isspace() for char in bare):
         raise ValueError(f"{field}: {text!r} is no frame id (one leading '/' is allowed, white space is not)")
-    return normal_key(bare, field)
+    return normalize_key(bare, field)
 
 
-Text = Annotated[str, AfterValidator(lambda text: sound_text(text, 'text'))]
+Text = Annotated[str, AfterValidator(lambda text: validate_text(text, 'text'))]
 """Any text; returned as given."""
 
-Key = Annotated[str, AfterValidator(normal_key)]
+Key = Annotated[str, AfterValidator(normalize_key)]
 """A key: case-sensitive, NFC, 1 to 512 bytes, no control characters, not blank."""
 
-Name = Annotated[str, AfterValidator(lambda text: normal_key(text, 'name'))]
+Name = Annotated[str, AfterValidator(lambda text: normalize_key(text, 'name'))]
 """A name inside a list or mapping (entity, object id, scope); same rule as a key."""
 
-Label = Annotated[str, AfterValidator(lambda text: normal_key(text, 'label') if text else '')]
+Label = Annotated[str, AfterValidator(lambda text: normalize_key(text, 'label') if text else '')]
 """The class of a thing, or the empty text."""
 
-FrameId = Annotated[str, AfterValidator(normal_frame)]
+FrameId = Annotated[str, AfterValidator(normalize_frame)]
 """A coordinate frame (REP-105), without leading slash."""
 
 
@@ -168,7 +168,7 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of a JSON object as they were written; a key may come twice."""
 
 
-def sound_object(value: object) -> dict[str, Any]:
+def validate_object(value: object) -> dict[str, Any]:
     """Return a fresh, plain copy of a JSON object; -0.0 becomes 0.0, tuples become lists.
 
     Raises
@@ -233,7 +233,7 @@ def _text(value: str, path: str) -> str:
 
 
 def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
-    """Read one JSON object from text, as strictly as `sound_object` and with no duplicate keys.
+    """Read one JSON object from text, as strictly as `validate_object` and with no duplicate keys.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
     """
     try:
         # Numbers and keys that are none are read all the same, so that the walk can name their path.
-        return sound_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
+        return validate_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
     except RecursionError as exc:
         raise ValueError(f'{field}: nested deeper than {MAX_DEPTH}') from exc
     except ValueError as exc:
@@ -271,5 +271,5 @@ def depth_of(value: Any) -> int:
     return 0
 
 
-JsonObject = Annotated[Mapping[str, Any], BeforeValidator(sound_object)]
+JsonObject = Annotated[Mapping[str, Any], BeforeValidator(validate_object)]
 """One JSON object of plain values."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, StoreError
-from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normal_key
+from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normalize_key
 from hylo_memory_ros.retrieval import RetrievalEngine
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.embedding_spaces import EmbeddingSpaces
@@ -39,7 +39,7 @@ class KnownMaps:
 
     def __init__(self, store: Store, current: str) -> None:
         self._store = store
-        self.current = _sound(current)
+        self.current = _validate_map_id(current)
         self._known = set(store.reader.maps())
 
     def switch(self, map_id: str, *, create: bool) -> str:
@@ -50,9 +50,9 @@ class KnownMaps:
         NotFoundError
             It is not known, and may not be made.
         InvalidRequestError
-            Its name is not sound.
+            Its name is not valid.
         """
-        map_id = _sound(map_id)
+        map_id = _validate_map_id(map_id)
         if not create:
             self.refuse_unknown(map_id, ', and create is false')
         self.remember([map_id])
@@ -84,9 +84,9 @@ class KnownMaps:
         return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
 
 
-def _sound(map_id: str) -> str:
+def _validate_map_id(map_id: str) -> str:
     try:
-        return map_id and normal_key(map_id, 'map_id')
+        return map_id and normalize_key(map_id, 'map_id')
     except ValueError as exc:
         raise InvalidRequestError(str(exc), field='map_id') from exc
 

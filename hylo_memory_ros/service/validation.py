@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import MAX_STAMP_NS, normal_key, sound_text
+from hylo_memory_ros.model import MAX_STAMP_NS, normalize_key, validate_text
 
 __all__ = [
     'validate_episode_id',
+    'validate_field',
+    'validate_fields',
     'validate_name',
     'validate_note',
     'validate_note_and_actor',
     'validate_reason',
     'validate_scope',
     'validate_stamp',
-    'validate_text',
-    'validate_texts',
 ]
 
 MAX_NAME_BYTES = 512
 MAX_REASON_BYTES = 4096
 
 
-def validate_texts(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
+def validate_fields(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
-    return [text if text is None else validate_text(normal, text, field) for field, text in texts.items()]
+    return [text if text is None else validate_field(normal, text, field) for field, text in texts.items()]
 
 
 def validate_name(text: str, field: str) -> str:
@@ -40,14 +40,14 @@ def validate_reason(text: str, field: str) -> str:
 
 def validate_note(note: str, most: int) -> str:
     """Return a note, or raise if it is not a text or has more than ``most`` bytes in UTF-8."""
-    size = len(validate_text(sound_text, note, 'note').encode())
+    size = len(validate_field(validate_text, note, 'note').encode())
     if size > most:
         raise InvalidRequestError(f'note: {size} bytes, at most {most}', field='note', limit=most)
     return note
 
 
 def _short(text: str, field: str, most: int) -> str:
-    size = len(sound_text(text, field).encode())
+    size = len(validate_text(text, field).encode())
     if size > most:
         raise ValueError(f'{field}: {text[:32]!r}… has {size} bytes, at most {most} are allowed')
     return text
@@ -60,7 +60,7 @@ def validate_stamp(at_ns: int) -> int:
     return int(at_ns)
 
 
-def validate_text(normal: Callable[[str, str], str], text: str, field: str) -> str:
+def validate_field(normal: Callable[[str, str], str], text: str, field: str) -> str:
     """Return a text in its stored form."""
     if not isinstance(text, str):
         raise InvalidRequestError(f'{field}: {text!r} is no text', field=field)
@@ -78,7 +78,7 @@ _MOST_SCOPE = 64
 
 def validate_episode_id(id: str) -> str:
     """Return a name in its stored form."""
-    name = validate_text(normal_key, id, 'id')
+    name = validate_field(normalize_key, id, 'id')
     if (size := len(name.encode())) > _MOST_ID_BYTES:
         raise InvalidRequestError(
             f'id: {name[:32]!r}… has {size} bytes, at most {_MOST_ID_BYTES}', field='id'
@@ -93,7 +93,7 @@ def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
             f'scope: {len(scope)} pairs, at most {_MOST_SCOPE}', field='scope', limit=_MOST_SCOPE
         )
     where = {
-        validate_text(normal_key, name, 'scope'): validate_text(normal_key, value, f'scope[{name!r}]')
+        validate_field(normalize_key, name, 'scope'): validate_field(normalize_key, value, f'scope[{name!r}]')
         for name, value in scope.items()
     }
     if len(where) < len(scope):
@@ -106,4 +106,4 @@ def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
 def validate_note_and_actor(note: str, actor: str) -> None:
     """Refuse a note or an actor that is no text, or too long."""
     validate_note(note, _MOST_NOTE_BYTES)
-    validate_texts(validate_name, actor=actor)
+    validate_fields(validate_name, actor=actor)

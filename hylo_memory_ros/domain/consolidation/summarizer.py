@@ -188,10 +188,10 @@ class Extractive:
     def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         """Return the head and the sentences that fit."""
         head = _cut(_head(items), max_bytes)
-        said, weight = _distinct(items)
+        by_words, weight = _distinct(items)
         room = max_bytes - len(head.encode())
         chosen: list[tuple[int, str]] = []
-        for sentence, times in _in_order_of_weight(said, weight):
+        for sentence, times in _in_order_of_weight(by_words, weight):
             text = f'\n{_closed(sentence.text)}' + (f' (x{times})' if times > 1 else '')
             size = len(text.encode())
             if size <= room:
@@ -228,7 +228,7 @@ _Sentences = dict[tuple[str, ...], tuple[_Sentence, int]]
 
 def _distinct(items: Sequence[MemoryItem]) -> tuple[_Sentences, Counter[str]]:
     """Return each sentence once with its count, and the number of items that hold each word."""
-    said: _Sentences = {}
+    by_words: _Sentences = {}
     weight: Counter[str] = Counter()
     places = count()
     for item in items:
@@ -237,12 +237,12 @@ def _distinct(items: Sequence[MemoryItem]) -> tuple[_Sentences, Counter[str]]:
             place = next(places)
             words = tuple(normal_words(text))
             held.update(words)
-            first, times = said.get(words, (_Sentence(place, text, words), 0))
-            said[words] = first, times + more
+            first, times = by_words.get(words, (_Sentence(place, text, words), 0))
+            by_words[words] = first, times + more
         weight.update(held)
     # Numbers and symbols carry no topic of their own: only words with letters weigh.
     weight = Counter({word: times for word, times in weight.items() if any(map(str.isalpha, word))})
-    return said, weight
+    return by_words, weight
 
 
 def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
@@ -257,8 +257,8 @@ def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
         yield (text[: counted.start()], int(counted[1])) if counted else (text, 1)
 
 
-def _in_order_of_weight(said: _Sentences, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
-    ends = {sentence.place for sentence, _ in said.values()}
+def _in_order_of_weight(by_words: _Sentences, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
+    ends = {sentence.place for sentence, _ in by_words.values()}
     ends = {min(ends), max(ends)} if ends else ends
 
     def rank(one: tuple[_Sentence, int]) -> tuple[bool, float, int]:
@@ -266,7 +266,7 @@ def _in_order_of_weight(said: _Sentences, weight: Counter[str]) -> list[tuple[_S
         central = sum(weight[word] for word in sentence.words) / len(sentence.words)
         return sentence.place not in ends, -central, sentence.place
 
-    return sorted(said.values(), key=rank)
+    return sorted(by_words.values(), key=rank)
 
 
 def summariser_named(name: str) -> Summariser:

@@ -21,7 +21,7 @@ from hylo_memory_ros.domain.consolidation.summarizer import (
 )
 from hylo_memory_ros.domain.identity import canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, TimeSpan, sound_text
+from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, TimeSpan, validate_text
 
 __all__ = ['Composer']
 
@@ -114,7 +114,7 @@ class Composer:
         name, most = self._summariser.name, _SUMMARY_BYTES
         try:
             text = self._summariser.summarise(items, most)
-            sound_text(text, 'summary')
+            validate_text(text, 'summary')
         except Exception as exc:
             raise InvalidRequestError(f'summariser {name!r} failed: {exc}', summariser=name) from exc
         if not text.strip() or len(text.encode()) > most:

@@ -72,9 +72,9 @@ class CompressionArtifactIdentity(Identity):
 
     @model_validator(mode='after')
     def _applicable(self) -> CompressionArtifactIdentity:
-        told = {'key_codec': self.codec.key_codec, 'value_codec': self.codec.value_codec}
+        codecs = {'key_codec': self.codec.key_codec, 'value_codec': self.codec.value_codec}
         of_cache = isinstance(self.source, TokenKvDigest)
-        wrong = [name for name, value in told.items() if (value is not None) != of_cache]
+        wrong = [name for name, value in codecs.items() if (value is not None) != of_cache]
         if wrong:
             rule = 'a compressed cache has both' if of_cache else 'a candidate index has no keys and values'
             raise ValueError(f'codec: {", ".join(wrong)}: {rule}')
@@ -105,7 +105,7 @@ class CompressionFigure:
         return self.artifact_bytes / self.raw_bytes
 
     @classmethod
-    def measured(
+    def measure(
         cls, generation: DerivedGenerationIdentity, artifact: CompressionArtifactIdentity, data: bytes
     ) -> CompressionFigure:
         """Count the bytes of an artifact of one of our generations.

@@ -87,7 +87,7 @@ _DOMAIN = b'hylo-identity\0'
 
 
 class _Digest(str):
-    """A text of a fixed form; made only from such a text."""
+    """Text of a fixed form: a prefix and 64 hex digits."""
 
     __slots__ = ()
     prefix: ClassVar[str]
@@ -115,7 +115,7 @@ class _Digest(str):
         )
 
     @classmethod
-    def _made(cls, digits: str) -> Self:
+    def _create(cls, digits: str) -> Self:
         return super().__new__(cls, cls.prefix + digits)
 
     @property
@@ -146,7 +146,7 @@ class Sha256(_Digest):
     @classmethod
     def of(cls, data: bytes) -> Self:
         """Return the digest of bytes."""
-        return cls._made(sha256(data).hexdigest())
+        return cls._create(sha256(data).hexdigest())
 
 
 class LayerDigest(_Digest):
@@ -160,10 +160,10 @@ class LayerDigest(_Digest):
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return the digest of an identity's fields in canonical form, under this layer's name."""
         domain = _DOMAIN + f'{cls.layer}\0{cls.version}\0'.encode()
-        return cls._made(sha256(domain + canonical_bytes(fields)).hexdigest())
+        return cls._create(sha256(domain + canonical_bytes(fields)).hexdigest())
 
     @classmethod
-    def needed(cls, value: object, field: str) -> Self:
+    def require(cls, value: object, field: str) -> Self:
         """Return a value that is this digest already; the check at run time.
 
         Raises
@@ -231,7 +231,7 @@ LAYERS = frozenset(
 
 
 Named = Annotated[Text, StringConstraints(min_length=1, max_length=1024, strict=True)]
-"""A name or version that must be told."""
+"""A name or version that is not empty."""
 
 Count = Annotated[int, Field(ge=1, le=2**53, strict=True)]
 """A number of things, at least one."""

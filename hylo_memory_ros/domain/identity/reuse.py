@@ -1,6 +1,6 @@
 """Reuse of a prompt cache: allowed exactly when everything that made it is the same.
 
-Meaning is no evidence. Each difference is told by its path, the renderer's bytes, the tokenizer,
+Equal meaning is not evidence. Each difference is named by its path, the renderer's bytes, the tokenizer,
 the model, the positions and the codec alike.
 """
 
@@ -44,7 +44,7 @@ class CachedPrefix(Contract):
     token_kv: TokenKvIdentity
     """The tokens, positions and model."""
     segment: RenderedSegmentIdentity | None = None
-    """The bytes that were tokenised, so that a difference can be told in detail."""
+    """The bytes that were tokenised, to name a difference in detail."""
     codec: Codec | None = None
     """How it is compressed; None: it is not."""
     artifact: CompressionArtifactIdentity | None = None
@@ -81,11 +81,11 @@ def prefix_from_json(text: str, field: str) -> CachedPrefix:
         It is no JSON object, or a field is unknown, missing or wrong; all of them by name.
     """
     try:
-        told = parse_object(text, field)
+        fields = parse_object(text, field)
     except ValueError as exc:
         raise InvalidRequestError(str(exc), field=field) from exc
     try:
-        return CachedPrefix(**told)
+        return CachedPrefix(**fields)
     except ValidationError as exc:
         raise InvalidRequestError('; '.join(_problems(exc, field)), field=field) from exc
 
@@ -153,7 +153,7 @@ def _differences(path: str, have: Any, want: Any) -> Iterator[str]:
     if isinstance(have, Mapping) and isinstance(want, Mapping):
         for name in {**have, **want}:
             if not path and name == 'segment' and not (name in have and name in want):
-                continue  # told by one side only: the digest under `renderer` decides
+                continue  # known to one side only: the digest under `renderer` decides
             yield from _differences(f'{path}.{name}' if path else name, have.get(name), want.get(name))
     elif isinstance(have, list) and isinstance(want, list):
         yield f'{path}: {_first(have, want)}'

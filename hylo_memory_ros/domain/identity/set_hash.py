@@ -16,20 +16,20 @@ from hashlib import sha256, shake_256
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['EMPTY_STATE', 'SNAPSHOT_FORMAT', 'digest_of_state', 'updated_state']
+__all__ = ['EMPTY_STATE', 'SNAPSHOT_FORMAT', 'digest_of_state', 'update_state']
 
 SNAPSHOT_FORMAT = b'hylo-snapshot-1'
 WORDS = 1024
 EMPTY_STATE = bytes(2 * WORDS)
 
 
-def updated_state(state: bytes, added: Iterable[bytes] = (), removed: Iterable[bytes] = ()) -> bytes:
+def update_state(state: bytes, added: Iterable[bytes] = (), removed: Iterable[bytes] = ()) -> bytes:
     """Return the state after elements (digests of 32 bytes) came in and went out.
 
     Examples
     --------
-    >>> one = updated_state(EMPTY_STATE, added=[b'a'])
-    >>> updated_state(one, added=[b'b'], removed=[b'a', b'b']) == EMPTY_STATE
+    >>> one = update_state(EMPTY_STATE, added=[b'a'])
+    >>> update_state(one, added=[b'b'], removed=[b'a', b'b']) == EMPTY_STATE
     True
     """
     words = np.frombuffer(state, dtype='<u2') + _sum(added) - _sum(removed)

@@ -81,7 +81,7 @@ class Ordering(Contract):
         state, count = sha256(_ORDERING), 0
         for item_id, embedding in pairs:
             name = item_id.encode('utf-8')
-            raw = EmbeddingDigest.needed(embedding, f'ordering[{count}]').raw
+            raw = EmbeddingDigest.require(embedding, f'ordering[{count}]').raw
             # The length first, so that no two lists of pairs run together into the same bytes.
             state.update(len(name).to_bytes(4, 'big') + name + raw)
             count += 1
@@ -97,10 +97,10 @@ class Ordering(Contract):
         InvalidRequestError
             Some pair is another, missing, or elsewhere.
         """
-        told = Ordering.of(pairs)
-        if told != self:
+        given = Ordering.of(pairs)
+        if given != self:
             raise InvalidRequestError(
-                f'ordering: {told.count} pairs with the digest {told.digest} are not the {self.count} '
+                f'ordering: {given.count} pairs with the digest {given.digest} are not the {self.count} '
                 f'recorded with {self.digest}: nothing decoded can be given to a row',
                 field='ordering',
             )

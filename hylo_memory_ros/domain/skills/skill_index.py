@@ -94,7 +94,7 @@ class SkillIndex:
         Parameters
         ----------
         state : mapping
-            State of the caller, as `model.skill.sound_state` returns it.
+            State of the caller, as `model.skill.validate_state` returns it.
         statuses : collection of str
             Statuses that the query asks for.
         """

@@ -29,7 +29,7 @@ class ConsolidationReversal:
     store : Store
     record : ConsolidationRecord
         What is taken back.
-    changing, follow, courtesy
+    changing, follow, throttle
         As for a `ConsolidationRun`.
     actor : str
         For whom.
@@ -41,14 +41,14 @@ class ConsolidationReversal:
         record: ConsolidationRecord,
         changing: Callable[[], AbstractContextManager[Any]],
         follow: Callable[[CommitResult | None], None],
-        courtesy: BackgroundThrottle,
+        throttle: BackgroundThrottle,
         actor: str,
     ) -> None:
         self._store = store
         self._record = record
         self._changing = changing
         self._follow = follow
-        self._courtesy = courtesy
+        self._throttle = throttle
         self._actor = actor
 
     def reversion(self) -> Reversion:
@@ -69,7 +69,7 @@ class ConsolidationReversal:
             withdrawn += back.withdrawn
             kept |= back.kept
             beneath.update(back.beneath)
-            self._courtesy.give_way()
+            self._throttle.give_way()
         # A summary of which another one was made holds again, and goes next.
         gone = set(withdrawn)
         return Reversion(

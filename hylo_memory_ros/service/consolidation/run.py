@@ -26,7 +26,7 @@ from hylo_memory_ros.storage.consolidation.repository import name_of
 from hylo_memory_ros.storage.consolidation.summaries import TAKEN, Group
 from hylo_memory_ros.storage.statements.mapper import vector_of
 
-__all__ = ['ConsolidationRun', 'Wish', 'slices']
+__all__ = ['ConsolidationRequest', 'ConsolidationRun', 'slices']
 
 _MOST_TRIES = 3
 
@@ -62,7 +62,7 @@ _DAYS = 1, 32, 1024, None
 
 
 @dataclass(frozen=True)
-class Wish:
+class ConsolidationRequest:
     """Request of a consolidation."""
 
     scope: Mapping[str, str]
@@ -114,7 +114,7 @@ class ConsolidationRun:
     ----------
     store : Store
     settings : ConsolidationSettings
-    wish : Wish
+    wish : ConsolidationRequest
     composer : Composer
         Composes summaries.
     open_episode : str
@@ -123,7 +123,7 @@ class ConsolidationRun:
         Returns the lock that a change holds.
     follow : callable
         Tells everybody of a committed change.
-    courtesy : BackgroundThrottle
+    throttle : BackgroundThrottle
         What the run gives way to.
     """
 
@@ -131,12 +131,12 @@ class ConsolidationRun:
         self,
         store: Store,
         settings: ConsolidationSettings,
-        wish: Wish,
+        wish: ConsolidationRequest,
         composer: Composer,
         open_episode: str,
         changing: Callable[[], AbstractContextManager[Any]],
         follow: Callable[[CommitResult | None], None],
-        courtesy: BackgroundThrottle,
+        throttle: BackgroundThrottle,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -145,7 +145,7 @@ class ConsolidationRun:
         self._open_episode = open_episode
         self._changing = changing
         self._follow = follow
-        self._courtesy = courtesy
+        self._throttle = throttle
         self._can_archive = store.path is not None
         # In memory there is one connection: who asks waits until a slice has ended.
         self._most = settings.slice_items if store.path is not None else 1
@@ -196,7 +196,7 @@ class ConsolidationRun:
 
     def _ended(self, stage: str) -> bool:
         """Return True if the run was cancelled; else report progress and give way to queries."""
-        self._courtesy.give_way()
+        self._throttle.give_way()
         if self._wish.cancelled():
             self._done.cancelled = True
             return True
@@ -248,7 +248,7 @@ class ConsolidationRun:
         """Summarize events, then their summaries, level by level while there is need."""
         level = 0
         while self._need and not self._done.cancelled:
-            planner = Planner(self._settings, level, days, self._courtesy.give_way)
+            planner = Planner(self._settings, level, days, self._throttle.give_way)
             self._read(planner, before_ns)
             made = self._condense_planned(planner)
             if not made and planner.next_level is None:
@@ -308,7 +308,7 @@ class ConsolidationRun:
                 number: vector_of(data)
                 for number, data in self._store.reader.vectors_of(space, asked).items()
             }
-            self._courtesy.give_way()
+            self._throttle.give_way()
         supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
         return found | {number: vectors[space] for number, vectors in supposed.items() if space in vectors}
 

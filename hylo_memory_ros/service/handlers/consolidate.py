@@ -18,12 +18,12 @@ from hylo_memory_ros.model import (
     MemoryItem,
     MemoryKind,
     Reversion,
-    normal_key,
+    normalize_key,
 )
 from hylo_memory_ros.service.consolidation.revert import ConsolidationReversal
-from hylo_memory_ros.service.consolidation.run import ConsolidationRun, Wish
+from hylo_memory_ros.service.consolidation.run import ConsolidationRequest, ConsolidationRun
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_name, validate_text, validate_texts
+from hylo_memory_ros.service.validation import validate_field, validate_fields, validate_name
 from hylo_memory_ros.storage.consolidation.repository import (
     ConsolidationRecord,
 )
@@ -148,7 +148,7 @@ class ConsolidationHandler:
             It was reverted before, or one of its summaries was consolidated again since; or a name
             is no text.
         """
-        validate_texts(validate_name, actor=actor, consolidation_id=consolidation_id)
+        validate_fields(validate_name, actor=actor, consolidation_id=consolidation_id)
         with self._alone():
             with self._core.store.read() as view:
                 record = view.consolidations.load(consolidation_id)
@@ -176,16 +176,18 @@ class ConsolidationHandler:
         tell: Callable[[float, str], None] | None,
         cancelled: Callable[[], bool] | None,
         actor: str,
-    ) -> Wish:
+    ) -> ConsolidationRequest:
         if not isinstance(budget, Budget):
             raise InvalidRequestError(f'budget: {budget!r} is no Budget of items or bytes', field='budget')
-        validate_texts(validate_name, actor=actor)
+        validate_fields(validate_name, actor=actor)
         if scope is not None and not isinstance(scope, Mapping):
             raise InvalidRequestError(f'scope: {scope!r} is no mapping of names to values', field='scope')
         if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
             raise InvalidRequestError(f'kinds: {kinds!r} is no collection of kinds', field='kinds')
         where = {
-            validate_text(normal_key, name, 'scope'): validate_text(normal_key, value, f'scope[{name!r}]')
+            validate_field(normalize_key, name, 'scope'): validate_field(
+                normalize_key, value, f'scope[{name!r}]'
+            )
             for name, value in dict(scope or {}).items()
         }
         chosen = (
@@ -198,7 +200,7 @@ class ConsolidationHandler:
             raise InvalidRequestError(
                 f'kinds: {unknown or list(chosen)} names none of {", ".join(_DURABLE)}', field='kinds'
             )
-        return Wish(
+        return ConsolidationRequest(
             where,
             budget,
             chosen,

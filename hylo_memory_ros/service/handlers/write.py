@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteResult
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_name, validate_texts
+from hylo_memory_ros.service.validation import validate_fields, validate_name
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.statements.writer import check_items, check_stamps, resolved
 
@@ -60,7 +60,7 @@ class WriteHandler:
         """
         if not items:
             raise InvalidRequestError('items: there is none to write')
-        validate_texts(validate_name, request_id=request_id, actor=actor)
+        validate_fields(validate_name, request_id=request_id, actor=actor)
         core = self._core
         if core.spaces.embedders:
             items = core.spaces.embedded(items)

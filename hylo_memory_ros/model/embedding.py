@@ -32,7 +32,7 @@ MIN_NORM = 1e-12
 
 def _space(name: object) -> str:
     if not isinstance(name, str) or not SPACE.fullmatch(name):
-        raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+        raise ValueError(f'expected an embedding space as name@version, got {name!r}')
     return name
 
 
@@ -58,7 +58,7 @@ def validate_vector(value: object) -> tuple[float, ...]:
 
 def _embeddings(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f'{type(value).__name__} is no mapping of space to vector')
+        raise ValueError(f'expected a mapping of space to vector, got {type(value).__name__}')
     return {_space(name): validate_vector(vector) for name, vector in value.items()}
 
 
@@ -82,7 +82,7 @@ _DIGEST = re.compile(r'sha256:[0-9a-f]{64}')
 
 def _digest(value: str) -> str:
     if value and not _DIGEST.fullmatch(value):
-        raise ValueError(f'{value!r} is no digest: it reads sha256: and 64 hexadecimal digits')
+        raise ValueError(f'expected a digest as sha256: and 64 hexadecimal digits, got {value!r}')
     return value
 
 
@@ -144,7 +144,7 @@ class EmbeddingSpace(Contract):
 def _names(spaces: Mapping[str, EmbeddingSpace]) -> Mapping[str, EmbeddingSpace]:
     for name in spaces:
         if not SPACE.fullmatch(name):
-            raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+            raise ValueError(f'expected an embedding space as name@version, got {name!r}')
     return spaces
 
 
@@ -157,8 +157,8 @@ _IN_PARAMETERS = re.compile(r'[A-Za-z][A-Za-z0-9_-]{0,63}@[A-Za-z0-9_-]{1,32}')
 def _name(value: str) -> str:
     if not _IN_PARAMETERS.fullmatch(value):
         raise ValueError(
-            f'{value!r} is no name of a space: it reads name@version, of letters, digits, _ and -, and '
-            'begins with a letter'
+            'expected the name of a space as name@version, of letters, digits, _ and -, beginning with a '
+            f'letter, got {value!r}'
         )
     return value
 

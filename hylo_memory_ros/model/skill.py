@@ -148,8 +148,8 @@ def validate_state(value: object) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds an
-        integer of more than 64 bits.
+        It is not a JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds
+        an integer of more than 64 bits.
     """
     state: dict[str, Any] = _composed(validate_object(value))
     if (depth := depth_of(state)) > MAX_STATE_DEPTH:

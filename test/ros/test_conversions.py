@@ -130,7 +130,10 @@ def message(**fields: Any) -> Any:
         (message(links=['on']), 'items[0].links[0]'),
         (message(embedding_space='clip@1'), 'items[0].embedding: 0 numbers'),
         (message(embedding=[1.0]), 'items[0].embedding: 1 numbers'),
-        (message(embedding_space='clip', embedding=[1.0]), "'clip' is no embedding space"),
+        (
+            message(embedding_space='clip', embedding=[1.0]),
+            "expected an embedding space as name@version, got 'clip'",
+        ),
         (message(embedding_space='clip@1', embedding=[0.0]), 'embedding'),
         (message(extra_json='{"new": 1}'), "items[0].extra_json: unknown key 'new'"),
     ],

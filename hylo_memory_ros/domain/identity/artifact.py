@@ -127,7 +127,7 @@ class CompressionFigure:
         """
         for value, kind in ((generation, DerivedGenerationIdentity), (artifact, CompressionArtifactIdentity)):
             if not isinstance(value, kind):
-                raise InvalidRequestError(f'{value!r:.90} is no {kind.__name__}: nothing was measured')
+                raise InvalidRequestError(f'expected a {kind.__name__}, got {value!r:.90}')
         if not isinstance(artifact.source, GenerationDigest):
             raise InvalidRequestError(
                 'artifact: it is of tokens in a cache; what was measured there says nothing about vectors',

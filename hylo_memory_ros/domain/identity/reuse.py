@@ -78,7 +78,7 @@ def prefix_from_json(text: str, field: str) -> CachedPrefix:
     Raises
     ------
     InvalidRequestError
-        It is no JSON object, or a field is unknown, missing or wrong; all of them by name.
+        It is not a JSON object, or a field is unknown, missing or wrong; all of them by name.
     """
     try:
         fields = parse_object(text, field)

@@ -215,13 +215,13 @@ def test_a_place_never_finds_a_skill(memory: MemoryService) -> None:
 @pytest.mark.parametrize(
     ('state', 'told'),
     [
-        (7, 'int is no JSON object'),
-        ([1], 'list is no JSON object'),
-        ('{}', 'str is no JSON object'),
-        ({1: 2}, 'the key 1 is no text'),
+        (7, 'expected a JSON object, got int'),
+        ([1], 'expected a JSON object, got list'),
+        ('{}', 'expected a JSON object, got str'),
+        ({1: 2}, 'expected a text as key, got 1'),
         ({'a': float('nan')}, r'\$\.a: nan'),
         ({'a': [float('inf')]}, r'\$\.a\[0\]: inf'),
-        ({'a': object()}, r'\$\.a: object is no JSON value'),
+        ({'a': object()}, r'\$\.a: expected a JSON value, got object'),
         ({'a': b''}, r'\$\.a: bytes'),
         ({'a': '\ud800'}, r'\$\.a: a lone surrogate'),
         ({'caf\u00e9': 1, 'cafe\u0301': 2}, 'the key appears twice'),

@@ -22,7 +22,7 @@ __all__ = [
     'SpaceNames',
     'Spaces',
     'Vector',
-    'undeclared',
+    'undeclared_space',
     'validate_vector',
 ]
 
@@ -117,7 +117,7 @@ class EmbeddingSpace(Contract):
     """Seed of the random rotation and sketch of turbo_quant and provekv_pool."""
 
     @model_validator(mode='after')
-    def _reranked(self) -> Self:
+    def _validate_backend(self) -> Self:
         if self.backend != 'exact' and not self.exact_rerank:
             raise ValueError(
                 f'exact_rerank: false with the derived backend {self.backend!r}: candidates of a derived '
@@ -167,6 +167,6 @@ SpaceNames = tuple[Annotated[str, AfterValidator(_name)], ...]
 """Names as they can be part of a parameter's name."""
 
 
-def undeclared(dimension: int) -> EmbeddingSpace:
+def undeclared_space(dimension: int) -> EmbeddingSpace:
     """Return the settings of an undeclared space: cosine, exact, of its first vector's dimension."""
     return EmbeddingSpace(dimension=dimension)

@@ -102,7 +102,7 @@ class TimeSpan(Contract):
         return data
 
     @model_validator(mode='after')
-    def _ordered(self) -> TimeSpan:
+    def _validate_order(self) -> TimeSpan:
         if self.end_ns is not None and self.end_ns < self.start_ns:
             raise ValueError(f'end {self.end_ns} ns lies before start {self.start_ns} ns')
         return self

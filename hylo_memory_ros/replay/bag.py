@@ -81,7 +81,7 @@ class Bag:
         except PermissionError as exc:
             raise StoreError(f'{path}: the bag may not be read: {exc}', path=str(path)) from exc
         except Exception as exc:
-            raise _damaged(path, exc) from exc
+            raise _damage_error(path, exc) from exc
 
     @property
     def topics(self) -> dict[str, str]:
@@ -121,7 +121,7 @@ class Bag:
             for connection, stamp_ns, data in reader.messages(connections=wanted):
                 yield RecordedMessage(connection.topic, stamp_ns, data)
         except Exception as exc:
-            raise _damaged(path, exc) from exc
+            raise _damage_error(path, exc) from exc
 
 
 def _refuse_other_files(path: Path) -> None:
@@ -138,7 +138,7 @@ def _refuse_other_files(path: Path) -> None:
         raise DamagedFileError(f'{path}: expected a bag, found no metadata.yaml{hint}', path=str(path))
 
 
-def _damaged(path: Path, exc: Exception) -> DamagedFileError:
+def _damage_error(path: Path, exc: Exception) -> DamagedFileError:
     reason = ' '.join(str(exc).split()) or type(exc).__name__
     return DamagedFileError(
         f'{path}: the bag cannot be read, it is damaged or was cut off: {reason} ("mcap recover" and '

@@ -77,7 +77,7 @@ class KnownMaps:
                 uow.maps.add(map_id)
             self._known.add(map_id)
 
-    def placed(self, item: MemoryItem) -> MemoryItem:
+    def assign_current_map(self, item: MemoryItem) -> MemoryItem:
         """Return an item that has a pose and names no map as one of the current map."""
         if item.pose is None or not self.current or 'map_id' in item.scope:
             return item

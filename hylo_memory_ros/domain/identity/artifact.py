@@ -71,7 +71,7 @@ class CompressionArtifactIdentity(Identity):
     """Digest of the receipt of their making."""
 
     @model_validator(mode='after')
-    def _applicable(self) -> CompressionArtifactIdentity:
+    def _validate_codec(self) -> CompressionArtifactIdentity:
         codecs = {'key_codec': self.codec.key_codec, 'value_codec': self.codec.value_codec}
         of_cache = isinstance(self.source, TokenKvDigest)
         wrong = [name for name, value in codecs.items() if (value is not None) != of_cache]

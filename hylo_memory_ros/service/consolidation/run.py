@@ -80,9 +80,8 @@ class ConsolidationRequest:
     cancelled: Callable[[], bool]
     """Whether to end after the slice at hand."""
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Fields of the request for the record."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields of the request for the record."""
         budget = {name: value for name, value in dict(self.budget).items() if value is not None}
         return {'scope': dict(self.scope), 'budget': budget, 'kinds': list(self.kinds)}
 
@@ -264,7 +263,7 @@ class ConsolidationRun:
             return False
         pending: list[Group] = []
         size, made = 0, False
-        for chunk, items in self._planned(planner):
+        for chunk, items in self._read_planned(planner):
             stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
             if self._pause(stage):
                 return made
@@ -315,7 +314,7 @@ class ConsolidationRun:
         pending = {number: self._overlay.item(number).embeddings for number in assertions if number < 0}
         return found | {number: vectors[space] for number, vectors in pending.items() if space in vectors}
 
-    def _planned(self, planner: Planner) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
+    def _read_planned(self, planner: Planner) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
         """Yield what is to become one while there is need, with what it says; the last as small as that."""
         for chunk, items in self._reader.read(chain(planner.merges(), planner.summaries())):
             if not self._need:
@@ -360,7 +359,7 @@ class ConsolidationRun:
             with self._store.begin('consolidate', actor=self._request.actor, durable=False) as uow:
                 number = self._progress.number
                 if number is None:
-                    number = uow.consolidations.begin(self._request.asked)
+                    number = uow.consolidations.begin(self._request.as_dict())
                 part = uow.consolidations.summarize(number, groups)
                 if not part.done:
                     uow.discard()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from hylo_memory_ros.domain.consolidation import Composer, summariser_named
+from hylo_memory_ros.domain.consolidation import Composer, load_summariser
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
     Budget,
@@ -49,7 +49,7 @@ class ConsolidationHandler:
 
     def __init__(self, core: MemoryCore) -> None:
         self._core = core
-        self._summariser = summariser_named(core.config.consolidation.summariser)
+        self._summariser = load_summariser(core.config.consolidation.summariser)
         self._running = threading.Lock()
 
     def consolidate(

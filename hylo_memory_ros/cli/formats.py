@@ -41,6 +41,7 @@ _FORMS = (
 )
 _NANOSECONDS = re.compile(r'[+-]?[0-9]{1,30}ns')
 _SECONDS = re.compile(r'[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?', re.IGNORECASE)
+# `datetime.fromisoformat` of Python 3.10 reads neither Z nor nine digits of a fraction.
 _ISO = re.compile(
     r'(?P<day>\d{4}-\d{2}-\d{2})[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)'
     r'(?:[.,](?P<fraction>\d{1,9}))?(?P<offset>Z|[+-]\d{2}:?\d{2})?',
@@ -106,6 +107,7 @@ def _from_iso(iso: re.Match[str], text: str) -> int:
         whole = datetime.fromisoformat(f'{iso["day"]}T{iso["clock"]}{offset}')
     except ValueError as exc:
         raise ValueError(f'expected a point in time, got {text!r}: {exc}') from exc
+    # `timestamp()` is a float and would lose nanoseconds.
     return (whole - _EPOCH) // timedelta(seconds=1) * _NS_PER_S + int((iso['fraction'] or '0').ljust(9, '0'))
 
 

@@ -46,6 +46,7 @@ def validate_vector(value: object) -> tuple[float, ...]:
     """
     parts = floats_of(value)
     try:
+        # struct rounds to float32 as NumPy does, without an array for each vector.
         vector = struct.unpack(f'<{len(parts)}f', struct.pack(f'<{len(parts)}f', *parts))
     except OverflowError as exc:
         raise ValueError('a vector component does not fit into float32') from exc

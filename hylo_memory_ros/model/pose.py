@@ -20,6 +20,7 @@ ALREADY_UNIT = 1e-14
 
 
 def _coordinate(value: float) -> float:
+    # Negated, so that NaN is refused too.
     if not abs(value) <= MAX_COORDINATE_M:
         raise ValueError(
             f'expected a finite coordinate at most {MAX_COORDINATE_M:g} m from the origin, got {value}'
@@ -33,6 +34,7 @@ Vector3 = tuple[Coordinate, Coordinate, Coordinate]
 
 
 def _orientation(value: tuple[float, float, float, float] | None) -> tuple[float, float, float, float] | None:
+    # All zeros is the default of a ROS message: no orientation was set.
     if value is None or not any(value):
         return None
     norm2 = sum(part * part for part in value)
@@ -67,6 +69,7 @@ def validate_covariance(value: Any) -> tuple[float, ...] | None:
     if not any(cov) or not all(map(math.isfinite, cov)) or min(cov[::7]) < 0.0:
         return None
     size = max(map(abs, cov))
+    # Float32 messages leave small asymmetries; relative to the largest entry.
     skew = max(abs(cov[6 * i + j] - cov[6 * j + i]) for i in range(6) for j in range(i))
     return cov if skew <= 1e-6 * size else None
 

@@ -47,6 +47,7 @@ def ns_from_seconds(seconds: float, field: str = 'time') -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise ValueError(f'{field}: expected a number of seconds, got {seconds!r}')
     try:
+        # A product of floats would round twice: 2**53 ns are only 104 days.
         return round(Fraction(seconds) * NS_PER_S)
     except (OverflowError, ValueError) as exc:
         raise ValueError(f'{field}: expected finite seconds, got {seconds!r}') from exc

@@ -152,6 +152,7 @@ class Contract(BaseModel):
         most of the time of a query that returns whole items.
         """
         record = cls.__new__(cls)
+        # The model is frozen, so its own `__setattr__` refuses.
         place = object.__setattr__
         place(record, '__dict__', fields)
         place(record, '__pydantic_fields_set__', set(fields))
@@ -189,6 +190,7 @@ def validate_object(value: object) -> dict[str, Any]:
 def _copy(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f'{path}: nested deeper than {MAX_DEPTH}')
+    # Before int: a bool is an int.
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -200,6 +202,7 @@ def _copy(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f'{path}: expected a finite number, got {value}')
+        # Adding 0.0 turns -0.0 into 0.0, whose text is another one.
         return float(value) + 0.0
     if isinstance(value, Mapping):
         return _copy_object(value.items(), path, depth)
@@ -216,6 +219,7 @@ def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dic
     for key, part in pairs:
         if not isinstance(key, str):
             raise ValueError(f'{path}: expected a text as key, got {key!r}')
+        # Two keys that are equal in NFC would be one key in canonical form.
         normal = unicodedata.normalize('NFC', _text(key, f'{path}.{key!r}'))
         if normal in seen:
             raise ValueError(f'{path}.{key}: the key appears twice (after NFC)')
@@ -261,6 +265,7 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
+    # Python 3.11 refuses longer digits with an error that names no path.
     return int(text) if len(text.lstrip('-')) <= MAX_DIGITS else _TOO_LONG
 
 

@@ -133,6 +133,7 @@ class CompressionFigure:
                 'artifact: it is of tokens in a cache; what was measured there says nothing about vectors',
                 field='artifact',
             )
+        # A ratio is published only for bytes that were made of these vectors.
         if artifact.source != generation.digest:
             raise InvalidRequestError(
                 f'artifact: it is of {artifact.source}, not of {generation.digest}', field='artifact'

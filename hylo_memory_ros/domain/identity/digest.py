@@ -100,6 +100,7 @@ class _Digest(str):
         ValueError
             It is not a digest, or one of another layer.
         """
+        # Not isinstance: a digest of a subclass would be one of another layer.
         if type(text) is cls:
             return text
         if not isinstance(text, str) or not text.startswith(cls.prefix):
@@ -159,6 +160,7 @@ class LayerDigest(_Digest):
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return the digest of an identity's fields in canonical form, under this layer's name."""
+        # The layer and its version are hashed too: equal fields of two layers differ in every digest.
         domain = _DOMAIN + f'{cls.layer}\0{cls.version}\0'.encode()
         return cls._create(sha256(domain + canonical_bytes(fields)).hexdigest())
 

@@ -32,6 +32,7 @@ def update_state(state: bytes, added: Iterable[bytes] = (), removed: Iterable[by
     >>> update_state(one, added=[b'b'], removed=[b'a', b'b']) == EMPTY_STATE
     True
     """
+    # Unsigned numbers wrap modulo 2**16, which is the group of the hash.
     words = np.frombuffer(state, dtype='<u2') + _sum(added) - _sum(removed)
     return words.astype('<u2').tobytes()
 

@@ -331,6 +331,7 @@ class ConsolidationRun:
             return None
         fewer = sum(member.items for member in chunk.members) - 1
         smaller = sum(member.bytes for member in chunk.members) - size_of(summary)
+        # Enough items, and a summary as large as its members gains no bytes.
         if self._need.items <= 0 and smaller <= 0:
             return None
         self._need.less(fewer, smaller)
@@ -361,6 +362,7 @@ class ConsolidationRun:
                 if number is None:
                     number = uow.consolidations.begin(self._request.as_dict())
                 part = uow.consolidations.summarize(number, groups)
+                # Every group was refused: a transaction without a change gets no sequence.
                 if not part.done:
                     uow.discard()
             self._follow(uow.result)

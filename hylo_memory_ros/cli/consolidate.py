@@ -39,6 +39,7 @@ def consolidate(
         print(json_line(report.as_dict()))
     else:
         _print_report(report)
+    # A script that keeps a file within a budget must notice when it is not met.
     if not report.met:
         raise typer.Exit(1)
 

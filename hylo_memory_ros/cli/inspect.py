@@ -119,6 +119,7 @@ def observations(
     as_json: AsJson = False,
 ) -> None:
     """Print the ledger: each detection of each message, and the landmark it was given to."""
+    # Typer has no groups of options that exclude each other.
     if as_csv and as_json:
         raise typer.BadParameter('expected one of --csv and --json, got both')
     with open_memory_file(file) as memory, memory.read() as view:

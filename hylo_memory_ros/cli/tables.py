@@ -36,6 +36,7 @@ _LONGEST = 60
 def console() -> Console:
     """Return the console for tables: as wide as the terminal, or wide enough for a pipe."""
     screen = Console(highlight=False)
+    # A pipe has no width, and rich would fold tables at 80 columns.
     if not screen.is_terminal:
         screen.width = _WIDTH_OF_A_PIPE
     return screen
@@ -46,6 +47,7 @@ def escape_text(text: str, longest: int = _LONGEST) -> Text:
     if len(text) > longest:
         text = f'{text[: longest - 1]}…'
     return Text(
+        # Control characters of stored text could move the cursor or recolor the terminal.
         ''.join(char if char.isprintable() else char.encode('unicode_escape').decode() for char in text)
     )
 
@@ -245,6 +247,7 @@ def _tally(outcomes: Iterable[str]) -> str:
 
 
 def _table(columns: Columns, right: set[str]) -> Table:
+    # Most answers use half of the columns.
     filled = {name: cells for name, cells in columns.items() if any(map(len, cells))}
     table = Table(box=None, header_style='bold', pad_edge=False)
     for name in filled:

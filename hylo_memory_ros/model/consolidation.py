@@ -165,28 +165,27 @@ class Fill:
     max_bytes: int = 0
     """Most bytes; 0: any number."""
 
-    def _limited(self) -> Iterator[tuple[str, int, int]]:
+    def _limits(self) -> Iterator[tuple[str, int, int]]:
         yield 'items', self.items, self.max_items
         yield 'bytes', self.bytes, self.max_bytes
 
     @property
     def part(self) -> float:
         """Used share of the limits, the greater of both; above 1: over a limit; 0.0: no limit is set."""
-        return max((held / limit for _, held, limit in self._limited() if limit), default=0.0)
+        return max((held / limit for _, held, limit in self._limits() if limit), default=0.0)
 
     def reached(self, part: float) -> tuple[str, ...]:
         """Return a sentence for each limit of which at least a part is used."""
         return tuple(
             f'{self.kind}: {held} of {limit} {unit} ({held / limit:.0%})'.replace('%', ' %')
-            for unit, held, limit in self._limited()
+            for unit, held, limit in self._limits()
             if limit and held >= part * limit
         )
 
     def __str__(self) -> str:
         """Return it in words."""
         return ', '.join(
-            f'{held} of {limit} {unit}' if limit else f'{held} {unit}'
-            for unit, held, limit in self._limited()
+            f'{held} of {limit} {unit}' if limit else f'{held} {unit}' for unit, held, limit in self._limits()
         )
 
 

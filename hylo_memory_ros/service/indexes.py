@@ -50,6 +50,7 @@ class Indexes:
         )
         self._thread: threading.Thread | None = None
         if background:
+            # A million rows take seconds; a node must answer by key meanwhile.
             self._thread = threading.Thread(target=self._load, name='mirror-load')
             self._thread.start()
         else:

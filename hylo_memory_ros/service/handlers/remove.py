@@ -90,7 +90,7 @@ class RemovalHandler:
             Each at most once.
         at_ns : int or sequence of int
             World time, nanoseconds, for all keys or for each: a version from before holds up to
-            here, and what was said from a later time stays, whichever came first.
+            here, and what is stated from a later time stays, whichever came first.
         kind : MemoryKind
             A durable kind.
         map_id : str, optional

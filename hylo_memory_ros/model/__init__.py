@@ -1,7 +1,7 @@
 """The data model: frozen, validated, in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `space`, `item`, `skill`, `query`, `evidence`, `result`,
-`consolidation`, `retention`.
+Reading order: `validation`, `time`, `pose`, `embedding`, `item`, `skill`, `feedback`, `query`, `result`,
+`consolidation`.
 """
 
 from __future__ import annotations

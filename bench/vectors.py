@@ -241,7 +241,7 @@ def against_bare(
             ours.close()
 
 
-def measured(artifact: Artifact) -> CompressionFigure:
+def measure(artifact: Artifact) -> CompressionFigure:
     """Count the codes and radii of an artifact through the gate that refuses other figures."""
     identity = artifact.identity
     data = b''.join(part.tobytes() for _, part in sorted(artifact.codes.items()))
@@ -252,7 +252,7 @@ def measured(artifact: Artifact) -> CompressionFigure:
         manifest_digest=Sha256.of(canonical_bytes(artifact.header)),
         receipt_digest=identity.ordering.digest,
     )
-    return CompressionFigure.measured(identity, compressed, data)
+    return CompressionFigure.measure(identity, compressed, data)
 
 
 def sizes(stored: Stored) -> Iterator[dict[str, Any]]:
@@ -266,7 +266,7 @@ def sizes(stored: Stored) -> Iterator[dict[str, Any]]:
             searched.table, 'space', searched.table.space.model_copy(update={'backend': backend})
         )
         _, artifact = build_generation(searched.table, records, ('bench', 1), None, lambda: None)
-        figure = measured(artifact)
+        figure = measure(artifact)
         more = {
             'code_bytes': figure.artifact_bytes,
             'ordering_bytes': artifact.ordering_bytes,

@@ -106,7 +106,7 @@ def test_wheel_is_the_core_with_its_migrations_and_command(tmp_path: Path) -> No
         for path in (ROOT / 'hylo_memory_ros').rglob('*')
         if path.is_file() and '__pycache__' not in path.parts
     }
-    assert any('/store/migrations/' in name for name in sources)
+    assert any('/storage/migrations/' in name for name in sources)
     assert {name for name in names if name.startswith('hylo_memory_ros/')} == sources
 
 

@@ -1,4 +1,4 @@
-"""What brings a memory file within a budget, and takes that back: `consolidate`, `revert-consolidation`."""
+"""Commands that consolidate a memory file: `consolidate`, `consolidations`, `revert-consolidation`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def consolidate(
     scope: Annotated[
         list[Any] | None,
         typer.Option(
-            '--scope', metavar='NAME=VALUE', help='Only what was said in it; may be repeated.', **PAIR
+            '--scope', metavar='NAME=VALUE', help='Only statements of this scope; may be repeated.', **PAIR
         ),
     ] = None,
     kind: Annotated[list[MemoryKind] | None, typer.Option('--kind', help='May be repeated.')] = None,
-    dry_run: Annotated[bool, typer.Option('--dry-run', help='Tell what would be done, only.')] = False,
+    dry_run: Annotated[bool, typer.Option('--dry-run', help='Report only, change nothing.')] = False,
     as_json: AsJson = False,
 ) -> None:
     """Age, merge and summarise until the file is within a budget; no node may be using it."""
@@ -39,6 +39,7 @@ def consolidate(
         print(json_line(report.as_dict()))
     else:
         _print_report(report)
+    # A script that keeps a file within a budget must notice when it is not met.
     if not report.met:
         raise typer.Exit(1)
 
@@ -60,7 +61,7 @@ def revert_consolidation(
 
 
 def consolidations(file: MemoryFile, as_json: AsJson = False) -> None:
-    """List the consolidations of a file: name, what they were asked for, and what they did."""
+    """List the consolidations of a file: name, request and result."""
     with open_memory_file(file) as memory:
         records = memory.consolidations()
     for record in records:

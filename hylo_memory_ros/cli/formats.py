@@ -24,10 +24,10 @@ from hylo_memory_ros.model import (
 __all__ = [
     'change_line',
     'episode_line',
+    'format_instant',
     'hit_line',
-    'instant_ns',
-    'instant_text',
     'json_line',
+    'parse_instant',
     'summary_line',
     'transition_line',
     'version_line',
@@ -41,6 +41,7 @@ _FORMS = (
 )
 _NANOSECONDS = re.compile(r'[+-]?[0-9]{1,30}ns')
 _SECONDS = re.compile(r'[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?', re.IGNORECASE)
+# `datetime.fromisoformat` of Python 3.10 reads neither Z nor nine digits of a fraction.
 _ISO = re.compile(
     r'(?P<day>\d{4}-\d{2}-\d{2})[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)'
     r'(?:[.,](?P<fraction>\d{1,9}))?(?P<offset>Z|[+-]\d{2}:?\d{2})?',
@@ -48,8 +49,8 @@ _ISO = re.compile(
 )
 
 
-def instant_ns(text: str) -> int:
-    """Return a point in time, exactly.
+def parse_instant(text: str) -> int:
+    """Parse a point in time, exactly.
 
     Parameters
     ----------
@@ -69,20 +70,20 @@ def instant_ns(text: str) -> int:
 
     Examples
     --------
-    >>> instant_ns('1.5'), instant_ns('17ns'), instant_ns('1970-01-01T01:00:02.5+01:00')
+    >>> parse_instant('1.5'), parse_instant('17ns'), parse_instant('1970-01-01T01:00:02.5+01:00')
     (1500000000, 17, 2500000000)
-    >>> instant_ns('2026-01-02T03:00')
+    >>> parse_instant('2026-01-02T03:00')
     Traceback (most recent call last):
     ...
-    ValueError: '2026-01-02T03:00' has no offset, so it is no point in time: add Z, or one such as +01:00
+    ValueError: expected a time with an offset, got '2026-01-02T03:00', which has no offset: add Z, ...
     """
-    stamp_ns = _parsed(text.strip(), text)
+    stamp_ns = _parse(text.strip(), text)
     if not 0 <= stamp_ns <= MAX_STAMP_NS:
-        raise ValueError(f'{text!r} lies outside 1970-01-01 to {instant_text(MAX_STAMP_NS)}')
+        raise ValueError(f'{text!r} lies outside 1970-01-01 to {format_instant(MAX_STAMP_NS)}')
     return stamp_ns
 
 
-def _parsed(bare: str, text: str) -> int:
+def _parse(bare: str, text: str) -> int:
     if _NANOSECONDS.fullmatch(bare):
         return int(bare.removesuffix('ns'))
     if iso := _ISO.fullmatch(bare):
@@ -92,27 +93,30 @@ def _parsed(bare: str, text: str) -> int:
         # An exponent of a million would be computed for long; no stamp has more than ten digits.
         if abs(seconds.adjusted()) < 30:
             return round(seconds * _NS_PER_S)
-    raise ValueError(f'{text!r} is no point in time: {_FORMS}')
+    raise ValueError(f'expected {_FORMS}, got {text!r}')
 
 
 def _from_iso(iso: re.Match[str], text: str) -> int:
     offset = iso['offset']
     if offset is None:
-        raise ValueError(f'{text!r} has no offset, so it is no point in time: add Z, or one such as +01:00')
+        raise ValueError(
+            f'expected a time with an offset, got {text!r}, which has no offset: add Z, or one such as +01:00'
+        )
     offset = '+00:00' if offset in 'Zz' else f'{offset[:3]}:{offset[-2:]}'
     try:
         whole = datetime.fromisoformat(f'{iso["day"]}T{iso["clock"]}{offset}')
     except ValueError as exc:
-        raise ValueError(f'{text!r} is no point in time: {exc}') from exc
+        raise ValueError(f'expected a point in time, got {text!r}: {exc}') from exc
+    # `timestamp()` is a float and would lose nanoseconds.
     return (whole - _EPOCH) // timedelta(seconds=1) * _NS_PER_S + int((iso['fraction'] or '0').ljust(9, '0'))
 
 
-def instant_text(stamp_ns: int | None, missing: str = '') -> str:
-    """Return a point in time in ISO 8601, UTC, without trailing zeros; `instant_ns` reads it.
+def format_instant(stamp_ns: int | None, missing: str = '') -> str:
+    """Return a point in time in ISO 8601, UTC, without trailing zeros; `parse_instant` reads it.
 
     Examples
     --------
-    >>> instant_text(1_000_000_001_250_000_000)
+    >>> format_instant(1_000_000_001_250_000_000)
     '2001-09-09T01:46:41.25Z'
     """
     if stamp_ns is None:
@@ -151,7 +155,7 @@ def _stats(stats: Stats | None) -> dict[str, Any] | None:
 
 
 def summary_line(result: QueryResult) -> dict[str, Any]:
-    """Return what an answer as a whole says: totals, times, and what was left out and why."""
+    """Return the summary of an answer: totals, times, and counts of exclusions by reason."""
     center = result.center_used
     return {
         'hits': len(result),
@@ -196,5 +200,5 @@ def episode_line(one: Episode) -> dict[str, Any]:
 
 
 def change_line(change: Change) -> dict[str, Any]:
-    """Return a transaction as the feed tells it."""
+    """Return a transaction as an entry of the feed."""
     return asdict(change)

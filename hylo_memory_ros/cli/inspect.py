@@ -1,4 +1,4 @@
-"""What a file is and holds: `info`, `verify`, `snapshot`, `observations`."""
+"""Commands that inspect a file as a whole: `info`, `verify`, `snapshot`, `observations`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hylo_memory_ros.cli.formats import instant_text, json_line
+from hylo_memory_ros.cli.formats import format_instant, json_line
 from hylo_memory_ros.cli.options import AsJson, MemoryFile, open_memory_file
 from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.service import MemoryService
@@ -20,7 +20,7 @@ __all__ = ['info', 'observations', 'snapshot', 'verify']
 
 
 def info(file: MemoryFile, as_json: AsJson = False) -> None:
-    """Tell what a memory file holds: size, times, counts, maps, inputs, landmarks, snapshot."""
+    """Print what a memory file holds: size, times, counts, maps, inputs, landmarks, snapshot."""
     with open_memory_file(file) as memory:
         facts = _facts(memory, file)
     if as_json:
@@ -51,7 +51,7 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
         'file': f'{facts["file"]}, {facts["bytes"]:,} bytes',
         'snapshot': facts['digest'],
         'complete': 'yes' if facts.get('complete', True) else 'no: observations were dropped or late',
-        'sequence': f'{facts["sequence"]}, recorded {instant_text(facts["recorded_at_ns"], "never")}',
+        'sequence': f'{facts["sequence"]}, recorded {format_instant(facts["recorded_at_ns"], "never")}',
         'epoch': facts['epoch'],
         'items': ', '.join(f'{count} {kind}' for kind, count in facts['counts'].items() if count) or 'none',
         'at hand': ', '.join(
@@ -64,9 +64,9 @@ def _in_words(facts: dict[str, Any]) -> dict[str, str]:
         'schema': f'{facts["schema"]}, canonical form {facts["canonical_form"]}',
     }
     for name, row in facts['inputs'].items():
-        told = InputRow(**row)
+        counts = InputRow(**row)
         words[f'input {name}'] = (
-            f'newest {instant_text(told.newest_ns, "none")}, {told.dropped} dropped, {told.late} late'
+            f'newest {format_instant(counts.newest_ns, "none")}, {counts.dropped} dropped, {counts.late} late'
         )
     return words
 
@@ -89,9 +89,9 @@ def verify(file: MemoryFile, as_json: AsJson = False) -> None:
     else:
         for problem in report.problems:
             print(problem)
-        told = 'sound' if report.ok else f'{len(report.problems)} problems'
-        looked_at = f'{report.identities} timelines, {report.versions} versions'
-        print(f'{told}: {looked_at}, up to sequence {report.sequence}')
+        state = 'sound' if report.ok else f'{len(report.problems)} problems'
+        extent = f'{report.identities} timelines, {report.versions} versions'
+        print(f'{state}: {extent}, up to sequence {report.sequence}')
     if not report.ok:
         raise typer.Exit(1)
 
@@ -119,8 +119,9 @@ def observations(
     as_json: AsJson = False,
 ) -> None:
     """Print the ledger: each detection of each message, and the landmark it was given to."""
+    # Typer has no groups of options that exclude each other.
     if as_csv and as_json:
-        raise typer.BadParameter('--csv and --json: give one of them')
+        raise typer.BadParameter('expected one of --csv and --json, got both')
     with open_memory_file(file) as memory, memory.read() as view:
         write = _writer(as_csv=as_csv, as_json=as_json)
         for record in view.ledger.observations():
@@ -139,5 +140,5 @@ def _writer(*, as_csv: bool, as_json: bool) -> Callable[[ObservationRecord], Non
         rows.writerow(_COLUMNS)
         return rows.writerow
     return lambda record: print(
-        f'{record.input}  {instant_text(record.stamp_ns)}  {record.detection}  {record.landmark or "-"}'
+        f'{record.input}  {format_instant(record.stamp_ns)}  {record.detection}  {record.landmark or "-"}'
     )

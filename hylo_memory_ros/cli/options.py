@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from hylo_memory_ros.cli.formats import instant_ns
+from hylo_memory_ros.cli.formats import parse_instant
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ConfigurationError, StoreError
 from hylo_memory_ros.model import MemoryQuery, Pose
@@ -44,59 +44,62 @@ __all__ = [
     'Radius',
     'Weights',
     'build_query',
-    'centre_of',
     'open_memory_file',
+    'option_parser',
+    'parse_center',
     'with_filters',
 ]
 
 TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
 
 
-def _option(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make of a parser that raises `ValueError` one whose refusals name the option."""
+def option_parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser whose errors name the option, from one that raises `ValueError`."""
 
-    def parsed(text: str) -> Any:
+    def parse_option(text: str) -> Any:
+        # Typer shows a ValueError without its text, and a BadParameter with option and text.
         try:
             return parse(text)
         except ValueError as exc:
             raise typer.BadParameter(str(exc)) from exc
 
-    return parsed
+    return parse_option
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
+    # Typer parses numbers too, but its errors do not show the value.
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f'{text!r} is no number') from None
+        raise ValueError(f'expected a number, got {text!r}') from None
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f'{text!r} is no whole number') from None
+        raise ValueError(f'expected a whole number, got {text!r}') from None
 
 
-def _pair(mark: str) -> Callable[[str], tuple[str, str]]:
-    def parsed(text: str) -> tuple[str, str]:
-        name, found, value = text.partition(mark)
+def _pair_parser(separator: str) -> Callable[[str], tuple[str, str]]:
+    def parse_pair(text: str) -> tuple[str, str]:
+        name, found, value = text.partition(separator)
         if not found:
-            raise ValueError(f'{text!r} has no {mark!r}: a name, {mark!r} and what belongs to it')
+            raise ValueError(f'expected a name, {separator!r} and a value, got {text!r}')
         return name, value
 
-    return parsed
+    return parse_pair
 
 
-def _weight(text: str) -> tuple[str, float]:
-    name, value = _pair('=')(text)
-    return name, _number(value)
+def _parse_weight(text: str) -> tuple[str, float]:
+    name, value = _pair_parser('=')(text)
+    return name, _parse_number(value)
 
 
-INSTANT: dict[str, Any] = {'parser': _option(instant_ns), 'metavar': 'TIME'}
-NUMBER: dict[str, Any] = {'parser': _option(_number)}
-WHOLE: dict[str, Any] = {'parser': _option(_whole), 'metavar': 'N'}
-PAIR: dict[str, Any] = {'parser': _option(_pair('='))}
+INSTANT: dict[str, Any] = {'parser': option_parser(parse_instant), 'metavar': 'TIME'}
+NUMBER: dict[str, Any] = {'parser': option_parser(_parse_number)}
+WHOLE: dict[str, Any] = {'parser': option_parser(_parse_integer), 'metavar': 'N'}
+PAIR: dict[str, Any] = {'parser': option_parser(_pair_parser('='))}
 
 MemoryFile = Annotated[Path, typer.Argument(metavar='FILE', help='The memory file.', show_default=False)]
 AsJson = Annotated[bool, typer.Option('--json', help='Print one JSON object a line.')]
@@ -135,7 +138,7 @@ Weights = Annotated[
         '--weight',
         metavar='ORDER=W',
         help='How much near, text, vector, recency, confidence or helpfulness counts; may be repeated.',
-        parser=_option(_weight),
+        parser=option_parser(_parse_weight),
     ),
 ]
 Most = Annotated[int, typer.Option('-k', help='Most hits; 0: counts only.', **WHOLE)]
@@ -144,27 +147,31 @@ MaxTokens = Annotated[int | None, typer.Option('--max-tokens', help='Most tokens
 After = Annotated[int, typer.Option('--after', help='Begin behind this sequence.', **WHOLE)]
 
 
-def centre_of(near: tuple[str, str, str]) -> tuple[float, float, float]:
+def parse_center(near: tuple[str, str, str]) -> tuple[float, float, float]:
     """Return the numbers of ``--near``.
 
     Raises
     ------
     typer.BadParameter
-        One is no number.
+        A part is not a number.
     """
     try:
-        x, y, z = map(_number, near)
+        x, y, z = map(_parse_number, near)
     except ValueError as exc:
         raise typer.BadParameter(f'--near: {exc}') from exc
     return x, y, z
 
 
 _Command = TypeVar('_Command', bound=Callable[..., None])
-_PARSERS: dict[type, dict[str, Any]] = {float: NUMBER, int: WHOLE, tuple: {'parser': _option(_pair(':'))}}
+_PARSERS: dict[type, dict[str, Any]] = {
+    float: NUMBER,
+    int: WHOLE,
+    tuple: {'parser': option_parser(_pair_parser(':'))},
+}
 
 
 def with_filters(*fields: str) -> Callable[[_Command], _Command]:
-    """Give a command, as its ``**filters``, the options of these fields of a query; of none: of every filter.
+    """Add the options of filters to a command, as its ``**filters``; no field named: of every filter.
 
     Examples
     --------
@@ -175,6 +182,7 @@ def with_filters(*fields: str) -> Callable[[_Command], _Command]:
     """
 
     def decorate(command: _Command) -> _Command:
+        # Typer reads signature and annotations alone: options from the registry must appear in both.
         hints = get_type_hints(command, include_extras=True)
         own = [
             parameter.replace(annotation=hints[name])
@@ -214,7 +222,7 @@ def build_query(
     map_id: str | None,
     **fields: Any,
 ) -> MemoryQuery:
-    """Return the query of options; what is None or empty is not set.
+    """Return the query of options; a field that is None or empty is not set.
 
     Raises
     ------
@@ -227,21 +235,20 @@ def build_query(
         missing, given = ('--radius', '--near') if radius_m is None else ('--near', '--radius')
         raise typer.BadParameter(f'{given} has no meaning without {missing}: give both, or neither')
     if near is not None:
-        fields['near'] = (Pose(frame_id=frame_id, position=centre_of(near)), radius_m)
+        fields['near'] = (Pose(frame_id=frame_id, position=parse_center(near)), radius_m)
     if map_id is not None:
         fields['scope'] = {'map_id': map_id}
+    # A command line has no current map, unlike a robot.
     fields['any_map'] = map_id is None
     return MemoryQuery(**{name: value for name, value in fields.items() if value not in (None, [])})
 
 
 @contextmanager
 def open_memory_file(path: Path, *, writing: bool = False) -> Iterator[MemoryService]:
-    """Open a memory file for reading; a node may be writing it meanwhile.
+    """Open a memory file for reading beside a node that writes it, or for writing, alone.
 
-    Whoever writes it needs it alone: beside a node it is refused.
-
-    "Now" is the time of the file's newest record, so that a file tells the same today and
-    tomorrow, and whichever clock its robot had.
+    "Now" is the time of the file's newest record, so that a file gives the same answers today and
+    tomorrow, whichever clock its robot had.
 
     Raises
     ------
@@ -251,6 +258,7 @@ def open_memory_file(path: Path, *, writing: bool = False) -> Iterator[MemorySer
     """
     try:
         memory = _open(path, MemoryConfig(accept_older_clock=True), writing)
+    # The file has another identity scope than the default one: open it with its own.
     except ConfigurationError:
         config = MemoryConfig(accept_older_clock=True, identity_scope=identity_scope_of(path))
         memory = _open(path, config, writing)
@@ -264,4 +272,5 @@ def _open(path: Path, config: MemoryConfig, writing: bool) -> MemoryService:
     if writing:
         # What the robot set is not known here, and nothing that is written here is a skill.
         config = config.model_copy(update={'skill_directory': NO_DIRECTORY})
+    # A clock at 0 lies before every record, so that "now" is the newest record.
     return MemoryService.open(url_of(path), config=config, clock=lambda: 0, read_only=not writing)

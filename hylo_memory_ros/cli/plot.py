@@ -25,8 +25,8 @@ from hylo_memory_ros.cli.options import (
     MemoryFile,
     Radius,
     build_query,
-    centre_of,
     open_memory_file,
+    parse_center,
     with_filters,
 )
 from hylo_memory_ros.errors import NotFoundError, StoreError, UnsupportedError
@@ -68,7 +68,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """Where was asked, and how far around."""
+    """Centre and radius of a query."""
 
     x_m: float
     """Metres, in the frame of the map."""
@@ -84,7 +84,7 @@ class Circle:
 
 @dataclass(frozen=True)
 class MapPicture:
-    """What is drawn: the whole map, and beside it what is around the circle, if there is one."""
+    """Picture of the whole map, and of the surroundings of a circle, if one is given."""
 
     places: Sequence[Place]
     """Things on the map."""
@@ -93,7 +93,7 @@ class MapPicture:
     path: Array | None = None
     """Positions of the robot in order, metres, shape (n, 2)."""
     circle: Circle | None = None
-    """Where was asked."""
+    """Circle of the query; None: the map alone."""
 
     def save(self, output: Path) -> None:
         """Draw, and write a file of the format that its ending names.
@@ -208,6 +208,7 @@ class MapPicture:
         from matplotlib.patches import Circle as Patch  # noqa: PLC0415
 
         centre = (self.circle.x_m, self.circle.y_m)
+        # Twice: a faint area below the places, an outline above them.
         axes.add_patch(Patch(centre, self.circle.radius_m, color=_HERE, alpha=0.09, linewidth=0, zorder=1))
         axes.add_patch(Patch(centre, self.circle.radius_m, color=_HERE, fill=False, linewidth=1.3, zorder=5))
         axes.scatter([centre[0]], [centre[1]], marker='*', s=90, color=_HERE, edgecolors='white', zorder=6)
@@ -253,6 +254,7 @@ def _factor(places: Sequence[Place], size_m: float) -> int:
     spreads = [max(place.covariance[0], place.covariance[2]) for place in places if place.covariance]
     if not spreads:
         return 1
+    # A high quantile, not the maximum: one badly known place must not shrink all others.
     large_m = _SIGMAS_95 * math.sqrt(sorted(spreads)[int(0.9 * (len(spreads) - 1))])
     return next((factor for factor in _FACTORS if factor * large_m <= _VISIBLE * size_m), 1)
 
@@ -266,6 +268,7 @@ def _draw_ellipses(axes: Axes, places: Sequence[Place], colour: str, factor: int
     spreads = np.array([((xx, xy), (xy, yy)) for _, (xx, xy, yy) in known])
     lengths, directions = np.linalg.eigh(spreads)
     diameters = 2.0 * factor * _SIGMAS_95 * np.sqrt(np.maximum(lengths, 0.0))
+    # `eigh` sorts by size: the last eigenvector is the long axis.
     longest = directions[:, :, 1]
     ellipses = EllipseCollection(
         diameters[:, 1],
@@ -296,7 +299,7 @@ def plot(
     **filters: Any,
 ) -> None:
     """Draw where things are, with their uncertainty; --near and --radius add what is around a place."""
-    # Checked before the file is read: half of a circle is no circle.
+    # Before the file is read: a centre without a radius is an error of use, whatever the file holds.
     build_query(near, radius, frame, map_id)
     query = build_query(
         None, None, frame, map_id, kinds=frozenset({MemoryKind.SPATIAL}), as_of_ns=as_of,
@@ -308,13 +311,13 @@ def plot(
         raise NotFoundError(f'plot: nothing in {file} has a place in the frame {frame!r}')
     circle = None
     if near is not None and radius is not None:
-        x_m, y_m, _ = centre_of(near)
+        x_m, y_m, _ = parse_center(near)
         circle = Circle(x_m, y_m, radius)
     MapPicture(places, title=f'{file.name}, frame {frame}', circle=circle).save(output)
 
 
 def places_in(memory: MemoryService, query: MemoryQuery, frame_id: str) -> Iterator[Place]:
-    """Yield what answers a query and has a place in one frame."""
+    """Yield the places of the hits of a query that lie in one frame, page by page."""
     while True:
         result = memory.query(query)
         for hit in result:
@@ -326,7 +329,7 @@ def places_in(memory: MemoryService, query: MemoryQuery, frame_id: str) -> Itera
 
 
 def place_of(pose: Pose, label: str) -> Place:
-    """Return a pose as it is drawn."""
+    """Return the place that draws a pose."""
     covariance = pose.covariance
     spread = None if covariance is None else (covariance[0], covariance[1], covariance[7])
     return Place(pose.position[0], pose.position[1], label, spread)

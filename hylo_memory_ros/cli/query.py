@@ -1,4 +1,4 @@
-"""Commands that read statements: `query`, `history`, `changes`."""
+"""Commands that query a memory: `query`, `history`, `changes`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import typer
 
 from hylo_memory_ros.cli.formats import (
     change_line,
+    format_instant,
     hit_line,
-    instant_text,
     json_line,
     summary_line,
     version_line,
@@ -33,7 +33,7 @@ from hylo_memory_ros.cli.options import (
     open_memory_file,
     with_filters,
 )
-from hylo_memory_ros.cli.tables import changes_table, console, hits_table, summary_text, versions_table
+from hylo_memory_ros.cli.tables import changes_table, console, format_summary, hits_table, versions_table
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.model import MemoryKind
 
@@ -75,13 +75,14 @@ def query(
         result = memory.query(query)
     if as_json:
         lines = [hit_line(hit) for hit in result]
+        # Last, so that a reader of hits can stop before it.
         for line in [*lines, summary_line(result)] if explain else lines:
             print(json_line(line))
         return
     screen = console()
     if result:
         screen.print(hits_table(result.hits))
-    screen.print(summary_text(result, radius), markup=False, soft_wrap=True)
+    screen.print(format_summary(result, radius), markup=False, soft_wrap=True)
 
 
 def history(
@@ -94,7 +95,7 @@ def history(
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what was true of one thing, when, and since when that was believed."""
+    """Print the versions of one thing: contents, valid and believed intervals."""
     with open_memory_file(file) as memory:
         answer = memory.history(
             id, kind=kind.value if kind else None, key=key, map_id=map_id, limit=limit, cursor=cursor
@@ -130,6 +131,6 @@ def changes(
         screen.print(changes_table(answer.changes))
     gap = '; older ones are no longer kept' if answer.gap else ''
     last = answer.changes[-1] if answer.changes else None
-    where = f', at {instant_text(last.recorded_at_ns)}' if last else ''
-    text = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
-    screen.print(text, markup=False)
+    where = f', at {format_instant(last.recorded_at_ns)}' if last else ''
+    summary = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
+    screen.print(summary, markup=False)

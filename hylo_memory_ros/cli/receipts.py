@@ -1,4 +1,4 @@
-"""What proves an answer: `receipt`, `replay-receipt`, `chain`, and `render` for a prompt."""
+"""Commands for the evidence of an answer: `receipt`, `replay-receipt`, `chain`, and `render` for a prompt."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
 
 
 def replay_receipt(file: MemoryFile, id: ReceiptId, as_json: AsJson = False) -> None:
-    """Repeat the query of a receipt on the same state; exit code 1 when other ids come."""
+    """Repeat the query of a receipt at its state; exit code 1 when other ids come."""
     with open_memory_file(file) as memory:
         replay = memory.replay_receipt(id)
     if as_json:

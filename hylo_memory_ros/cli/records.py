@@ -19,33 +19,39 @@ from hylo_memory_ros.cli.options import (
     Limit,
     MemoryFile,
     open_memory_file,
+    option_parser,
     with_filters,
 )
 from hylo_memory_ros.cli.tables import (
     console,
     episodes_table,
+    format_summary,
     helpfulness_table,
     skills_table,
-    summary_text,
     transitions_table,
 )
-from hylo_memory_ros.model import MAX_K, SKILL_STATUSES, Helpfulness, MemoryKind, MemoryQuery, parse_object
+from hylo_memory_ros.model import (
+    MAX_K,
+    SKILL_STATUSES,
+    Helpfulness,
+    MemoryKind,
+    MemoryQuery,
+    parse_object,
+)
 from hylo_memory_ros.storage.feedback.scores import Order, SubjectCounts
 
 __all__ = ['episodes', 'report', 'skills']
 
 
-def _status(text: str) -> str:
+def _parse_status(text: str) -> str:
+    # Typer takes no list of literals.
     if text not in SKILL_STATUSES:
-        raise typer.BadParameter(f'{text!r} is none of {", ".join(SKILL_STATUSES)}')
+        raise ValueError(f'expected one of {", ".join(SKILL_STATUSES)}, got {text!r}')
     return text
 
 
-def _state(text: str) -> dict[str, Any]:
-    try:
-        return parse_object(text, '--state')
-    except ValueError as exc:
-        raise typer.BadParameter(str(exc)) from exc
+def _parse_state(text: str) -> dict[str, Any]:
+    return parse_object(text, 'state')
 
 
 @with_filters('keys')
@@ -53,11 +59,18 @@ def skills(
     file: MemoryFile,
     status: Annotated[
         list[Any] | None,
-        typer.Option('--status', help='May be repeated; every status otherwise.', parser=_status),
+        typer.Option(
+            '--status', help='May be repeated; every status otherwise.', parser=option_parser(_parse_status)
+        ),
     ] = None,
     state: Annotated[
         Any,
-        typer.Option('--state', metavar='JSON', help='Only those that fit this state.', parser=_state),
+        typer.Option(
+            '--state',
+            metavar='JSON',
+            help='Only those that fit this state.',
+            parser=option_parser(_parse_state),
+        ),
     ] = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
@@ -71,11 +84,11 @@ def skills(
 ) -> None:
     """List what the robot can do: each skill's status, its verdicts and how many traces show it."""
     if not 1 <= limit <= MAX_K:
-        raise typer.BadParameter(f'--limit: {limit} is not 1 to {MAX_K}')
+        raise typer.BadParameter(f'--limit: expected 1 to {MAX_K}, got {limit}')
     if transitions:
         _print_transitions(file, filters['keys'], limit, as_json=as_json)
         return
-    asked: dict[str, Any] = {
+    optional: dict[str, Any] = {
         'state': state,
         'as_of_ns': as_of,
         'known_at_ns': known_at,
@@ -87,7 +100,7 @@ def skills(
         skill_status=tuple(status or SKILL_STATUSES),
         any_map=True,
         k=limit,
-        **{name: value for name, value in asked.items() if value is not None},
+        **{name: value for name, value in optional.items() if value is not None},
     )
     with open_memory_file(file) as memory:
         result = memory.query(query)
@@ -98,7 +111,7 @@ def skills(
     screen = console()
     if result:
         screen.print(skills_table(sorted(result, key=lambda hit: hit.item.key or '')))
-    screen.print(summary_text(result, None), markup=False, soft_wrap=True)
+    screen.print(format_summary(result, None), markup=False, soft_wrap=True)
 
 
 def _print_transitions(file: MemoryFile, keys: list[str] | None, limit: int, *, as_json: bool) -> None:
@@ -114,7 +127,7 @@ def _print_transitions(file: MemoryFile, keys: list[str] | None, limit: int, *, 
 
 def episodes(
     file: MemoryFile,
-    outcome: Annotated[str | None, typer.Option('--outcome', help='That ended so.')] = None,
+    outcome: Annotated[str | None, typer.Option('--outcome', help='Only with this outcome.')] = None,
     scope: Annotated[
         list[Any] | None,
         typer.Option('--scope', metavar='NAME=VALUE', help='With this scope; repeated: all.', **PAIR),
@@ -131,7 +144,7 @@ def episodes(
     limit: Limit = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """List episodes, the newest first: when they began and ended, how, and what was said of them."""
+    """List episodes, the newest first: with begin, end, outcome and notes."""
     with open_memory_file(file) as memory:
         found = memory.episodes(
             outcome,
@@ -151,9 +164,7 @@ def episodes(
     screen.print(f'{len(found)} episode{"s" * (len(found) != 1)}', markup=False)
 
 
-report = typer.Typer(help='Report what a memory has learnt of itself.', no_args_is_help=True)
-
-ORDERS = get_args(Order)
+report = typer.Typer(help='Report statistics of a memory.', no_args_is_help=True)
 
 
 @report.callback()
@@ -161,18 +172,12 @@ def _root() -> None:
     pass
 
 
-def _order(text: str) -> str:
-    if text not in ORDERS:
-        raise typer.BadParameter(f'{text!r} is none of {", ".join(ORDERS)}')
-    return text
-
-
 @report.command()
 def helpfulness(
     file: MemoryFile,
     order: Annotated[
-        Any,
-        typer.Option('--order', metavar='COLUMN', help=f'One of {", ".join(ORDERS)}.', parser=_order),
+        Order,
+        typer.Option('--order', metavar='COLUMN', help=f'One of {", ".join(get_args(Order))}.'),
     ] = 'score',
     ascending: Annotated[bool, typer.Option('--ascending', help='Least first.')] = False,
     limit: Limit = 100,
@@ -180,7 +185,7 @@ def helpfulness(
 ) -> None:
     """Print how far items have helped: verdicts, episodes, score with its 90 % interval, retrievals."""
     if limit < 1:
-        raise typer.BadParameter(f'--limit: {limit} is below 1')
+        raise typer.BadParameter(f'--limit: expected at least 1, got {limit}')
     with open_memory_file(file) as memory, memory.read() as view:
         rows, total = view.feedback.report(limit, order, ascending=ascending)
     if as_json:
@@ -194,8 +199,9 @@ def helpfulness(
 
 
 def interval(counts: Helpfulness) -> tuple[float, float]:
-    """Return between what the probability to help lies with 90 %: quantiles of its Beta posterior."""
+    """Return the 90 % interval of the probability to help: quantiles of its Beta posterior."""
     favour, against = counts.evidence
+    # The posterior has the prior Beta(1, 1), as in `Helpfulness.score`.
     low, high = betaincinv(1.0 + favour, 1.0 + against, (0.05, 0.95))
     return float(low), float(high)
 

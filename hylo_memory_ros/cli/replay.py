@@ -1,4 +1,4 @@
-"""What a bag amounts to: `replay`."""
+"""Command `replay`: make a memory from a bag."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.errors import ReadOnlyError
 from hylo_memory_ros.parameters import ParameterFile
 from hylo_memory_ros.perception import InputStatus
-from hylo_memory_ros.replay import Bag, Names, Replayed
-from hylo_memory_ros.replay import replay as replayed
+from hylo_memory_ros.replay import Bag, ReplayResult, TopicNames
+from hylo_memory_ros.replay import replay as replay_bag
 from hylo_memory_ros.storage.engine.files import url_of
 
 __all__ = ['replay']
@@ -48,18 +48,21 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Make a memory from a bag, without ROS: the one that a node fed by that bag would have."""
-    names = Names(node, remap or ())
+    names = TopicNames(node, remap or ())
     given = ParameterFile(node)
     for path in params or ():
         given.read(path)
     for assignment in param or ():
         given.put(assignment)
+    # Standard output is for the answer, which a program may read.
     side = Console(stderr=True)
     for name in given.unknown():
         side.print(f'parameter {name}: nothing has this name', markup=False, soft_wrap=True)
     config = given.configuration()
-    with Bag(bag) as opened, _progress(side, opened, loops) as told:
-        result = replayed(opened, config, names=names, database=_url(database), loops=loops, told=told)
+    with Bag(bag) as recording, _progress(side, recording, loops) as on_progress:
+        result = replay_bag(
+            recording, config, names=names, database=_url(database), loops=loops, on_progress=on_progress
+        )
     if as_json:
         print(json_line(_facts(bag, result)))
         return
@@ -73,7 +76,9 @@ def _url(database: Path | None) -> str | None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise ReadOnlyError(f'--database: {file}: its folder cannot be made: {exc}', path=str(file)) from exc
+        raise ReadOnlyError(
+            f'--database: {file}: expected a folder that can be created: {exc}', path=str(file)
+        ) from exc
     return url_of(file)
 
 
@@ -82,11 +87,12 @@ def _progress(side: Console, bag: Bag, loops: int) -> Iterator[Any]:
     start_ns, end_ns = bag.span_ns
     columns = (TextColumn('replaying'), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=side, transient=True, disable=not side.is_terminal) as progress:
+        # A bag of one message has no length, and a bar needs one.
         task = progress.add_task('', total=max(1, loops * (end_ns - start_ns)))
         yield lambda done_ns: progress.update(task, completed=done_ns)
 
 
-def _facts(bag: list[Path], result: Replayed) -> dict[str, Any]:
+def _facts(bag: list[Path], result: ReplayResult) -> dict[str, Any]:
     status = result.status
     return {
         'bag': [str(path) for path in bag],
@@ -118,7 +124,7 @@ def _counts(source: InputStatus) -> dict[str, Any]:
     }
 
 
-def _in_words(bag: list[Path], result: Replayed) -> dict[str, str]:
+def _in_words(bag: list[Path], result: ReplayResult) -> dict[str, str]:
     status = result.status
     words = {
         'bag': ', '.join(map(str, bag)),
@@ -127,10 +133,10 @@ def _in_words(bag: list[Path], result: Replayed) -> dict[str, str]:
         'landmarks': f'{status.landmarks}, {status.confirmed} of them confirmed',
     }
     for source in status.inputs:
-        words[f'input {source.name}'] = result.missing.get(source.name) or _told(_counts(source))
+        words[f'input {source.name}'] = result.missing.get(source.name) or _format_counts(_counts(source))
     refused = {**result.malformed, **result.transforms_refused}
     if refused:
-        words['transforms refused'] = _told(refused)
+        words['transforms refused'] = _format_counts(refused)
     if result.skipped:
         words['not used'] = ', '.join(f'{topic} ({kind})' for topic, kind in result.skipped.items())
     words['complete'] = 'yes' if result.complete else 'no: observations were dropped, late, or still wait'
@@ -138,11 +144,11 @@ def _in_words(bag: list[Path], result: Replayed) -> dict[str, str]:
     return words
 
 
-def _told(counts: Mapping[str, Any]) -> str:
-    told = []
+def _format_counts(counts: Mapping[str, Any]) -> str:
+    parts = []
     for name, count in counts.items():
         if isinstance(count, Mapping):
-            told += [f'{number} {name} ({reason})' for reason, number in count.items()]
+            parts += [f'{number} {name} ({reason})' for reason, number in count.items()]
         elif count:
-            told.append(f'{count} {name}')
-    return ', '.join(told) or 'nothing came'
+            parts.append(f'{count} {name}')
+    return ', '.join(parts) or 'nothing came'

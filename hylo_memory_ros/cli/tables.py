@@ -1,4 +1,4 @@
-"""Answers as tables, for people."""
+"""Tables of answers, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hylo_memory_ros.cli.formats import instant_text
+from hylo_memory_ros.cli.formats import format_instant
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
 from hylo_memory_ros.storage.feedback.scores import SubjectCounts
@@ -19,10 +19,10 @@ __all__ = [
     'console',
     'episodes_table',
     'facts_table',
+    'format_summary',
     'helpfulness_table',
     'hits_table',
     'skills_table',
-    'summary_text',
     'transitions_table',
     'versions_table',
 ]  # fmt: skip
@@ -34,28 +34,30 @@ _LONGEST = 60
 
 
 def console() -> Console:
-    """Return where tables are printed: as wide as the terminal, or wide enough for a pipe."""
+    """Return the console for tables: as wide as the terminal, or wide enough for a pipe."""
     screen = Console(highlight=False)
+    # A pipe has no width, and rich would fold tables at 80 columns.
     if not screen.is_terminal:
         screen.width = _WIDTH_OF_A_PIPE
     return screen
 
 
-def shown(text: str, longest: int = _LONGEST) -> Text:
-    """Return stored text that is safe on a terminal: nothing in it acts, and it ends in time."""
+def escape_text(text: str, longest: int = _LONGEST) -> Text:
+    """Return stored text for a terminal: shortened, and without characters that act on it."""
     if len(text) > longest:
         text = f'{text[: longest - 1]}…'
     return Text(
+        # Control characters of stored text could move the cursor or recolor the terminal.
         ''.join(char if char.isprintable() else char.encode('unicode_escape').decode() for char in text)
     )
 
 
-def place_text(pose: Pose | None) -> str:
+def format_place(pose: Pose | None) -> str:
     """Return a position and its frame, to the centimetre.
 
     Examples
     --------
-    >>> place_text(Pose(frame_id='map', position=(1.0, -2.005, 0.0)))
+    >>> format_place(Pose(frame_id='map', position=(1.0, -2.005, 0.0)))
     '1.00 -2.00 0.00 map'
     """
     if pose is None:
@@ -63,7 +65,7 @@ def place_text(pose: Pose | None) -> str:
     return ' '.join([*(f'{part:.2f}' for part in pose.position), pose.frame_id])
 
 
-def sigma_text(pose: Pose | None) -> str:
+def format_sigma(pose: Pose | None) -> str:
     """Return the largest standard deviation of a position along an axis, metres."""
     if pose is None or pose.covariance is None:
         return ''
@@ -76,21 +78,23 @@ def hits_table(hits: Sequence[Hit]) -> Table:
         'm': [f'{hit.distance_m:.2f}' if hit.distance_m is not None else '' for hit in hits],
         'score': [f'{hit.score:.3f}' if hit.details else '' for hit in hits],
         'kind': [hit.item.kind.value for hit in hits],
-        'key': [shown(hit.item.key or '') for hit in hits],
-        'label': [shown(hit.item.label) for hit in hits],
-        'content': [shown(hit.item.content) if hit.item.content != hit.item.label else '' for hit in hits],
-        'x y z frame': [shown(place_text(hit.item.pose)) for hit in hits],
-        '± m': [sigma_text(hit.item.pose) for hit in hits],
-        'map': [shown(hit.item.scope.get('map_id', '')) for hit in hits],
+        'key': [escape_text(hit.item.key or '') for hit in hits],
+        'label': [escape_text(hit.item.label) for hit in hits],
+        'content': [
+            escape_text(hit.item.content) if hit.item.content != hit.item.label else '' for hit in hits
+        ],
+        'x y z frame': [escape_text(format_place(hit.item.pose)) for hit in hits],
+        '± m': [format_sigma(hit.item.pose) for hit in hits],
+        'map': [escape_text(hit.item.scope.get('map_id', '')) for hit in hits],
         'seen': [str(hit.stats.observations) if hit.stats and hit.stats.observations else '' for hit in hits],
         'helped': [
             f'{hit.stats.helpfulness.score:.2f}' if hit.stats and hit.stats.helpfulness else ''
             for hit in hits
         ],
-        'since': [instant_text(hit.item.valid_from_ns) for hit in hits],
-        'until': [instant_text(hit.valid_to_ns) for hit in hits],
+        'since': [format_instant(hit.item.valid_from_ns) for hit in hits],
+        'until': [format_instant(hit.valid_to_ns) for hit in hits],
         'status': [hit.status if hit.status != 'current' else '' for hit in hits],
-        'id': [shown(hit.item.id or '') for hit in hits],
+        'id': [escape_text(hit.item.id or '') for hit in hits],
     }
     return _table(columns, right={'m', 'score', '± m', 'seen', 'helped'})
 
@@ -98,20 +102,20 @@ def hits_table(hits: Sequence[Hit]) -> Table:
 def versions_table(versions: Sequence[Version]) -> Table:
     """Return a history: what was true when, and when that was believed."""
     columns: Columns = {
-        'since': [instant_text(version.valid_from_ns) for version in versions],
+        'since': [format_instant(version.valid_from_ns) for version in versions],
         'until': [
-            f'{instant_text(version.valid_to_ns)}{" (forgotten)" if version.forgotten else ""}'
+            f'{format_instant(version.valid_to_ns)}{" (forgotten)" if version.forgotten else ""}'
             for version in versions
         ],
         'believed': [
             f'{version.from_seq}..{"" if version.to_seq is None else version.to_seq}' for version in versions
         ],
-        'recorded': [instant_text(version.recorded_at_ns) for version in versions],
-        'superseded': [instant_text(version.superseded_at_ns) for version in versions],
+        'recorded': [format_instant(version.recorded_at_ns) for version in versions],
+        'superseded': [format_instant(version.superseded_at_ns) for version in versions],
         'by': [version.superseded_cause or '' for version in versions],
-        'content': [shown(version.item.content) for version in versions],
-        'x y z frame': [shown(place_text(version.item.pose)) for version in versions],
-        'id': [shown(version.item.id or '') for version in versions],
+        'content': [escape_text(version.item.content) for version in versions],
+        'x y z frame': [escape_text(format_place(version.item.pose)) for version in versions],
+        'id': [escape_text(version.item.id or '') for version in versions],
     }
     return _table(columns, right=set())
 
@@ -120,13 +124,13 @@ def changes_table(changes: Sequence[Change]) -> Table:
     """Return a piece of the feed, one line a transaction."""
     columns: Columns = {
         'sequence': [str(change.sequence) for change in changes],
-        'recorded': [instant_text(change.recorded_at_ns) for change in changes],
+        'recorded': [format_instant(change.recorded_at_ns) for change in changes],
         'op': [change.op for change in changes],
         'items': [str(len(change.ids)) for change in changes],
         'outcomes': [_tally(change.outcomes) for change in changes],
-        'keys': [shown(', '.join(filter(None, change.keys))) for change in changes],
-        'actor': [shown(change.actor) for change in changes],
-        'episode': [shown(change.episode) for change in changes],
+        'keys': [escape_text(', '.join(filter(None, change.keys))) for change in changes],
+        'actor': [escape_text(change.actor) for change in changes],
+        'episode': [escape_text(change.episode) for change in changes],
     }
     return _table(columns, right={'sequence', 'items'})
 
@@ -134,15 +138,15 @@ def changes_table(changes: Sequence[Change]) -> Table:
 def episodes_table(episodes: Sequence[Episode]) -> Table:
     """Return episodes, one a line; columns that would be empty are left out."""
     columns: Columns = {
-        'id': [shown(one.id) for one in episodes],
-        'outcome': [shown('open' if one.is_open else one.outcome) for one in episodes],
-        'begun': [instant_text(one.begun_ns) for one in episodes],
-        'ended': [instant_text(one.ended_ns) for one in episodes],
+        'id': [escape_text(one.id) for one in episodes],
+        'outcome': [escape_text('open' if one.is_open else one.outcome) for one in episodes],
+        'begun': [format_instant(one.begun_ns) for one in episodes],
+        'ended': [format_instant(one.ended_ns) for one in episodes],
         's': ['' if one.duration_s is None else f'{one.duration_s:.1f}' for one in episodes],
         'sequences': [f'{one.begin_seq}..{one.end_seq or ""}' for one in episodes],
-        'scope': [shown(', '.join(map('='.join, one.scope.items()))) for one in episodes],
-        'note': [shown('; '.join(filter(None, (one.note, one.end_note)))) for one in episodes],
-        'actor': [shown(one.actor) for one in episodes],
+        'scope': [escape_text(', '.join(map('='.join, one.scope.items()))) for one in episodes],
+        'note': [escape_text('; '.join(filter(None, (one.note, one.end_note)))) for one in episodes],
+        'actor': [escape_text(one.actor) for one in episodes],
     }
     return _table(columns, right={'s'})
 
@@ -159,11 +163,11 @@ def helpfulness_table(rows: Sequence[SubjectCounts], intervals: Sequence[tuple[f
         'score': [f'{row.counts.score:.3f}' for row in rows],
         '90 %': [f'{low:.2f}..{high:.2f}' for low, high in intervals],
         **{_heading(name): [_number(getattr(row.counts, name)) for row in rows] for name in COUNTS},
-        'last': [instant_text(row.counts.last_ns, '') for row in rows],
+        'last': [format_instant(row.counts.last_ns, '') for row in rows],
         'kind': [row.kind for row in rows],
-        'key': [shown(row.key) for row in rows],
-        'content': [shown(row.content) for row in rows],
-        'id': [shown(row.id or row.subject) for row in rows],
+        'key': [escape_text(row.key) for row in rows],
+        'content': [escape_text(row.content) for row in rows],
+        'id': [escape_text(row.id or row.subject) for row in rows],
     }
     return _table(columns, right={'score', *map(_heading, COUNTS)})
 
@@ -174,7 +178,7 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     table.add_column(style='bold')
     table.add_column(overflow='fold')
     for name, value in facts.items():
-        table.add_row(name, shown(value, 10_000))
+        table.add_row(name, escape_text(value, 10_000))
     return table
 
 
@@ -182,15 +186,15 @@ def skills_table(hits: Sequence[Hit]) -> Table:
     """Return skills: what they are for, where they stand, and what speaks for them."""
     verdicts = [hit.item.payload.get('verdicts', {}) for hit in hits]
     columns: Columns = {
-        'key': [shown(hit.item.key or '') for hit in hits],
+        'key': [escape_text(hit.item.key or '') for hit in hits],
         'status': [hit.item.payload['status'] for hit in hits],
-        **{_heading(name): [_number(told.get(name)) for told in verdicts] for name in VERDICTS},
+        **{_heading(name): [_number(counts.get(name)) for counts in verdicts] for name in VERDICTS},
         'traces': [_number(len(set(hit.item.payload.get('evidence', ())))) for hit in hits],
         'does': ['code' if 'code' in hit.item.payload else 'params' for hit in hits],
-        'api surface': [shown(hit.item.payload['api_surface']) for hit in hits],
-        'content': [shown(hit.item.content) for hit in hits],
-        'since': [instant_text(hit.item.valid_from_ns) for hit in hits],
-        'map': [shown(hit.item.scope.get('map_id', '')) for hit in hits],
+        'api surface': [escape_text(hit.item.payload['api_surface']) for hit in hits],
+        'content': [escape_text(hit.item.content) for hit in hits],
+        'since': [format_instant(hit.item.valid_from_ns) for hit in hits],
+        'map': [escape_text(hit.item.scope.get('map_id', '')) for hit in hits],
     }
     return _table(columns, right={'traces', *map(_heading, VERDICTS)})
 
@@ -207,23 +211,23 @@ def transitions_table(steps: Sequence[SkillTransition]) -> Table:
     """Return steps of skills through their gate, one a line."""
     columns: Columns = {
         'sequence': [str(step.sequence) for step in steps],
-        'recorded': [instant_text(step.recorded_at_ns) for step in steps],
-        'actor': [shown(step.actor) for step in steps],
-        'key': [shown(step.key or '(purged)') for step in steps],
+        'recorded': [format_instant(step.recorded_at_ns) for step in steps],
+        'actor': [escape_text(step.actor) for step in steps],
+        'key': [escape_text(step.key or '(purged)') for step in steps],
         'from': [step.from_status or '' for step in steps],
         'to': [step.to_status for step in steps],
-        'traces': [shown(', '.join(step.evidence.get('traces', ()))) for step in steps],
+        'traces': [escape_text(', '.join(step.evidence.get('traces', ()))) for step in steps],
     }
     return _table(columns, right={'sequence'})
 
 
-def summary_text(result: QueryResult, asked_radius_m: float | None) -> str:
+def format_summary(result: QueryResult, asked_radius_m: float | None) -> str:
     """Return, in a sentence or two, how much matched and what was left out and why."""
     least = 'at least ' if result.total_is_lower_bound else ''
     words = [f'{len(result)} of {least}{result.total}']
     if result.center_used is not None and asked_radius_m is not None:
-        words.append(f'within {asked_radius_m:g} m of {place_text(result.center_used)}')
-    words.append(f'as of {instant_text(result.as_of_ns)}, believed at sequence {result.sequence}')
+        words.append(f'within {asked_radius_m:g} m of {format_place(result.center_used)}')
+    words.append(f'as of {format_instant(result.as_of_ns)}, believed at sequence {result.sequence}')
     text = ', '.join(words)
     left_out = [f'{count} {reason.replace("_", " ")}' for reason, count in result.excluded.items()]
     if result.nearest_excluded_m is not None:
@@ -243,6 +247,7 @@ def _tally(outcomes: Iterable[str]) -> str:
 
 
 def _table(columns: Columns, right: set[str]) -> Table:
+    # Most answers use half of the columns.
     filled = {name: cells for name, cells in columns.items() if any(map(len, cells))}
     table = Table(box=None, header_style='bold', pad_edge=False)
     for name in filled:

@@ -1,7 +1,7 @@
-"""The data model: frozen, validated, in integer nanoseconds, metres and radians.
+"""Data model: frozen, validated records in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `space`, `item`, `skill`, `query`, `evidence`, `result`,
-`consolidation`, `retention`.
+Reading order: `pose`, `time`, `embedding`, `item`, `skill`, `query`, `result`, `feedback`, `consolidation`;
+`validation` has the types of their fields. Everything but `errors` and `plugins` may import from here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hylo_memory_ros.model.consolidation import (
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.model.feedback import FeedbackResult, Helpfulness, Verdict
 from hylo_memory_ros.model.item import MemoryItem, MemoryKind
-from hylo_memory_ros.model.pose import Pose, sound_covariance
+from hylo_memory_ros.model.pose import Pose, validate_covariance
 from hylo_memory_ros.model.query import MAX_K, MemoryQuery
 from hylo_memory_ros.model.result import (
     CandidateEvidence,
@@ -40,7 +40,13 @@ from hylo_memory_ros.model.result import (
 )
 from hylo_memory_ros.model.skill import SKILL_STATUSES, SkillPayload, SkillStatus, SkillTransition, Verdicts
 from hylo_memory_ros.model.time import MAX_STAMP_NS, TimeSpan, ns_from_seconds, seconds_from_ns
-from hylo_memory_ros.model.validation import depth_of, normal_frame, normal_key, parse_object, sound_text
+from hylo_memory_ros.model.validation import (
+    depth_of,
+    normalize_frame,
+    normalize_key,
+    parse_object,
+    validate_text,
+)
 
 __all__ = [
     'MAX_K',
@@ -83,11 +89,11 @@ __all__ = [
     'WriteEvent',
     'WriteResult',
     'depth_of',
-    'normal_frame',
-    'normal_key',
+    'normalize_frame',
+    'normalize_key',
     'ns_from_seconds',
     'parse_object',
     'seconds_from_ns',
-    'sound_covariance',
-    'sound_text',
+    'validate_covariance',
+    'validate_text',
 ]

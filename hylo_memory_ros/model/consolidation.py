@@ -91,7 +91,7 @@ class ConsolidationReport:
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Summaries that were not made although planned, by id, and why."""
     items_before: int = 0
-    """Statements at hand before, in the scope asked for."""
+    """Statements at hand before, in the scope of the request."""
     items_after: int = 0
     """Statements at hand afterwards."""
     bytes_before: int = 0
@@ -109,10 +109,10 @@ class ConsolidationReport:
 
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
         """Return it in terms of JSON, how long its lists are, and of each at most so many."""
-        told = _as_dict(self, ('merged', 'summarised', 'aged'), most)
+        report = _as_dict(self, ('merged', 'summarised', 'aged'), most)
         for name in ('merged', 'summarised'):
-            told[name] = [{'id': one.id, 'ids': one.ids} for one in told[name]]
-        return told
+            report[name] = [{'id': one.id, 'ids': one.ids} for one in report[name]]
+        return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class Reversion:
 
 
 def _as_dict(report: Any, lists: Collection[str], most: int | None) -> dict[str, Any]:
-    told = {one.name: getattr(report, one.name) for one in fields(report)}
-    counts = {f'{name}_count': len(told[name]) for name in lists}
-    return {**told, **{name: told[name][:most] for name in lists}, **counts}
+    values = {one.name: getattr(report, one.name) for one in fields(report)}
+    counts = {f'{name}_count': len(values[name]) for name in lists}
+    return {**values, **{name: values[name][:most] for name in lists}, **counts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,28 +165,27 @@ class Fill:
     max_bytes: int = 0
     """Most bytes; 0: any number."""
 
-    def _limited(self) -> Iterator[tuple[str, int, int]]:
+    def _limits(self) -> Iterator[tuple[str, int, int]]:
         yield 'items', self.items, self.max_items
         yield 'bytes', self.bytes, self.max_bytes
 
     @property
     def part(self) -> float:
         """Used share of the limits, the greater of both; above 1: over a limit; 0.0: no limit is set."""
-        return max((held / limit for _, held, limit in self._limited() if limit), default=0.0)
+        return max((held / limit for _, held, limit in self._limits() if limit), default=0.0)
 
     def reached(self, part: float) -> tuple[str, ...]:
         """Return a sentence for each limit of which at least a part is used."""
         return tuple(
             f'{self.kind}: {held} of {limit} {unit} ({held / limit:.0%})'.replace('%', ' %')
-            for unit, held, limit in self._limited()
+            for unit, held, limit in self._limits()
             if limit and held >= part * limit
         )
 
     def __str__(self) -> str:
         """Return it in words."""
         return ', '.join(
-            f'{held} of {limit} {unit}' if limit else f'{held} {unit}'
-            for unit, held, limit in self._limited()
+            f'{held} of {limit} {unit}' if limit else f'{held} {unit}' for unit, held, limit in self._limits()
         )
 
 

@@ -22,8 +22,8 @@ __all__ = [
     'SpaceNames',
     'Spaces',
     'Vector',
-    'sound_vector',
-    'undeclared',
+    'undeclared_space',
+    'validate_vector',
 ]
 
 SPACE = re.compile(r'[^\s@]+@[^\s@]+')
@@ -32,11 +32,11 @@ MIN_NORM = 1e-12
 
 def _space(name: object) -> str:
     if not isinstance(name, str) or not SPACE.fullmatch(name):
-        raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+        raise ValueError(f'expected an embedding space as name@version, got {name!r}')
     return name
 
 
-def sound_vector(value: object) -> tuple[float, ...]:
+def validate_vector(value: object) -> tuple[float, ...]:
     """Return a vector rounded to float32, the precision in which vectors are kept.
 
     Raises
@@ -46,6 +46,7 @@ def sound_vector(value: object) -> tuple[float, ...]:
     """
     parts = floats_of(value)
     try:
+        # struct rounds to float32 as NumPy does, without an array for each vector.
         vector = struct.unpack(f'<{len(parts)}f', struct.pack(f'<{len(parts)}f', *parts))
     except OverflowError as exc:
         raise ValueError('a vector component does not fit into float32') from exc
@@ -58,14 +59,14 @@ def sound_vector(value: object) -> tuple[float, ...]:
 
 def _embeddings(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f'{type(value).__name__} is no mapping of space to vector')
-    return {_space(name): sound_vector(vector) for name, vector in value.items()}
+        raise ValueError(f'expected a mapping of space to vector, got {type(value).__name__}')
+    return {_space(name): validate_vector(vector) for name, vector in value.items()}
 
 
 SpaceName = Annotated[str, AfterValidator(_space)]
 """An embedding space, ``name@version``."""
 
-Vector = Annotated[tuple[float, ...], BeforeValidator(sound_vector)]
+Vector = Annotated[tuple[float, ...], BeforeValidator(validate_vector)]
 """Components in float32."""
 
 Embeddings = Annotated[Mapping[str, tuple[float, ...]], BeforeValidator(_embeddings)]
@@ -75,14 +76,14 @@ Metric = Literal['cosine', 'dot', 'l2']
 """How vectors are compared; see `hylo_memory_ros.index.vectors.metric` for the direction of each."""
 
 Backend = Literal['exact', 'usearch', 'turbo_quant', 'provekv_pool']
-"""What finds the candidates of a question by vector."""
+"""Index that finds the candidates of a query by vector."""
 
 _DIGEST = re.compile(r'sha256:[0-9a-f]{64}')
 
 
 def _digest(value: str) -> str:
     if value and not _DIGEST.fullmatch(value):
-        raise ValueError(f'{value!r} is no digest: it reads sha256: and 64 hexadecimal digits')
+        raise ValueError(f'expected a digest as sha256: and 64 hexadecimal digits, got {value!r}')
     return value
 
 
@@ -100,13 +101,13 @@ class EmbeddingSpace(Contract):
     embedder: Text = ''
     """Embedder plug-in that turns texts into vectors of this space; empty: vectors come with the items."""
     backend: Backend = 'exact'
-    """What finds candidates once there are more vectors than `exact_up_to`."""
+    """Index that finds candidates once there are more vectors than `exact_up_to`."""
     exact_up_to: Annotated[int, Field(ge=0, le=2**31), NOT_A_PARAMETER] = 20_000
-    """Up to this many vectors every question is answered by an exact scan, whatever the backend."""
+    """Up to this many vectors every query is answered by an exact scan, whatever the backend."""
     exact_rerank: Annotated[bool, NOT_A_PARAMETER] = True
     """Compare candidates again in exact float32; a derived backend without it is refused."""
     pool_factor: Annotated[int, Field(ge=10, le=1000), NOT_A_PARAMETER] = 10
-    """Candidates that are compared again in exact float32, for each hit asked for."""
+    """Candidates that are compared again in exact float32, for each requested hit."""
     quantisation: Literal['f32', 'f16', 'i8'] = 'f16'
     """Scalar type of the vectors in the graph of usearch; i8 for cosine only."""
     bits: Annotated[int, Field(ge=2, le=8), NOT_A_PARAMETER] = 4
@@ -117,7 +118,7 @@ class EmbeddingSpace(Contract):
     """Seed of the random rotation and sketch of turbo_quant and provekv_pool."""
 
     @model_validator(mode='after')
-    def _reranked(self) -> Self:
+    def _validate_backend(self) -> Self:
         if self.backend != 'exact' and not self.exact_rerank:
             raise ValueError(
                 f'exact_rerank: false with the derived backend {self.backend!r}: candidates of a derived '
@@ -144,7 +145,7 @@ class EmbeddingSpace(Contract):
 def _names(spaces: Mapping[str, EmbeddingSpace]) -> Mapping[str, EmbeddingSpace]:
     for name in spaces:
         if not SPACE.fullmatch(name):
-            raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+            raise ValueError(f'expected an embedding space as name@version, got {name!r}')
     return spaces
 
 
@@ -157,8 +158,8 @@ _IN_PARAMETERS = re.compile(r'[A-Za-z][A-Za-z0-9_-]{0,63}@[A-Za-z0-9_-]{1,32}')
 def _name(value: str) -> str:
     if not _IN_PARAMETERS.fullmatch(value):
         raise ValueError(
-            f'{value!r} is no name of a space: it reads name@version, of letters, digits, _ and -, and '
-            'begins with a letter'
+            'expected the name of a space as name@version, of letters, digits, _ and -, beginning with a '
+            f'letter, got {value!r}'
         )
     return value
 
@@ -167,6 +168,6 @@ SpaceNames = tuple[Annotated[str, AfterValidator(_name)], ...]
 """Names as they can be part of a parameter's name."""
 
 
-def undeclared(dimension: int) -> EmbeddingSpace:
-    """Return what a space is while none is declared: cosine, exact, of its first vector's dimension."""
+def undeclared_space(dimension: int) -> EmbeddingSpace:
+    """Return the settings of an undeclared space: cosine, exact, of its first vector's dimension."""
     return EmbeddingSpace(dimension=dimension)

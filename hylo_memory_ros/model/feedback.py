@@ -9,19 +9,19 @@ from typing import Any, Literal, get_args
 __all__ = ['COUNTS', 'EPISODE_WEIGHT', 'NEVER_JUDGED', 'VERDICTS', 'FeedbackResult', 'Helpfulness', 'Verdict']
 
 Verdict = Literal['useful', 'misleading', 'wrong', 'not_applicable']
-"""What can be said of a remembered item after it was used."""
+"""Verdict on a remembered item after it was used."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 COUNTS = (*VERDICTS, 'succeeded', 'failed', 'retrieved')
-"""What is counted, by the names that `Helpfulness` has for it."""
+"""Names of the counts, as in `Helpfulness`."""
 
 EPISODE_WEIGHT = 0.2
-"""What one episode, in which an item was retrieved, weighs beside one verdict on it.
+"""Weight of one episode in which an item was retrieved, beside one verdict on it.
 
 That an episode went well is weak evidence for everything that was looked up in it.
 """
 NEVER_JUDGED = 0.5
-"""Score of what nothing is known about."""
+"""Score of an item without evidence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
 from hylo_memory_ros.model.pose import Pose
-from hylo_memory_ros.model.skill import SkillStatus, sound_state
+from hylo_memory_ros.model.skill import SkillStatus, validate_state
 from hylo_memory_ros.model.time import StampNs, ns_from_seconds, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.validation import Contract, Key, Label, Name, Text
 
@@ -87,7 +87,7 @@ class MemoryQuery(Contract):
     """Also answer landmarks that were not seen again although they should have been."""
     skill_status: Annotated[tuple[SkillStatus, ...], Field(min_length=1)] = ('verified',)
     """Statuses of which a skill must have one; name others to see what is proposed, refuted or deprecated."""
-    state: Annotated[Mapping[str, Any], BeforeValidator(sound_state)] | None = None
+    state: Annotated[Mapping[str, Any], BeforeValidator(validate_state)] | None = None
     """The caller's state, a JSON object: of skills only those answer whose trigger and preconditions hold in
     it. None: whatever they are."""
     min_confidence: Confidence | None = None

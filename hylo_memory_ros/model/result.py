@@ -46,7 +46,7 @@ class CandidateEvidence:
     generation_id: str = ''
     """Derived generation that was searched; empty: none was."""
     requested: int = 0
-    """How many candidates were asked for; 0: all."""
+    """Candidates that were requested; 0: all."""
     returned: int = 0
     """How many the source gave."""
     after_filter: int = 0
@@ -183,15 +183,15 @@ class Hit:
     valid_to_ns: int | None = None
     """When it ceased to be true, nanoseconds; None: open."""
     status: Status = 'current'
-    """How it stands at the time asked about."""
+    """Its state at the time of the query."""
     sequence: int = 0
     """The transaction since which it is believed to be so."""
     distance_m: float | None = None
-    """Distance from the centre asked about, metres."""
+    """Distance from the centre of the query, metres."""
     stats: Stats | None = None
     """What is counted beside it."""
     episode: str = ''
-    """The episode in which it was said; empty: none."""
+    """Episode in which it was stored; empty: none."""
 
     @property
     def valid_to(self) -> float | None:
@@ -210,7 +210,7 @@ class QueryResult(Sequence[Hit]):
     sequence: int
     """The transaction up to which the answer looked."""
     as_of_ns: int
-    """The world time that was asked about."""
+    """World time of the query."""
     total_is_lower_bound: bool = False
     """True when at least `total` match."""
     truncated: bool = False
@@ -224,7 +224,7 @@ class QueryResult(Sequence[Hit]):
     center_used: Pose | None = None
     """The centre that distances were measured from."""
     purged: int = 0
-    """How many matches were deleted for good since the time asked about."""
+    """Matches that were deleted for good since the time of the query."""
     plan: tuple[str, ...] = ()
     """What was done, step by step, and why in this order."""
     evidence: tuple[CandidateEvidence, ...] = ()
@@ -278,7 +278,7 @@ class Version:
     correction_id: str = ''
     """The correction that its pose comes from; empty: the pose is as it was asserted."""
     episode: str = ''
-    """The episode in which it was said; empty: none."""
+    """Episode in which it was stored; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class Change:
     outcomes: tuple[str, ...] = ()
     """What happened to each."""
     actor: str = ''
-    """Who asked for it."""
+    """Author of the request."""
     episode: str = ''
     """The episode in which it happened; empty: none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -335,7 +335,7 @@ class Changes:
     last_sequence: int
     """The newest transaction of the store."""
     gap: bool = False
-    """True when changes after the position asked for are no longer kept."""
+    """True when changes after the given position are no longer kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +357,9 @@ class Episode:
     scope: Mapping[str, str] = field(default_factory=dict)
     """Where it belongs: ``task_id``, ``robot_id`` …"""
     note: str = ''
-    """What was said of it at its begin."""
+    """Note given at its begin."""
     end_note: str = ''
-    """What was said of it at its end."""
+    """Note given at its end."""
     actor: str = ''
     """Who began it."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, StrictInt, StringConstraints, ValidationError, model_validator
 
-from hylo_memory_ros.model.validation import Contract, JsonObject, Name, Text, depth_of, sound_object
+from hylo_memory_ros.model.validation import Contract, JsonObject, Name, Text, depth_of, validate_object
 
 __all__ = [
     'SKILL_STATUSES',
@@ -18,7 +18,7 @@ __all__ = [
     'SkillTransition',
     'Verdicts',
     'problems_of_skill',
-    'sound_state',
+    'validate_state',
 ]
 
 SkillStatus = Literal['proposed', 'verified', 'refuted', 'deprecated']
@@ -104,7 +104,7 @@ class SkillTransition:
     recorded_at_ns: int
     """When, by the service clock."""
     actor: str
-    """Who asked for it."""
+    """Author of the request."""
     id: str | None
     """The item that carries the new status; None: it was purged."""
     key: str | None
@@ -118,7 +118,7 @@ class SkillTransition:
 
 
 def problems_of_skill(payload: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the form of a payload, each problem with its JSON path; none: it is sound.
+    """Return what is wrong with the form of a payload, each problem with its JSON path; none: it is valid.
 
     Examples
     --------
@@ -129,29 +129,29 @@ def problems_of_skill(payload: Mapping[str, Any]) -> list[str]:
     try:
         SkillPayload.model_validate(dict(payload))
     except ValidationError as exc:
-        return [_told(problem) for problem in exc.errors(include_url=False)]
+        return [_format_problem(problem) for problem in exc.errors(include_url=False)]
     return []
 
 
-def _told(problem: Any) -> str:
+def _format_problem(problem: Any) -> str:
     parts = (f'[{part}]' if isinstance(part, int) else f'.{part}' for part in problem['loc'])
     path = '$' + ''.join(parts)
-    said = str(problem['msg']).removeprefix('Value error, ')
+    reason = str(problem['msg']).removeprefix('Value error, ')
     if problem['type'] in {'value_error', 'missing'}:
-        return f'{path}: {said}'
-    return f'{path}: {problem["input"]!r:.100}: {said}'
+        return f'{path}: {reason}'
+    return f'{path}: {problem["input"]!r:.100}: {reason}'
 
 
-def sound_state(value: object) -> dict[str, Any]:
+def validate_state(value: object) -> dict[str, Any]:
     """Return a caller's state as predicates may read it.
 
     Raises
     ------
     ValueError
-        It is no JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds an
-        integer of more than 64 bits.
+        It is not a JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds
+        an integer of more than 64 bits.
     """
-    state: dict[str, Any] = _composed(sound_object(value))
+    state: dict[str, Any] = _normalize(validate_object(value))
     if (depth := depth_of(state)) > MAX_STATE_DEPTH:
         raise ValueError(f'$: nested {depth} deep, at most {MAX_STATE_DEPTH}')
     if (size := _size(state, '$')) > MAX_STATE_BYTES:
@@ -159,13 +159,13 @@ def sound_state(value: object) -> dict[str, Any]:
     return state
 
 
-def _composed(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     """Return a value with its texts in NFC, as those of predicates are."""
     if isinstance(value, str):
         return unicodedata.normalize('NFC', value)
     if isinstance(value, dict):
-        return {unicodedata.normalize('NFC', name): _composed(part) for name, part in value.items()}
-    return [_composed(part) for part in value] if isinstance(value, list) else value
+        return {unicodedata.normalize('NFC', name): _normalize(part) for name, part in value.items()}
+    return [_normalize(part) for part in value] if isinstance(value, list) else value
 
 
 def _size(value: Any, path: str) -> int:

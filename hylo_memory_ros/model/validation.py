@@ -25,18 +25,18 @@ __all__ = [
     'Text',
     'depth_of',
     'floats_of',
-    'normal_frame',
-    'normal_key',
+    'normalize_frame',
+    'normalize_key',
     'parse_object',
-    'sound_object',
-    'sound_text',
+    'validate_object',
+    'validate_text',
 ]
 
 MAX_KEY_BYTES = 512
 
 
-def sound_text(text: str, field: str) -> str:
-    """Return a text as given, or say that it is none.
+def validate_text(text: str, field: str) -> str:
+    """Return a text as given.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def sound_text(text: str, field: str) -> str:
     try:
         text.encode('utf-8')
     except UnicodeEncodeError as exc:
-        raise ValueError(f'{field}: {text!r} holds a lone surrogate, which is no text') from exc
+        raise ValueError(f'{field}: expected text, got {text!r} with a lone surrogate') from exc
     return text
 
 
-def normal_key(text: str, field: str = 'key') -> str:
-    r"""Return a key in its stored form (NFC), or say what is wrong with it.
+def normalize_key(text: str, field: str = 'key') -> str:
+    r"""Return a key in its stored form (NFC).
 
     Keys are case-sensitive, 1 to 512 bytes of UTF-8, without control characters and not
     blank. ``%``, ``_`` and ``*`` are ordinary characters; nothing is trimmed.
@@ -63,14 +63,14 @@ def normal_key(text: str, field: str = 'key') -> str:
 
     Examples
     --------
-    >>> normal_key('cup_1')
+    >>> normalize_key('cup_1')
     'cup_1'
-    >>> normal_key(' ')
+    >>> normalize_key(' ')
     Traceback (most recent call last):
     ...
     ValueError: key: ' ' is blank
     """
-    text = unicodedata.normalize('NFC', sound_text(text, field))
+    text = unicodedata.normalize('NFC', validate_text(text, field))
     if not text.strip():
         raise ValueError(f'{field}: {text!r} is blank')
     size = len(text.encode('utf-8'))
@@ -81,7 +81,7 @@ def normal_key(text: str, field: str = 'key') -> str:
     return text
 
 
-def normal_frame(text: str, field: str = 'frame_id') -> str:
+def normalize_frame(text: str, field: str = 'frame_id') -> str:
     """Return a frame id in its stored form: exactly one leading slash is stripped.
 
     Raises
@@ -91,29 +91,31 @@ def normal_frame(text: str, field: str = 'frame_id') -> str:
 
     Examples
     --------
-    >>> normal_frame('/map'), normal_frame('robot1/base_link')
+    >>> normalize_frame('/map'), normalize_frame('robot1/base_link')
     ('map', 'robot1/base_link')
     """
-    bare = unicodedata.normalize('NFC', sound_text(text, field))
+    bare = unicodedata.normalize('NFC', validate_text(text, field))
     bare = bare.removeprefix('/')
     if not bare or bare.startswith('/') or any(char.isspace() for char in bare):
-        raise ValueError(f"{field}: {text!r} is no frame id (one leading '/' is allowed, white space is not)")
-    return normal_key(bare, field)
+        raise ValueError(
+            f"{field}: expected a frame id without white space, with at most one leading '/', got {text!r}"
+        )
+    return normalize_key(bare, field)
 
 
-Text = Annotated[str, AfterValidator(lambda text: sound_text(text, 'text'))]
+Text = Annotated[str, AfterValidator(lambda text: validate_text(text, 'text'))]
 """Any text; returned as given."""
 
-Key = Annotated[str, AfterValidator(normal_key)]
+Key = Annotated[str, AfterValidator(normalize_key)]
 """A key: case-sensitive, NFC, 1 to 512 bytes, no control characters, not blank."""
 
-Name = Annotated[str, AfterValidator(lambda text: normal_key(text, 'name'))]
+Name = Annotated[str, AfterValidator(lambda text: normalize_key(text, 'name'))]
 """A name inside a list or mapping (entity, object id, scope); same rule as a key."""
 
-Label = Annotated[str, AfterValidator(lambda text: normal_key(text, 'label') if text else '')]
+Label = Annotated[str, AfterValidator(lambda text: normalize_key(text, 'label') if text else '')]
 """The class of a thing, or the empty text."""
 
-FrameId = Annotated[str, AfterValidator(normal_frame)]
+FrameId = Annotated[str, AfterValidator(normalize_frame)]
 """A coordinate frame (REP-105), without leading slash."""
 
 
@@ -123,14 +125,14 @@ def floats_of(value: object) -> list[float]:
     Raises
     ------
     ValueError
-        It is no list of numbers, or one is too large for float64.
+        It is not a list of numbers, or one is too large for float64.
     """
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ValueError(f'{type(value).__name__} is no list of numbers')
+        raise ValueError(f'expected a list of numbers, got {type(value).__name__}')
     try:
         return [float(part) for part in value]
     except (TypeError, ValueError, OverflowError) as exc:
-        raise ValueError(f'no list of numbers: {exc}') from exc
+        raise ValueError(f'expected a list of numbers: {exc}') from exc
 
 
 NOT_A_PARAMETER = 'not a ROS parameter'
@@ -150,6 +152,7 @@ class Contract(BaseModel):
         most of the time of a query that returns whole items.
         """
         record = cls.__new__(cls)
+        # The model is frozen, so its own `__setattr__` refuses.
         place = object.__setattr__
         place(record, '__dict__', fields)
         place(record, '__pydantic_fields_set__', set(fields))
@@ -168,18 +171,18 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of a JSON object as they were written; a key may come twice."""
 
 
-def sound_object(value: object) -> dict[str, Any]:
+def validate_object(value: object) -> dict[str, Any]:
     """Return a fresh, plain copy of a JSON object; -0.0 becomes 0.0, tuples become lists.
 
     Raises
     ------
     ValueError
-        With the JSON path (``$.a[2]``) of the first part that is no JSON: NaN or an
-        infinity, a key that is no text or appears twice (also after NFC), a lone
+        With the JSON path (``$.a[2]``) of the first invalid part: NaN or an
+        infinity, a key that is not a text or appears twice (also after NFC), a lone
         surrogate, an integer of more than 4300 digits, another type, or too deep nesting.
     """
     if not isinstance(value, (Mapping, _Pairs)):
-        raise ValueError(f'$: {type(value).__name__} is no JSON object')
+        raise ValueError(f'$: expected a JSON object, got {type(value).__name__}')
     result: dict[str, Any] = _copy(value, '$', 1)
     return result
 
@@ -187,6 +190,7 @@ def sound_object(value: object) -> dict[str, Any]:
 def _copy(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f'{path}: nested deeper than {MAX_DEPTH}')
+    # Before int: a bool is an int.
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -197,7 +201,8 @@ def _copy(value: Any, path: str, depth: int) -> Any:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f'{path}: {value} is no JSON number')
+            raise ValueError(f'{path}: expected a finite number, got {value}')
+        # Adding 0.0 turns -0.0 into 0.0, whose text is another one.
         return float(value) + 0.0
     if isinstance(value, Mapping):
         return _copy_object(value.items(), path, depth)
@@ -205,7 +210,7 @@ def _copy(value: Any, path: str, depth: int) -> Any:
         return _copy_object(value, path, depth)
     if isinstance(value, (list, tuple)):
         return [_copy(part, f'{path}[{index}]', depth + 1) for index, part in enumerate(value)]
-    raise ValueError(f'{path}: {type(value).__name__} is no JSON value')
+    raise ValueError(f'{path}: expected a JSON value, got {type(value).__name__}')
 
 
 def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dict[str, Any]:
@@ -213,7 +218,8 @@ def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dic
     copy = {}
     for key, part in pairs:
         if not isinstance(key, str):
-            raise ValueError(f'{path}: the key {key!r} is no text')
+            raise ValueError(f'{path}: expected a text as key, got {key!r}')
+        # Two keys that are equal in NFC would be one key in canonical form.
         normal = unicodedata.normalize('NFC', _text(key, f'{path}.{key!r}'))
         if normal in seen:
             raise ValueError(f'{path}.{key}: the key appears twice (after NFC)')
@@ -227,18 +233,18 @@ def _text(value: str, path: str) -> str:
         value.encode('utf-8')
     except UnicodeEncodeError as exc:
         raise ValueError(
-            f'{path.encode("ascii", "backslashreplace").decode()}: a lone surrogate is no text'
+            f'{path.encode("ascii", "backslashreplace").decode()}: a lone surrogate in a text'
         ) from exc
     return value
 
 
 def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
-    """Read one JSON object from text, as strictly as `sound_object` and with no duplicate keys.
+    """Read one JSON object from text, as strictly as `validate_object` and with no duplicate keys.
 
     Raises
     ------
     ValueError
-        With the field and what is wrong.
+        With the field and the reason.
 
     Examples
     --------
@@ -247,11 +253,11 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
     >>> parse_object('{"d": NaN}')
     Traceback (most recent call last):
     ...
-    ValueError: payload_json: $.d: nan is no JSON number
+    ValueError: payload_json: $.d: expected a finite number, got nan
     """
     try:
-        # Numbers and keys that are none are read all the same, so that the walk can name their path.
-        return sound_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
+        # Invalid numbers and keys are read all the same, so that the walk can name their path.
+        return validate_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
     except RecursionError as exc:
         raise ValueError(f'{field}: nested deeper than {MAX_DEPTH}') from exc
     except ValueError as exc:
@@ -259,6 +265,7 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
+    # Python 3.11 refuses longer digits with an error that names no path.
     return int(text) if len(text.lstrip('-')) <= MAX_DIGITS else _TOO_LONG
 
 
@@ -271,5 +278,5 @@ def depth_of(value: Any) -> int:
     return 0
 
 
-JsonObject = Annotated[Mapping[str, Any], BeforeValidator(sound_object)]
+JsonObject = Annotated[Mapping[str, Any], BeforeValidator(validate_object)]
 """One JSON object of plain values."""

@@ -1,9 +1,12 @@
-"""A bag becomes a memory, without a ROS graph: the pipeline that a node has, fed from a file."""
+"""Replay of bags into a memory without a ROS graph: the pipeline of the node, fed from files.
+
+`bag` reads files, `topic_router` gives each topic to its input, and `replay` is the whole.
+"""
 
 from __future__ import annotations
 
-from hylo_memory_ros.replay.bag import Bag, Recorded
-from hylo_memory_ros.replay.replay import Replayed, replay
-from hylo_memory_ros.replay.topic_router import Names
+from hylo_memory_ros.replay.bag import Bag, RecordedMessage
+from hylo_memory_ros.replay.replay import ReplayResult, replay
+from hylo_memory_ros.replay.topic_router import TopicNames
 
-__all__ = ['Bag', 'Names', 'Recorded', 'Replayed', 'replay']
+__all__ = ['Bag', 'RecordedMessage', 'ReplayResult', 'TopicNames', 'replay']

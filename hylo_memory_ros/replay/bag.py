@@ -14,10 +14,10 @@ from hylo_memory_ros.errors import DamagedFileError, NotFoundError, StoreError, 
 if TYPE_CHECKING:
     from rosbags.rosbag2 import Reader
 
-__all__ = ['Bag', 'BagClock', 'Recorded']
+__all__ = ['Bag', 'BagClock', 'RecordedMessage']
 
 
-class Recorded(NamedTuple):
+class RecordedMessage(NamedTuple):
     """One message of a bag."""
 
     topic: str
@@ -41,7 +41,7 @@ class Bag:
     NotFoundError
         A path does not exist.
     DamagedFileError
-        A bag is none, is truncated, or holds no message.
+        A file is no bag, is truncated, or holds no message.
     UnsupportedError
         rosbags is not installed, or a bag is of a kind that it does not read.
     """
@@ -55,10 +55,11 @@ class Bag:
         """Open all of them."""
         with self._stack:
             for path in self._paths:
-                self._readers.append((path, self._opened(path)))
+                self._readers.append((path, self._open(path)))
             if not any(reader.message_count for _, reader in self._readers):
                 names = ', '.join(map(str, self._paths))
                 raise DamagedFileError(f'{names}: the bag holds no message', path=names)
+            # Only now `__exit__` closes the readers: an error above has closed those that were open.
             self._stack = self._stack.pop_all()
         return self
 
@@ -68,20 +69,21 @@ class Bag:
         """Close them."""
         self._stack.close()
 
-    def _opened(self, path: Path) -> Reader:
+    def _open(self, path: Path) -> Reader:
         try:
             from rosbags.rosbag2 import Reader  # noqa: PLC0415 - only a replay needs it
         except ImportError:
             raise UnsupportedError(
                 "reading a bag needs rosbags: pip install 'hylo-memory-ros[replay]'"
             ) from None
-        _refuse_what_is_none(path)
+        _refuse_other_files(path)
         try:
             return self._stack.enter_context(Reader(path))
         except PermissionError as exc:
             raise StoreError(f'{path}: the bag may not be read: {exc}', path=str(path)) from exc
+        # rosbags lets errors of sqlite3, YAML, struct and zstd through, all of damaged files.
         except Exception as exc:
-            raise _damaged(path, exc) from exc
+            raise _damage_error(path, exc) from exc
 
     @property
     def topics(self) -> dict[str, str]:
@@ -97,9 +99,10 @@ class Bag:
     def span_ns(self) -> tuple[int, int]:
         """When the first and the last message were recorded, nanoseconds."""
         held = [reader for _, reader in self._readers if reader.message_count]
+        # The end of a reader is exclusive.
         return min(one.start_time for one in held), max(one.end_time for one in held) - 1
 
-    def messages(self, topics: Collection[str]) -> Iterator[Recorded]:
+    def messages(self, topics: Collection[str]) -> Iterator[RecordedMessage]:
         """Yield the messages of some topics in the order of their recording.
 
         Raises
@@ -110,21 +113,22 @@ class Bag:
         streams = [self._stream(path, reader, topics) for path, reader in self._readers]
         if len(streams) == 1:
             return streams[0]
+        # Stable: at equal stamps the bags come in the order given.
         return heapq.merge(*streams, key=lambda one: one.stamp_ns)
 
     @staticmethod
-    def _stream(path: Path, reader: Reader, topics: Collection[str]) -> Iterator[Recorded]:
+    def _stream(path: Path, reader: Reader, topics: Collection[str]) -> Iterator[RecordedMessage]:
         wanted = [connection for connection in reader.connections if connection.topic in topics]
         if not wanted:
             return
         try:
             for connection, stamp_ns, data in reader.messages(connections=wanted):
-                yield Recorded(connection.topic, stamp_ns, data)
+                yield RecordedMessage(connection.topic, stamp_ns, data)
         except Exception as exc:
-            raise _damaged(path, exc) from exc
+            raise _damage_error(path, exc) from exc
 
 
-def _refuse_what_is_none(path: Path) -> None:
+def _refuse_other_files(path: Path) -> None:
     if not path.exists():
         raise NotFoundError(f'{path}: there is no such bag', path=str(path))
     if path.suffix == '.bag':
@@ -132,28 +136,29 @@ def _refuse_what_is_none(path: Path) -> None:
             f'{path}: a bag of ROS 1; convert it: rosbags-convert --src {path} --dst {path.with_suffix("")}',
             path=str(path),
         )
+    # A folder that was cut off or copied in part is common, and its file can be named instead.
     if path.is_dir() and not (path / 'metadata.yaml').exists():
         inside = sorted(file.name for file in path.iterdir() if file.suffix in {'.mcap', '.db3'})
         hint = f'; name its file instead: {path / inside[0]}' if inside else ''
-        raise DamagedFileError(f'{path}: no bag: it has no metadata.yaml{hint}', path=str(path))
+        raise DamagedFileError(f'{path}: expected a bag, found no metadata.yaml{hint}', path=str(path))
 
 
-def _damaged(path: Path, exc: Exception) -> DamagedFileError:
-    told = ' '.join(str(exc).split()) or type(exc).__name__
+def _damage_error(path: Path, exc: Exception) -> DamagedFileError:
+    reason = ' '.join(str(exc).split()) or type(exc).__name__
     return DamagedFileError(
-        f'{path}: the bag cannot be read, it is damaged or was cut off: {told} ("mcap recover" and '
+        f'{path}: the bag cannot be read, it is damaged or was cut off: {reason} ("mcap recover" and '
         '"ros2 bag reindex" mend many that were)',
         path=str(path),
     )
 
 
 class BagClock:
-    """Stands at the newest message that was read; a second loop sets it back.
+    """Clock at the newest message that was read; a second loop sets it back.
 
     Parameters
     ----------
     start_ns : int
-        Where it begins, nanoseconds.
+        Begin, nanoseconds.
     """
 
     def __init__(self, start_ns: int) -> None:

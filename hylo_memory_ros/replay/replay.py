@@ -1,4 +1,4 @@
-"""One replay: the messages of a bag go through the pipeline that a node has, as fast as it takes them.
+"""Replay: feed the messages of a bag to the pipeline of the node, as fast as it takes them.
 
 What differs from a node that is fed by the same bag: the service clock is that of the bag (its
 ``/clock``, or the times of recording), and commits follow from it; so sequences and `recorded_at`
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.perception import LandmarkPipeline, PipelineStatus
 from hylo_memory_ros.replay.bag import Bag, BagClock
-from hylo_memory_ros.replay.topic_router import CLOCK, Feeding, Names
+from hylo_memory_ros.replay.topic_router import CLOCK, TopicNames, TopicRouter
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.skills import NO_DIRECTORY
 from hylo_memory_ros.transforms import TransformBuffer
 
-__all__ = ['Replayed', 'replay']
+__all__ = ['ReplayResult', 'replay']
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """What came of a replay."""
+class ReplayResult:
+    """Result of a replay."""
 
     snapshot: str
     """Hash of what is believed and open afterwards."""
@@ -42,7 +42,7 @@ class Replayed:
     status: PipelineStatus
     """Counters of each input, and of landmarks."""
     skipped: Mapping[str, str]
-    """Topics that nobody takes, with their types."""
+    """Topics without a consumer, with their types."""
     missing: Mapping[str, str]
     """Why an input got nothing, by its name."""
     malformed: Mapping[str, int]
@@ -55,27 +55,27 @@ def replay(
     bag: Bag,
     config: NodeConfig,
     *,
-    names: Names | None = None,
+    names: TopicNames | None = None,
     database: str | None = None,
     loops: int = 1,
-    told: Callable[[int], None] = lambda _: None,
-) -> Replayed:
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> ReplayResult:
     """Replay an open bag into a memory.
 
     Parameters
     ----------
     bag : Bag
-        What was recorded.
+        The recording.
     config : NodeConfig
         The settings of the node; its inputs name the topics.
-    names : Names, optional
-        How topics are called; those of the node ``/hylo_memory`` unless given.
+    names : TopicNames, optional
+        Names of topics; those of the node ``/hylo_memory`` unless given.
     database : str, optional
-        URL of the memory; one that is not empty is gone on with. None: kept nowhere.
+        URL of the memory; one that is not empty is continued. None: kept nowhere.
     loops : int
         How often; what comes again changes nothing.
-    told : callable
-        Is told now and then how much of the recording, over all loops, is done, nanoseconds.
+    on_progress : callable
+        Takes, at every commit, how much of the recording over all loops is done, nanoseconds.
 
     Raises
     ------
@@ -92,19 +92,21 @@ def replay(
     transforms = TransformBuffer(config.tf_buffer_s)
     with MemoryService.open(database, clock=clock, config=memory_config, map_id=config.map_id) as memory:
         pipeline = LandmarkPipeline(memory, transforms, config.perception, map_id=memory.map_id, clock=clock)
-        feeding = Feeding(config, names or Names(), topics, transforms, pipeline, clock)
-        run = _Run(bag, feeding, pipeline, clock, round(config.commit_interval_s * 1e9))
+        router = TopicRouter(config, names or TopicNames(), topics, transforms, pipeline, clock)
+        run = _Run(bag, router, pipeline, clock, round(config.commit_interval_s * 1e9))
         for loop in range(loops):
             if loop:
+                # A loop sets the clock back, as a restarted simulator does.
                 pipeline.on_clock_jump()
                 transforms.clear()
             # The first message of a loop is as far as the loops before it have come.
-            run.once(told, start_ns - loop * (end_ns - start_ns))
+            run.play(on_progress, start_ns - loop * (end_ns - start_ns))
+        # No message follows that would move the watermark past those that wait.
         pipeline.flush()
         pipeline.commit(force=True)
         status = pipeline.status()
         waiting = sum(source.pending for source in status.inputs)
-        return Replayed(
+        return ReplayResult(
             snapshot=memory.snapshot(),
             complete=bool(memory.manifest()['complete']) and not waiting,
             sequence=memory.sequence,
@@ -112,9 +114,9 @@ def replay(
             recorded_s=loops * (end_ns - start_ns) / 1e9,
             seconds=time.perf_counter() - begun_s,
             status=status,
-            skipped=feeding.skipped,
-            missing=feeding.missing,
-            malformed=dict(feeding.malformed),
+            skipped=router.skipped,
+            missing=router.missing,
+            malformed=dict(router.malformed),
             transforms_refused=dict(transforms.refused),
         )
 
@@ -123,21 +125,23 @@ class _Run:
     """Feeds a bag, and commits as its clock goes on."""
 
     def __init__(
-        self, bag: Bag, feeding: Feeding, pipeline: LandmarkPipeline, clock: BagClock, interval_ns: int
+        self, bag: Bag, router: TopicRouter, pipeline: LandmarkPipeline, clock: BagClock, interval_ns: int
     ) -> None:
-        self._bag, self._feeding, self._pipeline, self._clock = bag, feeding, pipeline, clock
+        self._bag, self._router, self._pipeline, self._clock = bag, router, pipeline, clock
         self._interval_ns = interval_ns
         self.messages = 0
 
-    def once(self, told: Callable[[int], None], origin_ns: int) -> None:
+    def play(self, on_progress: Callable[[int], None], origin_ns: int) -> None:
         due_ns = 0
-        for one in self._bag.messages(self._feeding.takers):
-            if not self._feeding.has_clock:
-                self._clock.now_ns = one.stamp_ns
-            self._feeding.take(one.topic, one.data)
+        for message in self._bag.messages(self._router.takers):
+            if not self._router.has_clock:
+                self._clock.now_ns = message.stamp_ns
+            self._router.take(message.topic, message.data)
+            # A transform may have arrived that an earlier message waits for.
             self._pipeline.poll()
             self.messages += 1
-            if one.stamp_ns >= due_ns:
+            # By the time of the bag: the speed of this machine must not decide what a transaction holds.
+            if message.stamp_ns >= due_ns:
                 self._pipeline.commit()
-                told(one.stamp_ns - origin_ns)
-                due_ns = one.stamp_ns + self._interval_ns
+                on_progress(message.stamp_ns - origin_ns)
+                due_ns = message.stamp_ns + self._interval_ns

@@ -18,10 +18,10 @@ from hylo_memory_ros.perception.ingestion.decoders import (
 from hylo_memory_ros.replay.bag import BagClock
 from hylo_memory_ros.transforms import TransformBuffer
 
-__all__ = ['CLOCK', 'Feeding', 'Names']
+__all__ = ['CLOCK', 'TopicNames', 'TopicRouter']
 
 
-class Names:
+class TopicNames:
     """Resolves and remaps the names of topics.
 
     Parameters
@@ -34,32 +34,34 @@ class Names:
     Raises
     ------
     ConfigurationError
-        A remap is none.
+        A remap is malformed.
 
     Examples
     --------
-    >>> names = Names('/robot/hylo_memory', ['/robot/tf:=/tf'])
+    >>> names = TopicNames('/robot/hylo_memory', ['/robot/tf:=/tf'])
     >>> [names.full(name) for name in ('detections', '/scan', '~/seen', 'tf')]
     ['/robot/detections', '/scan', '/robot/hylo_memory/seen', '/tf']
     """
 
     def __init__(self, node: str = '/hylo_memory', remaps: Iterable[str] = ()) -> None:
         if not node.startswith('/') or node.endswith('/'):
-            raise ConfigurationError(f'node: {node!r} is no full name, such as /hylo_memory', node=node)
+            raise ConfigurationError(
+                f'node: expected a full name such as /hylo_memory, got {node!r}', node=node
+            )
         self._node = node
         self._remaps: dict[str, str] = {}
         for remap in remaps:
             old, found, new = remap.partition(':=')
             if not (found and old and new):
-                raise ConfigurationError(f'remap: {remap!r} is no from:=to', remap=remap)
-            self._remaps[self._resolved(old)] = self._resolved(new)
+                raise ConfigurationError(f'remap: expected from:=to, got {remap!r}', remap=remap)
+            self._remaps[self._resolve(old)] = self._resolve(new)
 
     def full(self, name: str) -> str:
         """Return the full name of a topic."""
-        full = self._resolved(name)
+        full = self._resolve(name)
         return self._remaps.get(full, full)
 
-    def _resolved(self, name: str) -> str:
+    def _resolve(self, name: str) -> str:
         if name.startswith('/'):
             return name
         if name.startswith('~'):
@@ -75,30 +77,30 @@ _LOCALISED_TYPE = 'geometry_msgs/msg/PoseWithCovarianceStamped'
 Take = Callable[[bytes], None]
 
 
-class Feeding:
-    """Hands the messages of a bag to those who would subscribe to their topics.
+class TopicRouter:
+    """Hands the messages of a bag to the consumers of their topics.
 
     Parameters
     ----------
     config : NodeConfig
         The inputs.
-    names : Names
-        What their topics are called.
+    names : TopicNames
+        Names of their topics.
     topics : mapping
         Type of each topic in the bag.
     transforms, pipeline, clock
-        Who gets the messages.
+        Consumers of the messages.
 
     Raises
     ------
     ConfigurationError
-        An input is of a type that nothing reads, or the bag has none of them.
+        An input is of a type without a decoder, or the bag has messages for no input.
     """
 
     def __init__(
         self,
         config: NodeConfig,
-        names: Names,
+        names: TopicNames,
         topics: Mapping[str, str],
         transforms: TransformBuffer,
         pipeline: LandmarkPipeline,
@@ -107,7 +109,7 @@ class Feeding:
         self._transforms, self._pipeline, self._clock = transforms, pipeline, clock
         self._global_frame = config.global_frame
         self.takers: dict[str, list[Take]] = {}
-        """Who takes the messages of a topic."""
+        """Consumers of the messages of a topic."""
         self.missing: dict[str, str] = {}
         """Why an input gets nothing, by its name."""
         self.malformed: Counter[str] = Counter()
@@ -123,17 +125,18 @@ class Feeding:
             self._serve(topic, _LOCALISED_TYPE, self._localisation_taker(topic))
         for source in config.inputs:
             self._serve_input(source, names.full(source.topic))
+        # One missing input is common and reported; none at all is a mistake in topics or remaps.
         if len(self.missing) == len(config.inputs):
-            told = '; '.join(self.missing.values()) or 'the parameters declare none'
-            raise ConfigurationError(f'inputs: the bag has nothing for any of them: {told}')
+            reasons = '; '.join(self.missing.values()) or 'the parameters declare none'
+            raise ConfigurationError(f'inputs: the bag has nothing for any of them: {reasons}')
 
     @property
     def skipped(self) -> dict[str, str]:
-        """The topics that nobody takes, with their types."""
+        """Topics without a consumer, with their types."""
         return {topic: kind for topic, kind in self._topics.items() if topic not in self.takers}
 
     def take(self, topic: str, data: bytes) -> None:
-        """Hand one message to those who want it."""
+        """Hand one message to its consumers."""
         for take in self.takers[topic]:
             take(data)
 
@@ -147,13 +150,13 @@ class Feeding:
         name, kind = source.name, source.type
         if kind not in DECODERS:
             raise ConfigurationError(
-                f'input.{name}.type: {kind!r} is none of {", ".join(sorted(DECODERS))}',
+                f'input.{name}.type: expected one of {", ".join(sorted(DECODERS))}, got {kind!r}',
                 parameter=f'input.{name}.type',
             )
         if not self._serve(topic, kind, self._input_taker(name, DECODERS[kind]())):
             there = self._topics.get(topic)
-            told = f'{topic} is {there} there, not {kind}' if there else f'nothing on {topic}'
-            self.missing[name] = f'input {name}: {told}'
+            reason = f'{topic} is {there} there, not {kind}' if there else f'nothing on {topic}'
+            self.missing[name] = f'input {name}: {reason}'
 
     def _transform_taker(self, topic: str, *, static: bool) -> Take:
         def take(data: bytes) -> None:
@@ -175,12 +178,12 @@ class Feeding:
     def _localisation_taker(self, topic: str) -> Take:
         def take(data: bytes) -> None:
             try:
-                told = decode_localisation(data)
+                fix = decode_localisation(data)
             except ValueError:
                 self.malformed[topic] += 1
                 return
-            if told.stamp_ns and told.frame_id.removeprefix('/') == self._global_frame:
-                self._pipeline.note_localisation(told.stamp_ns, told.covariance)
+            if fix.stamp_ns and fix.frame_id.removeprefix('/') == self._global_frame:
+                self._pipeline.note_localisation(fix.stamp_ns, fix.covariance)
 
         return take
 
@@ -200,6 +203,7 @@ class Feeding:
         return take
 
     def _refuse_without_tf(self, message: Message) -> None:
+        # Without tf every message would wait for a transform until the end, in silence.
         if self._has_tf or message.deletion is not None:
             return
         frame_id = message.frame_id.removeprefix('/')

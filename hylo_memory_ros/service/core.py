@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, StoreError
-from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normal_key
+from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normalize_key
 from hylo_memory_ros.retrieval import RetrievalEngine
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.embedding_spaces import EmbeddingSpaces
@@ -39,7 +39,7 @@ class KnownMaps:
 
     def __init__(self, store: Store, current: str) -> None:
         self._store = store
-        self.current = _sound(current)
+        self.current = _validate_map_id(current)
         self._known = set(store.reader.maps())
 
     def switch(self, map_id: str, *, create: bool) -> str:
@@ -50,9 +50,9 @@ class KnownMaps:
         NotFoundError
             It is not known, and may not be made.
         InvalidRequestError
-            Its name is not sound.
+            Its name is not valid.
         """
-        map_id = _sound(map_id)
+        map_id = _validate_map_id(map_id)
         if not create:
             self.refuse_unknown(map_id, ', and create is false')
         self.remember([map_id])
@@ -77,16 +77,17 @@ class KnownMaps:
                 uow.maps.add(map_id)
             self._known.add(map_id)
 
-    def placed(self, item: MemoryItem) -> MemoryItem:
+    def assign_current_map(self, item: MemoryItem) -> MemoryItem:
         """Return an item that has a pose and names no map as one of the current map."""
+        # A statement without a place may hold on every map.
         if item.pose is None or not self.current or 'map_id' in item.scope:
             return item
         return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
 
 
-def _sound(map_id: str) -> str:
+def _validate_map_id(map_id: str) -> str:
     try:
-        return map_id and normal_key(map_id, 'map_id')
+        return map_id and normalize_key(map_id, 'map_id')
     except ValueError as exc:
         raise InvalidRequestError(str(exc), field='map_id') from exc
 
@@ -120,6 +121,7 @@ class RequestCache:
             It was answered for another number of items.
         """
         known = None if request_id is None else self._answers.get(request_id)
+        # Contents are not kept, so the number of items is all that can tell a reused request id.
         if known is not None and len(known.events) != count:
             raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
         return known
@@ -198,6 +200,7 @@ class MemoryCore:
         """Bring indexes and listeners up to date with a commit; None: nothing was committed."""
         if committed is not None:
             self.indexes.follow(committed)
+            # Most commits have no skill, and the index takes a lock.
             if committed.skills or committed.unsaid:
                 self.skills.follow(committed)
             self.events.publish(committed.change)
@@ -218,6 +221,7 @@ class MemoryCore:
 
     def close(self) -> None:
         """End every thread, empty the write-ahead log and release the lock of the file; safe to repeat."""
+        # Outside the lock: the thread of receipts takes it to write the last ones.
         self.receipts.close()
         with self.lock:
             if self.closed:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hylo_memory_ros.embedding import Embedder, embedder_named
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
-from hylo_memory_ros.model.embedding import sound_vector
+from hylo_memory_ros.model.embedding import validate_vector
 from hylo_memory_ros.storage import Store
 
 __all__ = ['EmbeddingSpaces']
@@ -120,7 +120,7 @@ class EmbeddingSpaces:
             vectors: NDArray[np.float32] = np.asarray(self._embedders[space].embed(texts), np.float32)
             if vectors.shape != (len(texts), self._embedders[space].dimension):
                 raise ValueError(f'it gave an array of shape {vectors.shape} for {len(texts)} texts')
-            return [sound_vector(vector) for vector in vectors.tolist()]
+            return [validate_vector(vector) for vector in vectors.tolist()]
         except Exception as exc:
             raise InvalidRequestError(f'embedder of {space!r} failed: {exc}', space=space) from exc
 

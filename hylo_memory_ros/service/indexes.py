@@ -1,4 +1,4 @@
-"""The spatial mirror and the vectors follow the store: loaded from it, kept up with it, held against it.
+"""Derived indexes, spatial mirror and vectors: loaded from the store, kept up with it, checked against it.
 
 Threads: `follow` is called under the service's write lock, in the order of sequences.
 """
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Indexes:
-    """Feeds a mirror from a store.
+    """Spatial mirror and vector index that follow a store.
 
     Parameters
     ----------
@@ -50,6 +50,7 @@ class Indexes:
         )
         self._thread: threading.Thread | None = None
         if background:
+            # A million rows take seconds; a node must answer by key meanwhile.
             self._thread = threading.Thread(target=self._load, name='mirror-load')
             self._thread.start()
         else:
@@ -93,7 +94,7 @@ class Indexes:
         self.mirror.apply(sequence, added, committed.ended)
         if committed.removed:
             self.mirror.remove(committed.removed, sequence)
-        said = [
+        versions = [
             (
                 row.version_row,
                 row.assertion_id,
@@ -104,7 +105,7 @@ class Indexes:
             )
             for row in committed.added
         ]
-        self.vectors.apply(sequence, committed.vectors, said, committed.ended)
+        self.vectors.apply(sequence, committed.vectors, versions, committed.ended)
         if committed.unsaid:
             self.vectors.remove(committed.unsaid, sequence)
 
@@ -123,7 +124,7 @@ class Indexes:
         """
         found = self.mirror.verify(self._batches(), sequence)
         if found:
-            logger.error('the spatial mirror differs from the store, and is loaded anew: %s', found[0])
+            logger.error('the spatial mirror differs from the store, and is reloaded: %s', found[0])
             self._load()
         return tuple(f'mirror: version row {one.version_row} {one.kind} {one.fields}' for one in found)
 

@@ -1,76 +1,78 @@
-"""Texts and times of a request in their stored form, or refused by name."""
+"""Validation of the texts and times of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import MAX_STAMP_NS, normal_key, sound_text
+from hylo_memory_ros.model import MAX_STAMP_NS, normalize_key, validate_text
 
 __all__ = [
     'validate_episode_id',
+    'validate_field',
+    'validate_fields',
     'validate_name',
     'validate_note',
     'validate_note_and_actor',
     'validate_reason',
     'validate_scope',
     'validate_stamp',
-    'validate_text',
-    'validate_texts',
 ]
 
 MAX_NAME_BYTES = 512
 MAX_REASON_BYTES = 4096
 
 
-def validate_texts(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
+def validate_fields(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:
     """Return texts in their stored form, by a validator of the model."""
-    return [text if text is None else validate_text(normal, text, field) for field, text in texts.items()]
+    return [text if text is None else validate_field(normal, text, field) for field, text in texts.items()]
 
 
 def validate_name(text: str, field: str) -> str:
-    """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`, or say what is wrong with it."""
+    """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`."""
     return _short(text, field, MAX_NAME_BYTES)
 
 
 def validate_reason(text: str, field: str) -> str:
-    """Return why something is done, in at most `MAX_REASON_BYTES`, or say what is wrong with it."""
+    """Return the reason of a change, at most `MAX_REASON_BYTES`."""
     return _short(text, field, MAX_REASON_BYTES)
 
 
 def validate_note(note: str, most: int) -> str:
     """Return a note, or raise if it is not a text or has more than ``most`` bytes in UTF-8."""
-    size = len(validate_text(sound_text, note, 'note').encode())
+    size = len(validate_field(validate_text, note, 'note').encode())
     if size > most:
         raise InvalidRequestError(f'note: {size} bytes, at most {most}', field='note', limit=most)
     return note
 
 
 def _short(text: str, field: str, most: int) -> str:
-    size = len(sound_text(text, field).encode())
+    size = len(validate_text(text, field).encode())
     if size > most:
         raise ValueError(f'{field}: {text[:32]!r}… has {size} bytes, at most {most} are allowed')
     return text
 
 
 def validate_stamp(at_ns: int) -> int:
-    """Return a time, nanoseconds, that can be one."""
+    """Return a time, nanoseconds, within the range of stamps."""
     if not 0 <= at_ns <= MAX_STAMP_NS:
-        raise InvalidRequestError(f'at_ns: {at_ns} is not a time from 0 to {MAX_STAMP_NS} ns', field='at_ns')
+        raise InvalidRequestError(
+            f'at_ns: expected a time from 0 to {MAX_STAMP_NS} ns, got {at_ns}', field='at_ns'
+        )
     return int(at_ns)
 
 
-def validate_text(normal: Callable[[str, str], str], text: str, field: str) -> str:
+def validate_field(normal: Callable[[str, str], str], text: str, field: str) -> str:
     """Return a text in its stored form."""
     if not isinstance(text, str):
-        raise InvalidRequestError(f'{field}: {text!r} is no text', field=field)
+        raise InvalidRequestError(f'{field}: expected a text, got {text!r}', field=field)
     try:
         return normal(text, field)
     except ValueError as exc:
         raise InvalidRequestError(str(exc), field=field) from exc
 
 
-# Its key must have room beside a name as long as this.
+# The key of an episode item holds the name and more, within 512 bytes.
 _MOST_ID_BYTES = 256
 _MOST_NOTE_BYTES = 16_384
 _MOST_SCOPE = 64
@@ -78,7 +80,7 @@ _MOST_SCOPE = 64
 
 def validate_episode_id(id: str) -> str:
     """Return a name in its stored form."""
-    name = validate_text(normal_key, id, 'id')
+    name = validate_field(normalize_key, id, 'id')
     if (size := len(name.encode())) > _MOST_ID_BYTES:
         raise InvalidRequestError(
             f'id: {name[:32]!r}… has {size} bytes, at most {_MOST_ID_BYTES}', field='id'
@@ -93,7 +95,7 @@ def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
             f'scope: {len(scope)} pairs, at most {_MOST_SCOPE}', field='scope', limit=_MOST_SCOPE
         )
     where = {
-        validate_text(normal_key, name, 'scope'): validate_text(normal_key, value, f'scope[{name!r}]')
+        validate_field(normalize_key, name, 'scope'): validate_field(normalize_key, value, f'scope[{name!r}]')
         for name, value in scope.items()
     }
     if len(where) < len(scope):
@@ -104,6 +106,6 @@ def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
 
 
 def validate_note_and_actor(note: str, actor: str) -> None:
-    """Refuse a note or an actor that is no text, or too long."""
+    """Validate the types and lengths of a note and an actor."""
     validate_note(note, _MOST_NOTE_BYTES)
-    validate_texts(validate_name, actor=actor)
+    validate_fields(validate_name, actor=actor)

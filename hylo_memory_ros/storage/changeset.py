@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.identity import EMPTY_STATE, updated_state
+from hylo_memory_ros.domain.identity import EMPTY_STATE, update_state
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
@@ -270,7 +270,7 @@ class Changeset:
         added, removed = self._elements[elements + '+'], self._elements[elements + '-']
         if added or removed:
             before = get_state(self.connection, name, EMPTY_STATE)
-            put_state(self.connection, name, updated_state(before, added, removed))
+            put_state(self.connection, name, update_state(before, added, removed))
 
 
 _select_counters = sa.select(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.identity import EMPTY_STATE, statement_of, updated_state
+from hylo_memory_ros.domain.identity import EMPTY_STATE, statement_of, update_state
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.storage.consolidation.sizes import miscounted
@@ -232,8 +232,8 @@ class _Check:
             if row.valid_to_ns is None:
                 open_elements.append(row.said_element)
                 self._counts[row.kind] += 1
-        self._open_hash = updated_state(self._open_hash, open_elements)
-        self._line_hash = updated_state(self._line_hash, line_elements)
+        self._open_hash = update_state(self._open_hash, open_elements)
+        self._line_hash = update_state(self._line_hash, line_elements)
 
     def _first_said(self, row: Any, item: MemoryItem) -> tuple[bytes, bytes, bytes]:
         """Return content, element and identity of a version's statement as it was asserted."""

@@ -17,7 +17,7 @@ from hylo_memory_ros.errors import (
     TransformTooOldError,
     UnknownFrameError,
 )
-from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame
+from hylo_memory_ros.model import MAX_STAMP_NS, normalize_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.transforms.geometry import (
     IDENTITY_ROTATION,
@@ -41,7 +41,7 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
-_name = lru_cache(maxsize=4096)(normal_frame)
+_name = lru_cache(maxsize=4096)(normalize_frame)
 
 
 def validate_frame(name: str, field: str) -> str:

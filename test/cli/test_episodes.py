@@ -79,8 +79,8 @@ def test_questions_and_the_feed_know_them(run: Run, lived: Path) -> None:
 @pytest.mark.parametrize(
     ('options', 'code', 'named'),
     [
-        (['--from', 'noon'], 2, "'noon' is no point in time"),
-        (['--scope', 'fetch'], 2, "'fetch' has no '='"),
+        (['--from', 'noon'], 2, "got 'noon'"),
+        (['--scope', 'fetch'], 2, "expected a name, '=' and a value, got 'fetch'"),
         (['--outcome', ' '], 1, "outcome: ' ' is blank"),
         (['--from', '20', '--to', '10'], 1, 'time_range_ns: its end'),
         (['--known-seq', '1', '--known-at', '2'], 1, 'known_at_ns and known_seq'),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hylo_memory_ros.model import Pose, sound_covariance
+from hylo_memory_ros.model import Pose, validate_covariance
 
 coordinates = st.floats(-1e9, 1e9)
 parts = st.floats(-1.0, 1.0)
@@ -82,7 +82,7 @@ def diagonal(*values: float) -> list[float]:
     ],
 )
 def test_a_covariance_that_says_nothing_is_unknown(cov: list[float]) -> None:
-    assert sound_covariance(cov) is None
+    assert validate_covariance(cov) is None
     assert at(0, 0, 0, covariance=cov).covariance is None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import ValidationError
 
-from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, normal_frame, normal_key
+from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose, normalize_frame, normalize_key
 
 SOUND_KEYS = [
     'a',
@@ -42,14 +42,14 @@ BAD_KEYS = [
 
 @pytest.mark.parametrize('key', SOUND_KEYS)
 def test_a_sound_key_is_kept_as_it_is(key: str) -> None:
-    assert normal_key(key) == key
+    assert normalize_key(key) == key
     assert MemoryItem(kind='semantic', key=key).key == MemoryQuery(key=key).key == key
 
 
 @pytest.mark.parametrize('key', BAD_KEYS)
 def test_a_bad_key_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match='key'):
-        normal_key(key)
+        normalize_key(key)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_bad_key_is_refused_at_every_door(make: Callable[[str], object], key: 
 
 
 def test_one_letter_has_one_form() -> None:
-    assert normal_key('e\u0301') == '\u00e9'
+    assert normalize_key('e\u0301') == '\u00e9'
     assert MemoryItem(kind='semantic', key='cafe\u0301').key == MemoryQuery(key='caf\u00e9').key
 
 
@@ -92,12 +92,12 @@ def test_what_is_no_text_is_refused(field: str) -> None:
     [('map', 'map'), ('/map', 'map'), ('robot1/base_link', 'robot1/base_link'), ('tag36h11:0', 'tag36h11:0')],
 )
 def test_one_leading_slash_is_stripped(given: str, stored: str) -> None:
-    assert normal_frame(given) == Pose(frame_id=given, position=(0, 0, 0)).frame_id == stored
+    assert normalize_frame(given) == Pose(frame_id=given, position=(0, 0, 0)).frame_id == stored
 
 
 @pytest.mark.parametrize('frame', ['', '/', '//map', ' map ', 'map ', 'a b', '/ map', '\t', 'a\0'])
 def test_what_is_no_frame_is_refused(frame: str) -> None:
     with pytest.raises(ValueError, match='frame_id'):
-        normal_frame(frame)
+        normalize_frame(frame)
     with pytest.raises(ValidationError):
         Pose(frame_id=frame, position=(0, 0, 0))

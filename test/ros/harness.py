@@ -189,6 +189,18 @@ class Talker:
         self.spin_until(client.service_is_ready, f'service {name}')
         return client
 
+    def call_until_answered(self, client: Any, request: Any) -> None:
+        """Repeat a harmless request until a reply comes: none reaches a client that is not matched yet."""
+        asked: list[Any] = []
+
+        def answered() -> bool:
+            if len(asked) == 0 or time.monotonic() > asked[-1][0] + 1.0:
+                asked.append((time.monotonic(), client.call_async(request)))
+            return any(future.done() for _, future in asked)
+
+        self.spin_until(client.service_is_ready, 'service')
+        self.spin_until(answered, 'answer')
+
     def call(self, srv: Any, name: str, request: Any = None, /, **fields: Any) -> Any:
         """Call a service of the node (`query`) or any other (`/node/name`), and return its response."""
         client = self.client(srv, name if name.startswith('/') else f'{NODE}/{name}')

@@ -59,7 +59,7 @@ def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> 
 def test_a_crowd_is_answered_or_told_that_it_is_busy(shared: SimpleNamespace) -> None:
     talker: Talker = shared.talker
     client = talker.node.create_client(Write, f'{NODE}/write', qos_profile=QoSProfile(depth=500))
-    talker.spin_until(client.service_is_ready)
+    talker.call_until_answered(client, Write.Request())
     futures = [
         client.call_async(Write.Request(items=[spatial(f'c{call}-{n}') for n in range(20)]))
         for call in range(100)

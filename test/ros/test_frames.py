@@ -201,7 +201,7 @@ def test_many_waiting_requests_are_all_answered(shared: SimpleNamespace, tf: Any
     talker: Talker = shared.talker
     # With the usual depth of 10 a client loses replies that come all at once.
     client = talker.node.create_client(Query, f'{NODE}/query', qos_profile=QoSProfile(depth=100))
-    talker.spin_until(client.service_is_ready)
+    talker.call_until_answered(client, Query.Request(k=0))
     futures = [client.call_async(Query.Request(filter=near('nowhere', 1.0))) for _ in range(50)]
 
     talker.spin_until(lambda: all(future.done() for future in futures))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hylo_memory_ros.service import background_throttle as courtesy
+from hylo_memory_ros.service import background_throttle as throttle
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 
 
@@ -30,9 +30,9 @@ def test_it_waits_for_questions_four_times_as_long_as_it_worked_at_most(
     now_s = [0.0]
     monkeypatch.setattr(time, 'monotonic', lambda: now_s[0])
     silence = Silence()
-    monkeypatch.setattr(courtesy.threading, 'Event', lambda: silence)
+    monkeypatch.setattr(throttle.threading, 'Event', lambda: silence)
     giving = BackgroundThrottle()
-    with giving.asking():
+    with giving.hold():
         assert not silence.is_set()
         for _ in range(3):
             now_s[0] += worked_s

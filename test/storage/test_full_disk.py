@@ -71,9 +71,8 @@ class TestFullDisk:
         with MemoryService.open(url(path)) as memory:
             before = memory.sequence, memory.snapshot()
             limit_pages(memory, 1)
-            for act in (lambda: memory.write([fact(n, label='x' * 200) for n in range(1000, 1500)]),):
-                with pytest.raises(StoreFullError, match=r'memory\.db'):
-                    act()
+            with pytest.raises(StoreFullError, match=r'memory\.db'):
+                memory.write([fact(n, label='x' * 200) for n in range(1000, 1500)])
             assert (memory.sequence, memory.snapshot()) == before
             limit_pages(memory, 2**30)
             memory.write([fact(n, label='x' * 200) for n in range(1000, 1500)])

@@ -66,9 +66,10 @@ class TestInUse:
                 assert reader.query(FACTS).total == ITEMS
                 writer.write([fact(ITEMS)])
                 assert reader.query(FACTS).total == ITEMS + 1
-                for act in (lambda: reader.write([fact(0)]), lambda: reader.retract(MemoryQuery(key='k0'))):
-                    with pytest.raises(ReadOnlyError, match=r'memory\.db'):
-                        act()
+                with pytest.raises(ReadOnlyError, match=r'memory\.db'):
+                    reader.write([fact(0)])
+                with pytest.raises(ReadOnlyError, match=r'memory\.db'):
+                    reader.retract(MemoryQuery(key='k0'))
             writer.write([fact(ITEMS + 1)])
         assert total(path) == ITEMS + 2
 

@@ -257,13 +257,13 @@ class Planner:
         # What was merged is merged again with others of its kind alone.
         merged = bool(row.level) and row.source == NEAR_DUPLICATE
         about = _digest(f'{group} {merged}', row.label, row.named or '', self._cell(row))
-        alike = said = place.to_bytes(8, 'big')
+        alike = text = place.to_bytes(8, 'big')
         if merged or not row.has_payload:
             words = normal_words(row.content)
-            said = _digest(*words)
+            text = _digest(*words)
             if self._settings.near_duplicate_space:
                 alike = about + _digest(*numbers(words))
-        cluster = self._cluster_of.setdefault(about + said, len(self._alike))
+        cluster = self._cluster_of.setdefault(about + text, len(self._alike))
         if cluster == len(self._alike):
             self._alike.append(alike)
             self._firsts.append(place)

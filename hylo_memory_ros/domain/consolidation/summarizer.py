@@ -31,10 +31,10 @@ __all__ = [
     'first_ns',
     'is_summary',
     'last_ns',
+    'load_summariser',
     'normal_words',
     'numbers',
     'sentences',
-    'summariser_named',
     'without_lineage',
 ]
 
@@ -46,7 +46,7 @@ CONSOLIDATED = 'consolidated'
 
 def is_summary(item: MemoryItem) -> bool:
     """Return True if an item is a summary."""
-    return bool(_told(item))
+    return bool(_lineage(item))
 
 
 def without_lineage(item: MemoryItem) -> MemoryItem:
@@ -59,14 +59,14 @@ def without_lineage(item: MemoryItem) -> MemoryItem:
 
 def event_count(item: MemoryItem) -> int:
     """Return the number of events behind an item: 1 unless it is a summary."""
-    return int(_told(item).get('stands_for', 1))
+    return int(_lineage(item).get('stands_for', 1))
 
 
 def count_labels(items: Iterable[MemoryItem]) -> Counter[str]:
     """Count the labels of the events behind items."""
     labels: Counter[str] = Counter()
     for item in items:
-        if lineage := _told(item):
+        if lineage := _lineage(item):
             labels.update(lineage.get('labels', {}))
         elif item.label:
             labels[item.label] += 1
@@ -85,7 +85,7 @@ def last_ns(item: MemoryItem) -> int:
     return item.event_time.end_ns
 
 
-def _told(item: MemoryItem) -> Mapping[str, Any]:
+def _lineage(item: MemoryItem) -> Mapping[str, Any]:
     """Return the lineage of a summary; empty for any other item, whatever its payload holds."""
     lineage = item.payload.get(CONSOLIDATED)
     if not isinstance(lineage, dict) or not any(relation == SUMMARIZES for relation, _ in item.links):
@@ -188,11 +188,11 @@ class Extractive:
     def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         """Return the head and the sentences that fit."""
         head = _cut(_head(items), max_bytes)
-        said, weight = _distinct(items)
+        by_words, weight = _distinct(items)
         room = max_bytes - len(head.encode())
         chosen: list[tuple[int, str]] = []
-        for sentence, times in _in_order_of_weight(said, weight):
-            text = f'\n{_closed(sentence.text)}' + (f' (x{times})' if times > 1 else '')
+        for sentence, times in _in_order_of_weight(by_words, weight):
+            text = f'\n{_close_sentence(sentence.text)}' + (f' (x{times})' if times > 1 else '')
             size = len(text.encode())
             if size <= room:
                 chosen.append((sentence.place, text))
@@ -215,7 +215,7 @@ def _utc(stamp_ns: int) -> str:
     return moment.replace(tzinfo=None).isoformat() + 'Z'
 
 
-def _closed(text: str) -> str:
+def _close_sentence(text: str) -> str:
     return text if text.endswith(_ENDS) else f'{text}.'
 
 
@@ -228,7 +228,7 @@ _Sentences = dict[tuple[str, ...], tuple[_Sentence, int]]
 
 def _distinct(items: Sequence[MemoryItem]) -> tuple[_Sentences, Counter[str]]:
     """Return each sentence once with its count, and the number of items that hold each word."""
-    said: _Sentences = {}
+    by_words: _Sentences = {}
     weight: Counter[str] = Counter()
     places = count()
     for item in items:
@@ -237,12 +237,12 @@ def _distinct(items: Sequence[MemoryItem]) -> tuple[_Sentences, Counter[str]]:
             place = next(places)
             words = tuple(normal_words(text))
             held.update(words)
-            first, times = said.get(words, (_Sentence(place, text, words), 0))
-            said[words] = first, times + more
+            first, times = by_words.get(words, (_Sentence(place, text, words), 0))
+            by_words[words] = first, times + more
         weight.update(held)
     # Numbers and symbols carry no topic of their own: only words with letters weigh.
     weight = Counter({word: times for word, times in weight.items() if any(map(str.isalpha, word))})
-    return said, weight
+    return by_words, weight
 
 
 def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
@@ -257,8 +257,8 @@ def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
         yield (text[: counted.start()], int(counted[1])) if counted else (text, 1)
 
 
-def _in_order_of_weight(said: _Sentences, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
-    ends = {sentence.place for sentence, _ in said.values()}
+def _in_order_of_weight(by_words: _Sentences, weight: Counter[str]) -> list[tuple[_Sentence, int]]:
+    ends = {sentence.place for sentence, _ in by_words.values()}
     ends = {min(ends), max(ends)} if ends else ends
 
     def rank(one: tuple[_Sentence, int]) -> tuple[bool, float, int]:
@@ -266,10 +266,10 @@ def _in_order_of_weight(said: _Sentences, weight: Counter[str]) -> list[tuple[_S
         central = sum(weight[word] for word in sentence.words) / len(sentence.words)
         return sentence.place not in ends, -central, sentence.place
 
-    return sorted(said.values(), key=rank)
+    return sorted(by_words.values(), key=rank)
 
 
-def summariser_named(name: str) -> Summariser:
+def load_summariser(name: str) -> Summariser:
     """Return a summarizer by name: built in, or of an installed entry point.
 
     Raises

@@ -3,7 +3,7 @@
 Similarity finds memories; only exact identity permits reuse. The layers, from what is remembered to
 what is computed of it: `SemanticIdentity`, `EmbeddingIdentity`, `DerivedGenerationIdentity`,
 `RenderedSegmentIdentity`, `TokenKvIdentity`, `CompressionArtifactIdentity`. Each has a digest of its
-own class, and the `gates` refuse one where another is meant.
+own class, and gates refuse one where another is meant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hylo_memory_ros.domain.identity.prompt import (
     TokenKvIdentity,
 )
 from hylo_memory_ros.domain.identity.reuse import CachedPrefix, Reuse, may_reuse, prefix_from_json
-from hylo_memory_ros.domain.identity.set_hash import EMPTY_STATE, digest_of_state, updated_state
+from hylo_memory_ros.domain.identity.set_hash import EMPTY_STATE, digest_of_state, update_state
 from hylo_memory_ros.domain.identity.statement import (
     SemanticIdentity,
     Statement,
@@ -92,5 +92,5 @@ __all__ = [
     'require_exact_rerank',
     'require_ordering',
     'statement_of',
-    'updated_state',
+    'update_state',
 ]

@@ -87,7 +87,7 @@ _DOMAIN = b'hylo-identity\0'
 
 
 class _Digest(str):
-    """A text of a fixed form; made only from such a text."""
+    """Text of a fixed form: a prefix and 64 hex digits."""
 
     __slots__ = ()
     prefix: ClassVar[str]
@@ -98,14 +98,15 @@ class _Digest(str):
         Raises
         ------
         ValueError
-            It is no digest, or one of another layer.
+            It is not a digest, or one of another layer.
         """
+        # Not isinstance: a digest of a subclass would be one of another layer.
         if type(text) is cls:
             return text
         if not isinstance(text, str) or not text.startswith(cls.prefix):
-            raise ValueError(f'{text!r:.90} is no {cls.prefix}… of 64 hex digits: {_what(text)}')
+            raise ValueError(f'expected {cls.prefix}… of 64 hex digits, got {text!r:.90}: {_mismatch(text)}')
         if not _HEX.fullmatch(text, len(cls.prefix)):
-            raise ValueError(f'{text!r:.90} is no {cls.prefix}… of 64 hex digits in lower case')
+            raise ValueError(f'expected {cls.prefix}… of 64 hex digits in lower case, got {text!r:.90}')
         return super().__new__(cls, text)
 
     @classmethod
@@ -115,7 +116,7 @@ class _Digest(str):
         )
 
     @classmethod
-    def _made(cls, digits: str) -> Self:
+    def _create(cls, digits: str) -> Self:
         return super().__new__(cls, cls.prefix + digits)
 
     @property
@@ -124,7 +125,7 @@ class _Digest(str):
         return bytes.fromhex(self[len(self.prefix) :])
 
 
-def _what(value: object) -> str:
+def _mismatch(value: object) -> str:
     if not isinstance(value, str):
         return f'it is a {type(value).__name__}'
     layer = value.partition(':')[0]
@@ -146,7 +147,7 @@ class Sha256(_Digest):
     @classmethod
     def of(cls, data: bytes) -> Self:
         """Return the digest of bytes."""
-        return cls._made(sha256(data).hexdigest())
+        return cls._create(sha256(data).hexdigest())
 
 
 class LayerDigest(_Digest):
@@ -159,11 +160,12 @@ class LayerDigest(_Digest):
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return the digest of an identity's fields in canonical form, under this layer's name."""
+        # The layer and its version are hashed too: equal fields of two layers differ in every digest.
         domain = _DOMAIN + f'{cls.layer}\0{cls.version}\0'.encode()
-        return cls._made(sha256(domain + canonical_bytes(fields)).hexdigest())
+        return cls._create(sha256(domain + canonical_bytes(fields)).hexdigest())
 
     @classmethod
-    def needed(cls, value: object, field: str) -> Self:
+    def require(cls, value: object, field: str) -> Self:
         """Return a value that is this digest already; the check at run time.
 
         Raises
@@ -173,7 +175,7 @@ class LayerDigest(_Digest):
         """
         if type(value) is not cls:
             raise InvalidRequestError(
-                f'{field}: {value!r:.90} is a {type(value).__name__}, where a {cls.__name__} is meant; '
+                f'{field}: expected a {cls.__name__}, got {value!r:.90}, a {type(value).__name__}; '
                 'no identity stands for another',
                 field=field,
             )
@@ -231,7 +233,7 @@ LAYERS = frozenset(
 
 
 Named = Annotated[Text, StringConstraints(min_length=1, max_length=1024, strict=True)]
-"""A name or version that must be told."""
+"""A name or version that is not empty."""
 
 Count = Annotated[int, Field(ge=1, le=2**53, strict=True)]
 """A number of things, at least one."""

@@ -148,9 +148,9 @@ class SemanticIdentity(Identity):
     to_seq: Number | None
     """The transaction since which it is no longer believed; None: it still is."""
     metadata_digest: Sha256
-    """Digest of what is told beside it: confidence, evidence, provenance."""
+    """Digest of its metadata: confidence, evidence, provenance."""
     source: Text
-    """What said so, ``component@version``."""
+    """Producer, ``component@version``."""
 
     @property
     def digest(self) -> SemanticDigest:

@@ -81,7 +81,7 @@ class Ordering(Contract):
         state, count = sha256(_ORDERING), 0
         for item_id, embedding in pairs:
             name = item_id.encode('utf-8')
-            raw = EmbeddingDigest.needed(embedding, f'ordering[{count}]').raw
+            raw = EmbeddingDigest.require(embedding, f'ordering[{count}]').raw
             # The length first, so that no two lists of pairs run together into the same bytes.
             state.update(len(name).to_bytes(4, 'big') + name + raw)
             count += 1
@@ -90,17 +90,17 @@ class Ordering(Contract):
         return cls(count=count, digest=Sha256(f'sha256:{state.hexdigest()}'))
 
     def check(self, pairs: Iterable[tuple[str, EmbeddingDigest]]) -> None:
-        """Refuse pairs that are not these, in this order.
+        """Refuse pairs other than the recorded ones, or in another order.
 
         Raises
         ------
         InvalidRequestError
             Some pair is another, missing, or elsewhere.
         """
-        told = Ordering.of(pairs)
-        if told != self:
+        given = Ordering.of(pairs)
+        if given != self:
             raise InvalidRequestError(
-                f'ordering: {told.count} pairs with the digest {told.digest} are not the {self.count} '
+                f'ordering: {given.count} pairs with the digest {given.digest} are not the {self.count} '
                 f'recorded with {self.digest}: nothing decoded can be given to a row',
                 field='ordering',
             )
@@ -186,7 +186,10 @@ def require_ordering(
         What it decodes could not be given back to rows.
     """
     if not isinstance(generation, DerivedGenerationIdentity):
-        raise InvalidRequestError(f'generation: a {type(generation).__name__} is none', field='generation')
+        raise InvalidRequestError(
+            f'generation: expected a DerivedGenerationIdentity, got a {type(generation).__name__}',
+            field='generation',
+        )
     if pairs is None:
         raise InvalidRequestError(
             'ordering: this generation records none, so what it decodes belongs to no row', field='ordering'

@@ -20,7 +20,7 @@ from hylo_memory_ros.errors import (
     InvalidRequestError,
     UnknownFrameError,
 )
-from hylo_memory_ros.model import MemoryItem, normal_frame
+from hylo_memory_ros.model import MemoryItem, normalize_frame
 from hylo_memory_ros.perception.edits import delete, keep_manual_content
 from hylo_memory_ros.perception.existence.existence_monitor import ExistenceMonitor
 from hylo_memory_ros.perception.existence.visibility import OccupancyGrid
@@ -123,7 +123,7 @@ class IngestionPipeline:
                 counts.reject(reason)
                 return 'refused'
             frame_id = message.frame_id if message.needs_frame else self._settings.global_frame
-            message = replace(message, frame_id=normal_frame(frame_id))
+            message = replace(message, frame_id=normalize_frame(frame_id))
             if isinstance(message.view, OccupancyGrid):
                 return self._take_grid(message, message.view, counts)
             behind = message.stamp_ns <= self._watermark.value_ns

@@ -18,7 +18,7 @@ from hylo_memory_ros.errors import (
     TransformTooOldError,
     UnknownFrameError,
 )
-from hylo_memory_ros.model.pose import sound_covariance
+from hylo_memory_ros.model.pose import validate_covariance
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.settings import LandmarkSettings
@@ -212,7 +212,7 @@ class LocalisationGate:
         covariance : sequence of float, length 36
             Covariance of the robot pose in the global frame, row-major; all zeros or invalid: unknown.
         """
-        valid = sound_covariance(covariance)
+        valid = validate_covariance(covariance)
         good = valid is not None and self._is_certain(valid)
         insort(self._reports, (stamp_ns, good))
         del self._reports[:-_REPORTS_KEPT]

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from hylo_memory_ros.model import MAX_STAMP_NS, normal_frame, normal_key
+from hylo_memory_ros.model import MAX_STAMP_NS, normalize_frame, normalize_key
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, Scan
 from hylo_memory_ros.perception.map.landmark import normalize_label
@@ -212,7 +212,7 @@ class DetectionValidator:
 
 def _normal_key(name: str) -> str | None:
     try:
-        return normal_key(name, 'instance')
+        return normalize_key(name, 'instance')
     except ValueError:
         return None
 
@@ -263,7 +263,7 @@ def find_violation(message: Message, settings: LandmarkSettings, now_ns: int) ->
         return 'ahead_of_clock'
     if message.needs_frame:
         try:
-            normal_frame(message.frame_id)
+            normalize_frame(message.frame_id)
         except ValueError:
             return 'bad_frame'
     return ''

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, normal_key
+from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, normalize_key
 
 __all__ = [
     'COLUMNS',
@@ -84,7 +84,7 @@ def landmark_key(
 def normalize_label(label: str) -> str | None:
     """Return a label in its stored form, or None when no key can be made of it."""
     try:
-        return normal_key(f'{label}/{"0" * KEY_DIGITS}')[: -KEY_DIGITS - 1] if label.strip() else None
+        return normalize_key(f'{label}/{"0" * KEY_DIGITS}')[: -KEY_DIGITS - 1] if label.strip() else None
     except ValueError:
         return None
 

@@ -13,7 +13,7 @@ from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import normal_frame
+from hylo_memory_ros.model import normalize_frame
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.convert.fields import stamp_ns
 
@@ -72,7 +72,7 @@ class LocalisationTopic:
     def _take(self, message: PoseWithCovarianceStamped) -> None:
         try:
             at_ns = stamp_ns(message.header.stamp, 'header.stamp')
-            frame_id = normal_frame(message.header.frame_id)
+            frame_id = normalize_frame(message.header.frame_id)
         except (InvalidRequestError, ValueError):
             at_ns, frame_id = None, ''
         if at_ns is None or frame_id != self._global_frame:

@@ -9,7 +9,7 @@ from typing import Any
 from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import ClockError, FrameError, InvalidRequestError
-from hylo_memory_ros.model import MAX_STAMP_NS, MemoryKind, MemoryQuery, normal_frame
+from hylo_memory_ros.model import MAX_STAMP_NS, MemoryKind, MemoryQuery, normalize_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import AbsenceReport
 from hylo_memory_ros.perception.edits import Edit, EditOp
@@ -231,7 +231,7 @@ def _frame(frame_id: str, name: str) -> str:
     if not checked_text(frame_id, name):
         return ''
     try:
-        return normal_frame(frame_id)
+        return normalize_frame(frame_id)
     except ValueError as exc:
         raise InvalidRequestError(f'{name}: {exc}', field=name) from exc
 

@@ -10,7 +10,7 @@ from geometry_msgs.msg import Transform as TransformMsg
 from nav_msgs.msg import Path
 
 from hylo_memory_ros.errors import InvalidRequestError, UnknownFrameError
-from hylo_memory_ros.model import CorrectionResult, normal_frame
+from hylo_memory_ros.model import CorrectionResult, normalize_frame
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import RigidCorrection, Trajectory
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns
@@ -138,7 +138,7 @@ def _parts(message: Any, names: str) -> Sequence[float]:
 
 def _check_frame(given: str, global_frame: str, field: str) -> None:
     try:
-        frame_id = normal_frame(checked_text(given, field))
+        frame_id = normalize_frame(checked_text(given, field))
     except ValueError as exc:
         raise InvalidRequestError(f'{field}: {exc}', field=field) from exc
     if frame_id != global_frame:

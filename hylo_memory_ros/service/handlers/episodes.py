@@ -9,16 +9,16 @@ from typing import Any
 
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.errors import ClockError, InvalidRequestError, NotFoundError
-from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, TimeSpan, normal_key
+from hylo_memory_ros.model import Episode, MemoryItem, MemoryKind, TimeSpan, normalize_key
 from hylo_memory_ros.model.time import ClockName
 from hylo_memory_ros.retrieval import MAX_SEQUENCE
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.feedback import HelpfulnessScorer
 from hylo_memory_ros.service.validation import (
     validate_episode_id,
+    validate_field,
     validate_note_and_actor,
     validate_scope,
-    validate_text,
 )
 from hylo_memory_ros.storage.episodes.facts import (
     SUMMARY_SOURCE,
@@ -239,7 +239,7 @@ class EpisodeHandler:
             The service clock lies before its begin.
         """
         validate_note_and_actor(note, actor)
-        said = validate_text(normal_key, outcome, 'outcome')
+        said = validate_field(normalize_key, outcome, 'outcome')
         name = validate_episode_id(id) if id else ''
         most = self._core.config.episode_events if events is None else events
         if not 0 <= most <= _MOST_EVENTS:
@@ -313,7 +313,7 @@ class EpisodeHandler:
         seq = None if known_seq is None else min(known_seq, MAX_SEQUENCE)
         if known_at_ns is not None:
             seq = self._core.store.reader.sequence_at(known_at_ns)
-        ended_so = None if outcome is None else validate_text(normal_key, outcome, 'outcome')
+        ended_so = None if outcome is None else validate_field(normalize_key, outcome, 'outcome')
         where = validate_scope(scope or {})
         with self._core.store.read() as view:
             return view.episodes.find(

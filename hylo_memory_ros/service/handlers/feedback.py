@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, UnsupportedError
-from hylo_memory_ros.model import MAX_K, Episode, FeedbackResult, MemoryKind, Verdict, sound_text
+from hylo_memory_ros.model import MAX_K, Episode, FeedbackResult, MemoryKind, Verdict, validate_text
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_name, validate_note, validate_texts
+from hylo_memory_ros.service.validation import validate_fields, validate_name, validate_note
 from hylo_memory_ros.storage.feedback.repository import Judgement
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
@@ -83,8 +83,8 @@ class FeedbackHandler:
         ...     len(judged), helpfulness.useful, round(helpfulness.score, 3)
         (1, 1, 0.667)
         """
-        validate_texts(sound_text, receipt_id=receipt_id, episode=episode)
-        validate_texts(validate_name, actor=actor)
+        validate_fields(validate_text, receipt_id=receipt_id, episode=episode)
+        validate_fields(validate_name, actor=actor)
         validate_note(note, MAX_NOTE_BYTES)
         _refuse_senseless(outcome, receipt_id, ids)
         named = tuple(dict.fromkeys(ids))
@@ -170,7 +170,7 @@ def _refuse_senseless(outcome: str, receipt_id: str, ids: Sequence[str]) -> None
         raise InvalidRequestError('receipt_id, ids: both are empty, so nothing is judged', field='ids')
     if len(ids) > MAX_K:
         raise InvalidRequestError(f'ids: {len(ids)} are more than {MAX_K}', limit=MAX_K)
-    validate_texts(sound_text, **{f'ids[{place}]': name for place, name in enumerate(ids)})
+    validate_fields(validate_text, **{f'ids[{place}]': name for place, name in enumerate(ids)})
 
 
 def _answered(body: dict[str, Any], named: tuple[str, ...]) -> tuple[str, ...]:

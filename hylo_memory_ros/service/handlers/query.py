@@ -18,12 +18,12 @@ from hylo_memory_ros.model import (
     MemoryQuery,
     QueryResult,
     SkillTransition,
-    normal_key,
+    normalize_key,
 )
 from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.receipt_log import new_receipt_id
-from hylo_memory_ros.service.validation import validate_texts
+from hylo_memory_ros.service.validation import validate_fields
 
 __all__ = ['QueryHandler']
 
@@ -66,7 +66,7 @@ class QueryHandler:
         """
         core = self._core
         core.refuse_closed()
-        with core.throttle.asking():
+        with core.throttle.hold():
             wanted = core.receipts.wanted(receipt)
             if not wanted and not core.receipts.has_listeners:
                 return core.engine.answer(query)
@@ -109,7 +109,7 @@ class QueryHandler:
         core.refuse_closed()
         if max_tokens is not None and max_tokens < 0:
             raise InvalidRequestError(f'max_tokens: {max_tokens} is negative', field='max_tokens')
-        with core.throttle.asking():
+        with core.throttle.hold():
             named = renderer_named(renderer) if renderer else self._renderer
             count = counter_named(counter) if isinstance(counter, str) else counter or self._counter
             wanted = core.receipts.wanted(receipt)
@@ -183,7 +183,7 @@ class QueryHandler:
             )
         if limit < 1:
             raise InvalidRequestError(f'history: limit {limit} is below 1')
-        item_id, key, map_id = validate_texts(normal_key, id=id, key=key, map_id=map_id or None)
+        item_id, key, map_id = validate_fields(normalize_key, id=id, key=key, map_id=map_id or None)
         if kind is not None and kind not in set(MemoryKind):
             raise InvalidRequestError(f'kind: {kind!r} is none of {", ".join(MemoryKind)}', field='kind')
         limit = min(limit, MAX_SEQUENCE)
@@ -229,7 +229,7 @@ class QueryHandler:
         core.refuse_closed()
         if limit < 1:
             raise InvalidRequestError(f'skill_transitions: limit {limit} is below 1', field='limit')
-        (skill_key,) = validate_texts(normal_key, key=key)
+        (skill_key,) = validate_fields(normalize_key, key=key)
         most = min(limit, MAX_SEQUENCE)
         with core.store.read() as view:
             return tuple(view.skills.transitions(skill_key, most))

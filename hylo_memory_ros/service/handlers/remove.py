@@ -9,16 +9,16 @@ from hylo_memory_ros.model import (
     MemoryKind,
     MemoryQuery,
     Removal,
-    normal_key,
+    normalize_key,
 )
 from hylo_memory_ros.retrieval import ResolvedQuery
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import (
+    validate_field,
+    validate_fields,
     validate_name,
     validate_reason,
     validate_stamp,
-    validate_text,
-    validate_texts,
 )
 from hylo_memory_ros.storage.query.filters import SKILLS, selects_items
 from hylo_memory_ros.storage.query.spec import World
@@ -59,8 +59,8 @@ class RemovalHandler:
             The query has no filter, or asks about another time.
         """
         with self._core.lock:
-            validate_texts(validate_reason, reason=reason)
-            validate_texts(validate_name, actor=actor)
+            validate_fields(validate_reason, reason=reason)
+            validate_fields(validate_name, actor=actor)
             resolved, among = self._removable('forget', query, _ACTS_NOW)
             asked = resolved.spec(world='unended', at_ns=self._core.store.now_ns())
             removal, committed = self._core.store.forget(
@@ -90,7 +90,7 @@ class RemovalHandler:
             Each at most once.
         at_ns : int or sequence of int
             World time, nanoseconds, for all keys or for each: a version from before holds up to
-            here, and what was said from a later time stays, whichever came first.
+            here, and what is stated from a later time stays, whichever came first.
         kind : MemoryKind
             A durable kind.
         map_id : str, optional
@@ -120,19 +120,19 @@ class RemovalHandler:
         ...     ended, [len(memory.query(MemoryQuery(key='cup', as_of=t))) for t in (2, 4)]
         (1, [1, 0])
         """
-        validate_texts(validate_reason, reason=reason)
-        validate_texts(validate_name, actor=actor)
-        (sound_map,) = validate_texts(normal_key, map_id=map_id or None)
+        validate_fields(validate_reason, reason=reason)
+        validate_fields(validate_name, actor=actor)
+        (current_map,) = validate_fields(normalize_key, map_id=map_id or None)
         if map_id is None:
-            sound_map = self._core.maps.current
+            current_map = self._core.maps.current
         stamps = list(at_ns) if isinstance(at_ns, Sequence) else [at_ns] * len(keys)
         if len(stamps) != len(keys):
             raise InvalidRequestError(f'at_ns: {len(stamps)} times for {len(keys)} keys', field='at_ns')
         endings = [
             Ending(
-                validate_text(normal_key, key, f'keys[{index}]'),
+                validate_field(normalize_key, key, f'keys[{index}]'),
                 validate_stamp(stamp),
-                sound_map or '',
+                current_map or '',
                 reason,
                 merged_into,
             )
@@ -168,8 +168,8 @@ class RemovalHandler:
             The query has no filter, or asks about another belief than that of now.
         """
         with self._core.lock:
-            validate_texts(validate_reason, reason=reason)
-            validate_texts(validate_name, actor=actor)
+            validate_fields(validate_reason, reason=reason)
+            validate_fields(validate_name, actor=actor)
             resolved, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
             removal, committed = self._core.store.retract(
@@ -192,8 +192,8 @@ class RemovalHandler:
             The query has no filter, or asks about another time.
         """
         with self._core.lock:
-            validate_texts(validate_reason, reason=reason)
-            validate_texts(validate_name, actor=actor)
+            validate_fields(validate_reason, reason=reason)
+            validate_fields(validate_name, actor=actor)
             resolved, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
                 self._core.receipts.flush()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteResult
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_name, validate_texts
+from hylo_memory_ros.service.validation import validate_fields, validate_name
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.statements.writer import check_items, check_stamps, resolved
 
@@ -60,11 +60,11 @@ class WriteHandler:
         """
         if not items:
             raise InvalidRequestError('items: there is none to write')
-        validate_texts(validate_name, request_id=request_id, actor=actor)
+        validate_fields(validate_name, request_id=request_id, actor=actor)
         core = self._core
         if core.spaces.embedders:
             items = core.spaces.embedded(items)
-        items = [core.maps.placed(item) for item in items]
+        items = [core.maps.assign_current_map(item) for item in items]
         if not any(item.kind is MemoryKind.WORKING for item in items):
             with core.changing():
                 # The answer to a request that working memory had a part in is kept in this process alone.
@@ -127,7 +127,7 @@ class WriteHandler:
             core.maps.remember(item.scope.get('map_id', '') for item in items)
         if any(item.kind is MemoryKind.SKILL for item in items):
             items = core.skills.with_verdicts(items, actor)
-            with core.skills.staged(items, dry_run=dry_run) as publish_files:
+            with core.skills.stage_files(items, dry_run=dry_run) as publish_files:
                 result, committed = core.store.write(
                     items, request_id=request_id, actor=actor, dry_run=dry_run, durable=durable, within=within
                 )

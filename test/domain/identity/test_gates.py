@@ -52,19 +52,19 @@ def of_vectors(data, source=None):
 
 
 def test_a_figure_is_counted_on_our_own_bytes():
-    figure = CompressionFigure.measured(generation(), of_vectors(b'abcdef'), b'abcdef')
+    figure = CompressionFigure.measure(generation(), of_vectors(b'abcdef'), b'abcdef')
     assert (figure.artifact_bytes, figure.raw_bytes, figure.ratio) == (6, 3 * 4 * 4, 0.125)
 
 
 def test_a_figure_of_something_else_is_refused():
     with pytest.raises(InvalidRequestError, match='says nothing about vectors'):
-        CompressionFigure.measured(generation(), artifact(), b'bytes')
+        CompressionFigure.measure(generation(), artifact(), b'bytes')
     with pytest.raises(InvalidRequestError, match='it is of generation:sha256'):
-        CompressionFigure.measured(generation(), of_vectors(b'a', generation(count=2)), b'a')
+        CompressionFigure.measure(generation(), of_vectors(b'a', generation(count=2)), b'a')
     with pytest.raises(InvalidRequestError, match='are not the artifact'):
-        CompressionFigure.measured(generation(), of_vectors(b'abcdef'), b'abc')
-    with pytest.raises(InvalidRequestError, match='nothing was measured'):
-        CompressionFigure.measured(0.17, of_vectors(b'abcdef'), b'abcdef')
+        CompressionFigure.measure(generation(), of_vectors(b'abcdef'), b'abc')
+    with pytest.raises(InvalidRequestError, match='expected a DerivedGenerationIdentity, got'):
+        CompressionFigure.measure(0.17, of_vectors(b'abcdef'), b'abcdef')
 
 
 def test_an_artifact_of_vectors_has_no_keys_and_values_and_one_of_a_cache_both():

@@ -45,20 +45,20 @@ def test_the_same_fields_hash_differently_in_each_layer(of):
 def test_no_digest_passes_for_one_of_another_layer(meant, given_):
     digest = given_.of({'a': 1})
     if meant is given_:
-        assert meant.needed(digest, 'it') is digest
+        assert meant.require(digest, 'it') is digest
         assert meant(str(digest)) == digest
         return
-    with pytest.raises(InvalidRequestError, match=f'{given_.__name__}, where a {meant.__name__} is meant'):
-        meant.needed(digest, 'it')
+    with pytest.raises(InvalidRequestError, match=f'expected a {meant.__name__}, got .* a {given_.__name__}'):
+        meant.require(digest, 'it')
     with pytest.raises(ValueError, match=f"layer '{given_.layer}' proves nothing here"):
         meant(digest)
 
 
 def test_a_plain_text_is_no_digest_until_it_was_read():
     text = str.__str__(EmbeddingDigest.of({}))
-    with pytest.raises(InvalidRequestError, match='is a str, where a EmbeddingDigest is meant'):
-        EmbeddingDigest.needed(f'{text}', 'it')
-    assert EmbeddingDigest.needed(EmbeddingDigest(text), 'it') == text
+    with pytest.raises(InvalidRequestError, match=r'expected a EmbeddingDigest, got .*, a str'):
+        EmbeddingDigest.require(f'{text}', 'it')
+    assert EmbeddingDigest.require(EmbeddingDigest(text), 'it') == text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hylo_memory_ros.domain.identity import EMPTY_STATE, digest_of_state, updated_state
+from hylo_memory_ros.domain.identity import EMPTY_STATE, digest_of_state, update_state
 
 elements = st.lists(st.binary(min_size=32, max_size=32), max_size=20, unique=True)
 
@@ -16,21 +16,21 @@ def test_order_does_not_matter(these: list[bytes], random: st.DataObject) -> Non
     random.shuffle(shuffled)
     one_by_one = EMPTY_STATE
     for element in shuffled:
-        one_by_one = updated_state(one_by_one, [element])
-    assert one_by_one == updated_state(EMPTY_STATE, these)
+        one_by_one = update_state(one_by_one, [element])
+    assert one_by_one == update_state(EMPTY_STATE, these)
 
 
 @given(elements, elements)
 def test_taking_out_what_was_put_in_gives_the_state_before(these: list[bytes], those: list[bytes]) -> None:
-    before = updated_state(EMPTY_STATE, these)
-    assert updated_state(updated_state(before, those), (), those) == before
-    assert updated_state(before, those, those) == before
+    before = update_state(EMPTY_STATE, these)
+    assert update_state(update_state(before, those), (), those) == before
+    assert update_state(before, those, those) == before
 
 
 @given(elements.filter(bool))
 def test_different_sets_have_different_hashes(these: list[bytes]) -> None:
-    state = updated_state(EMPTY_STATE, these)
-    assert digest_of_state(state) != digest_of_state(updated_state(state, (), these[:1]))
+    state = update_state(EMPTY_STATE, these)
+    assert digest_of_state(state) != digest_of_state(update_state(state, (), these[:1]))
 
 
 def test_golden_digests() -> None:
@@ -39,6 +39,6 @@ def test_golden_digests() -> None:
         == 'sha256:14f61e7f1fa009430b0d06bb2e8a82b27917424735526eeb29536088a56779f1'
     )
     assert (
-        digest_of_state(updated_state(EMPTY_STATE, [b'a' * 32, b'b' * 32]))
+        digest_of_state(update_state(EMPTY_STATE, [b'a' * 32, b'b' * 32]))
         == 'sha256:22b3bc59ec134be905a04af4871e91a142592431ae36e76ffceef19d1c195b28'
     )

@@ -217,15 +217,22 @@ def test_a_late_statement_passes_on_both_sides(memory: MemoryService) -> None:
     assert memory.query(MemoryQuery(key='dock')).total == 1
 
 
-def test_a_late_statement_cannot_take_away_what_later_ones_stand_on(memory: MemoryService) -> None:
+@pytest.mark.parametrize(
+    ('late', 'told'),
+    [
+        (skill('refuted', at=15), 'which it is from later on'),
+        (skill(at=15, trigger='another'), 'which it is from later on'),
+        (skill('verified', at=5), 'a new or forgotten skill'),
+    ],
+)
+def test_a_late_statement_cannot_take_away_what_later_ones_stand_on(
+    memory: MemoryService, late: MemoryItem, told: str
+) -> None:
     memory.write([skill(at=10)])
     memory.write([skill('verified', at=20)])
     known = state_of(memory)
-    for late in (skill('refuted', at=15), skill(at=15, trigger='another')):
-        with pytest.raises(SkillGateError, match='which it is from later on'):
-            memory.write([late])
-    with pytest.raises(SkillGateError, match='a new or forgotten skill'):
-        memory.write([skill('verified', at=5)])
+    with pytest.raises(SkillGateError, match=told):
+        memory.write([late])
     assert state_of(memory) == known
 
 

@@ -144,9 +144,11 @@ def test_a_malformed_predicate_is_rejected_at_its_position(text: str, message: s
         parse_predicate(text)
 
 
-def test_names_of_python_objects_are_places_in_the_state_and_no_more() -> None:
-    for text in ('battery.__class__ == 1', 'task.upper == 1', 'gripper.keys == 1', 'tags.append == 1'):
-        assert value(text) in {UNFIT, UNKNOWN}
+@pytest.mark.parametrize(
+    'text', ['battery.__class__ == 1', 'task.upper == 1', 'gripper.keys == 1', 'tags.append == 1']
+)
+def test_names_of_python_objects_are_places_in_the_state_and_no_more(text: str) -> None:
+    assert value(text) in {UNFIT, UNKNOWN}
 
 
 @pytest.mark.parametrize(

@@ -67,17 +67,17 @@ WRONG: dict[str, tuple[Callable[[Path], object], type[StoreError], str]] = {
 class TestWrongFiles:
     """Refused by name with the path; nothing is changed."""
 
+    @pytest.mark.parametrize('read_only', [False, True])
     @pytest.mark.parametrize('name', WRONG)
-    def test_it_is_refused_and_left_alone(self, path: Path, name: str) -> None:
+    def test_it_is_refused_and_left_alone(self, path: Path, name: str, read_only: bool) -> None:
         spoil, kind, rule = WRONG[name]
         sound = archive_of(path).read_bytes()
         spoil(archive_of(path))
         before = databases_in(path.parent)
-        for read_only in (False, True):
-            with pytest.raises(kind, match=rule) as refused:
-                opened(path, read_only=read_only)
-            assert str(archive_of(path)) in str(refused.value)
-            assert databases_in(path.parent) == before
+        with pytest.raises(kind, match=rule) as refused:
+            opened(path, read_only=read_only)
+        assert str(archive_of(path)) in str(refused.value)
+        assert databases_in(path.parent) == before
         if archive_of(path).is_dir():
             archive_of(path).rmdir()
         archive_of(path).write_bytes(sound)

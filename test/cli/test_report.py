@@ -80,9 +80,9 @@ def test_a_memory_that_learnt_nothing_has_an_empty_table(run: Run, file: Path) -
 @pytest.mark.parametrize(
     ('options', 'code', 'told'),
     [
-        (['--order', 'beauty'], 2, "'beauty' is none of score"),
+        (['--order', 'beauty'], 2, "'beauty' is not one of 'score'"),
         (['--limit', '0'], 2, '--limit'),
-        (['--limit', 'many'], 2, 'no whole number'),
+        (['--limit', 'many'], 2, 'expected a whole number'),
         (['--json', '--csv'], 2, 'No such option'),
     ],
 )

@@ -74,8 +74,8 @@ def test_a_budget_that_is_not_met_is_an_exit_code(run: Run, path: Path) -> None:
         ((), 'neither items nor bytes'),
         (('--items', '0'), 'items: 0'),
         (('--bytes', '-1'), 'bytes: -1'),
-        (('--items', 'x'), "'x' is no whole number"),
-        (('--items', '1', '--scope', 'r1'), "has no '='"),
+        (('--items', 'x'), "expected a whole number, got 'x'"),
+        (('--items', '1', '--scope', 'r1'), "expected a name, '=' and a value, got 'r1'"),
         (('--items', '1', '--kind', 'working'), 'working'),
     ],
 )

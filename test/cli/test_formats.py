@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hylo_memory_ros.cli.formats import instant_ns, instant_text
+from hylo_memory_ros.cli.formats import format_instant, parse_instant
 from hylo_memory_ros.model import MAX_STAMP_NS
 
 
 @given(st.integers(0, MAX_STAMP_NS))
 def test_what_is_printed_is_read_exactly(stamp_ns: int) -> None:
-    assert instant_ns(instant_text(stamp_ns)) == stamp_ns
+    assert parse_instant(format_instant(stamp_ns)) == stamp_ns
 
 
 @given(st.integers(0, MAX_STAMP_NS))
 def test_nanoseconds_and_decimal_seconds_are_exact(stamp_ns: int) -> None:
-    assert instant_ns(f'{stamp_ns}ns') == stamp_ns
-    assert instant_ns(f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}') == stamp_ns
+    assert parse_instant(f'{stamp_ns}ns') == stamp_ns
+    assert parse_instant(f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}') == stamp_ns
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_nanoseconds_and_decimal_seconds_are_exact(stamp_ns: int) -> None:
     ],
 )
 def test_forms_of_one_instant(text: str, stamp_ns: int) -> None:
-    assert instant_ns(text) == stamp_ns
+    assert parse_instant(text) == stamp_ns
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_forms_of_one_instant(text: str, stamp_ns: int) -> None:
 )  # fmt: skip
 def test_what_is_no_instant_is_refused_with_the_value(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(text))):
-        instant_ns(text)
+        parse_instant(text)
 
 
 def test_a_time_without_offset_says_what_to_add() -> None:
     with pytest.raises(ValueError, match=r'has no offset.*add Z'):
-        instant_ns('2026-01-02T03:00:00')
+        parse_instant('2026-01-02T03:00:00')

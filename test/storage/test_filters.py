@@ -235,7 +235,7 @@ def specs() -> Iterator[QuerySpec]:
         for change in (
             {'world': 'any'}, {'world': 'unended'}, {'seq': 3}, {'ever_believed': True}, {'at_ns': 6},
             {'helpfulness': True}, {'gated': False}, {'fitting': '[1]'}, {'fitting': '[2]'}, {'space': SPACE},
-            {'cold': True},
+            {'archived': True},
         ):  # fmt: skip
             yield replace(base, **change)
     hostile = [

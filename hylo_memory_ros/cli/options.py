@@ -189,7 +189,7 @@ def with_filters(*fields: str) -> Callable[[_Command], _Command]:
             for name, parameter in inspect.signature(command).parameters.items()
             if parameter.kind is not parameter.VAR_KEYWORD
         ]
-        options = [option for one in FILTERS for option in one.options]
+        options = [option for query_filter in FILTERS for option in query_filter.options]
         added = [_parameter(option) for option in options if not fields or option.field in fields]
         signature = inspect.Signature([*own, *added])
         command.__signature__ = signature  # type: ignore[attr-defined]

@@ -155,8 +155,8 @@ def episodes(
             limit=limit,
         )
     if as_json:
-        for one in found:
-            print(json_line(episode_line(one)))
+        for episode in found:
+            print(json_line(episode_line(episode)))
         return
     screen = console()
     if found:

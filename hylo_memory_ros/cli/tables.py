@@ -138,15 +138,17 @@ def changes_table(changes: Sequence[Change]) -> Table:
 def episodes_table(episodes: Sequence[Episode]) -> Table:
     """Return episodes, one a line; columns that would be empty are left out."""
     columns: Columns = {
-        'id': [escape_text(one.id) for one in episodes],
-        'outcome': [escape_text('open' if one.is_open else one.outcome) for one in episodes],
-        'begun': [format_instant(one.begun_ns) for one in episodes],
-        'ended': [format_instant(one.ended_ns) for one in episodes],
-        's': ['' if one.duration_s is None else f'{one.duration_s:.1f}' for one in episodes],
-        'sequences': [f'{one.begin_seq}..{one.end_seq or ""}' for one in episodes],
-        'scope': [escape_text(', '.join(map('='.join, one.scope.items()))) for one in episodes],
-        'note': [escape_text('; '.join(filter(None, (one.note, one.end_note)))) for one in episodes],
-        'actor': [escape_text(one.actor) for one in episodes],
+        'id': [escape_text(episode.id) for episode in episodes],
+        'outcome': [escape_text('open' if episode.is_open else episode.outcome) for episode in episodes],
+        'begun': [format_instant(episode.begun_ns) for episode in episodes],
+        'ended': [format_instant(episode.ended_ns) for episode in episodes],
+        's': ['' if episode.duration_s is None else f'{episode.duration_s:.1f}' for episode in episodes],
+        'sequences': [f'{episode.begin_seq}..{episode.end_seq or ""}' for episode in episodes],
+        'scope': [escape_text(', '.join(map('='.join, episode.scope.items()))) for episode in episodes],
+        'note': [
+            escape_text('; '.join(filter(None, (episode.note, episode.end_note)))) for episode in episodes
+        ],
+        'actor': [escape_text(episode.actor) for episode in episodes],
     }
     return _table(columns, right={'s'})
 

@@ -111,7 +111,7 @@ class ConsolidationReport:
         """Return it in terms of JSON, how long its lists are, and of each at most so many."""
         report = _as_dict(self, ('merged', 'summarised', 'aged'), most)
         for name in ('merged', 'summarised'):
-            report[name] = [{'id': one.id, 'ids': one.ids} for one in report[name]]
+            report[name] = [{'id': group.id, 'ids': group.ids} for group in report[name]]
         return report
 
 
@@ -138,7 +138,7 @@ class Reversion:
 
 
 def _as_dict(report: Any, lists: Collection[str], most: int | None) -> dict[str, Any]:
-    values = {one.name: getattr(report, one.name) for one in fields(report)}
+    values = {item.name: getattr(report, item.name) for item in fields(report)}
     counts = {f'{name}_count': len(values[name]) for name in lists}
     return {**values, **{name: values[name][:most] for name in lists}, **counts}
 
@@ -217,4 +217,4 @@ class RetentionReport:
     @property
     def problems(self) -> tuple[str, ...]:
         """The limits that cannot be held."""
-        return tuple(one.problem for one in self.kinds if one.problem)
+        return tuple(kind.problem for kind in self.kinds if kind.problem)

@@ -100,7 +100,7 @@ class Bag:
         """When the first and the last message were recorded, nanoseconds."""
         held = [reader for _, reader in self._readers if reader.message_count]
         # The end of a reader is exclusive.
-        return min(one.start_time for one in held), max(one.end_time for one in held) - 1
+        return min(reader.start_time for reader in held), max(reader.end_time for reader in held) - 1
 
     def messages(self, topics: Collection[str]) -> Iterator[RecordedMessage]:
         """Yield the messages of some topics in the order of their recording.
@@ -114,7 +114,7 @@ class Bag:
         if len(streams) == 1:
             return streams[0]
         # Stable: at equal stamps the bags come in the order given.
-        return heapq.merge(*streams, key=lambda one: one.stamp_ns)
+        return heapq.merge(*streams, key=lambda message: message.stamp_ns)
 
     @staticmethod
     def _stream(path: Path, reader: Reader, topics: Collection[str]) -> Iterator[RecordedMessage]:

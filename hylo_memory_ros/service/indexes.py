@@ -126,7 +126,10 @@ class Indexes:
         if found:
             logger.error('the spatial mirror differs from the store, and is reloaded: %s', found[0])
             self._load()
-        return tuple(f'mirror: version row {one.version_row} {one.kind} {one.fields}' for one in found)
+        return tuple(
+            f'mirror: version row {difference.version_row} {difference.kind} {difference.fields}'
+            for difference in found
+        )
 
     def reload(self) -> None:
         """Fill the mirror with what the store holds now."""

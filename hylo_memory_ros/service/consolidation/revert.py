@@ -74,7 +74,7 @@ class ConsolidationReversal:
         gone = set(withdrawn)
         return Reversion(
             self._record.name,
-            tuple(one for one in restored if one not in gone),
+            tuple(item_id for item_id in restored if item_id not in gone),
             tuple(withdrawn),
             kept,
             self._store.reader.digest(),

@@ -214,11 +214,11 @@ class ConsolidationRun:
                 kinds, self._request.scope or None, limit=_IDENTITIES, after=after
             )
             chosen: list[int] = []
-            for one in found:
+            for identity in found:
                 if not self._need:
                     break
-                self._need.less(one.assertions, one.bytes)
-                chosen.append(one.identity_id)
+                self._need.less(identity.assertions, identity.bytes)
+                chosen.append(identity.identity_id)
             self._age(chosen)
             if len(found) < _IDENTITIES:
                 return
@@ -388,6 +388,8 @@ class ConsolidationRun:
             self._need.less(-gain.items, -gain.bytes)
 
     def _keep(self, done: Sequence[Condensed]) -> None:
-        for one in done:
-            kept = self._progress.merged if self._gains[one.id].rule == 'merge' else self._progress.summarised
-            kept.append(one)
+        for group in done:
+            kept = (
+                self._progress.merged if self._gains[group.id].rule == 'merge' else self._progress.summarised
+            )
+            kept.append(group)

@@ -88,7 +88,7 @@ class ConsolidationHandler:
         on_progress : callable, optional
             Takes the part that is done, and what is being done.
         cancelled : callable, optional
-            Whether to end after the slice at hand; what was done stays done, and is told.
+            Whether to end after the slice at hand; what was done stays done, and is in the report.
         actor : str
             For whom.
 

@@ -96,7 +96,7 @@ class RemovalHandler:
         map_id : str, optional
             Their map; None: the current one.
         merged_into : str
-            Key of the thing that they prove to be, which the feed tells as a merge; empty: they ended.
+            Key of the thing that they prove to be, which the feed reports as a merge; empty: they ended.
         durable : bool
             As in `write`.
 

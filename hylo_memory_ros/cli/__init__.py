@@ -1,6 +1,7 @@
-"""The command line `hylo-memory`: query, check and draw a memory file, also beside a running node.
+"""Command line `hylo-memory`: query, check and draw a memory file, also beside a running node.
 
-Everything is read without the file's lock. Only `replay` writes, and only the file that it is given.
+Files are read without their lock; only `replay`, `consolidate` and `revert-consolidation` write a memory.
+The entry point calls `main`; nothing else imports this package.
 """
 
 from __future__ import annotations

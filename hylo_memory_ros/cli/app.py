@@ -29,6 +29,7 @@ application = typer.Typer(
     help='Ask, check and draw the memory file of a robot; a node may be writing it meanwhile.',
     no_args_is_help=True,
     add_completion=False,
+    # Plain text: a traceback and markup would read brackets in stored names as styles.
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -87,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         application(args=None if arguments is None else list(arguments), prog_name='hylo-memory')
+    # Typer ends every command by SystemExit; tests and demos that call `main` need the code.
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else int(exc.code is not None)
     except HyloMemoryError as exc:
@@ -105,6 +107,7 @@ def _problems(error: ValidationError) -> list[str]:
     problems = []
     for problem in error.errors():
         field = '.'.join(map(str, problem['loc']))
+        # Pydantic's own prefix says nothing to a user.
         message = problem['msg'].removeprefix('Value error, ')
         problems.append(f'{field}: {problem["input"]!r}: {message}' if field else message)
     return problems

@@ -39,6 +39,7 @@ def consolidate(
         print(json_line(report.as_dict()))
     else:
         _print_report(report)
+    # A script that keeps a file within a budget must notice when it is not met.
     if not report.met:
         raise typer.Exit(1)
 
@@ -86,10 +87,10 @@ def _print_report(report: ConsolidationReport) -> None:
     print(f'bytes: {report.bytes_before} -> {report.bytes_after}')
     for name, groups in (('merged', report.merged), ('summarised', report.summarised)):
         if groups:
-            count = sum(len(one.ids) for one in groups)
+            count = sum(len(group.ids) for group in groups)
             print(f'{would}{name}: {count} statements into {len(groups)}')
-            for one in groups[:_SHOWN]:
-                print(f'  {one.id}  stands for {len(one.ids)}')
+            for group in groups[:_SHOWN]:
+                print(f'  {group.id}  stands for {len(group.ids)}')
     if report.aged:
         print(f'{would}moved into the archive: {len(report.aged)} statements')
     for item_id, reason in report.skipped.items():

@@ -41,6 +41,7 @@ _FORMS = (
 )
 _NANOSECONDS = re.compile(r'[+-]?[0-9]{1,30}ns')
 _SECONDS = re.compile(r'[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?', re.IGNORECASE)
+# `datetime.fromisoformat` of Python 3.10 reads neither Z nor nine digits of a fraction.
 _ISO = re.compile(
     r'(?P<day>\d{4}-\d{2}-\d{2})[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)'
     r'(?:[.,](?P<fraction>\d{1,9}))?(?P<offset>Z|[+-]\d{2}:?\d{2})?',
@@ -74,7 +75,7 @@ def parse_instant(text: str) -> int:
     >>> parse_instant('2026-01-02T03:00')
     Traceback (most recent call last):
     ...
-    ValueError: '2026-01-02T03:00' has no offset, so it is no point in time: add Z, or one such as +01:00
+    ValueError: expected a time with an offset, got '2026-01-02T03:00', which has no offset: add Z, ...
     """
     stamp_ns = _parse(text.strip(), text)
     if not 0 <= stamp_ns <= MAX_STAMP_NS:
@@ -92,18 +93,21 @@ def _parse(bare: str, text: str) -> int:
         # An exponent of a million would be computed for long; no stamp has more than ten digits.
         if abs(seconds.adjusted()) < 30:
             return round(seconds * _NS_PER_S)
-    raise ValueError(f'{text!r} is no point in time: {_FORMS}')
+    raise ValueError(f'expected {_FORMS}, got {text!r}')
 
 
 def _from_iso(iso: re.Match[str], text: str) -> int:
     offset = iso['offset']
     if offset is None:
-        raise ValueError(f'{text!r} has no offset, so it is no point in time: add Z, or one such as +01:00')
+        raise ValueError(
+            f'expected a time with an offset, got {text!r}, which has no offset: add Z, or one such as +01:00'
+        )
     offset = '+00:00' if offset in 'Zz' else f'{offset[:3]}:{offset[-2:]}'
     try:
         whole = datetime.fromisoformat(f'{iso["day"]}T{iso["clock"]}{offset}')
     except ValueError as exc:
-        raise ValueError(f'{text!r} is no point in time: {exc}') from exc
+        raise ValueError(f'expected a point in time, got {text!r}: {exc}') from exc
+    # `timestamp()` is a float and would lose nanoseconds.
     return (whole - _EPOCH) // timedelta(seconds=1) * _NS_PER_S + int((iso['fraction'] or '0').ljust(9, '0'))
 
 

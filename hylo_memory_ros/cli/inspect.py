@@ -38,7 +38,7 @@ def _facts(memory: MemoryService, file: Path) -> dict[str, Any]:
         return {
             **facts,
             'archive': None if archive is None else archive._asdict(),
-            'held': {kind: one._asdict() for kind, one in view.sizes.held_by_kind().items()},
+            'held': {kind: size._asdict() for kind, size in view.sizes.held_by_kind().items()},
             'maps': view.maps.load_all(),
             'inputs': {name: row._asdict() for name, row in view.ledger.load_inputs().items()},
             'landmarks': {'held': held, 'confirmed': confirmed},
@@ -119,6 +119,7 @@ def observations(
     as_json: AsJson = False,
 ) -> None:
     """Print the ledger: each detection of each message, and the landmark it was given to."""
+    # Typer has no groups of options that exclude each other.
     if as_csv and as_json:
         raise typer.BadParameter('expected one of --csv and --json, got both')
     with open_memory_file(file) as memory, memory.read() as view:

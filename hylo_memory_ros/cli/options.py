@@ -182,13 +182,14 @@ def with_filters(*fields: str) -> Callable[[_Command], _Command]:
     """
 
     def decorate(command: _Command) -> _Command:
+        # Typer reads signature and annotations alone: options from the registry must appear in both.
         hints = get_type_hints(command, include_extras=True)
         own = [
             parameter.replace(annotation=hints[name])
             for name, parameter in inspect.signature(command).parameters.items()
             if parameter.kind is not parameter.VAR_KEYWORD
         ]
-        options = [option for one in FILTERS for option in one.options]
+        options = [option for query_filter in FILTERS for option in query_filter.options]
         added = [_parameter(option) for option in options if not fields or option.field in fields]
         signature = inspect.Signature([*own, *added])
         command.__signature__ = signature  # type: ignore[attr-defined]
@@ -237,6 +238,7 @@ def build_query(
         fields['near'] = (Pose(frame_id=frame_id, position=parse_center(near)), radius_m)
     if map_id is not None:
         fields['scope'] = {'map_id': map_id}
+    # A command line has no current map, unlike a robot.
     fields['any_map'] = map_id is None
     return MemoryQuery(**{name: value for name, value in fields.items() if value not in (None, [])})
 
@@ -256,6 +258,7 @@ def open_memory_file(path: Path, *, writing: bool = False) -> Iterator[MemorySer
     """
     try:
         memory = _open(path, MemoryConfig(accept_older_clock=True), writing)
+    # The file has another identity scope than the default one: open it with its own.
     except ConfigurationError:
         config = MemoryConfig(accept_older_clock=True, identity_scope=identity_scope_of(path))
         memory = _open(path, config, writing)
@@ -269,4 +272,5 @@ def _open(path: Path, config: MemoryConfig, writing: bool) -> MemoryService:
     if writing:
         # What the robot set is not known here, and nothing that is written here is a skill.
         config = config.model_copy(update={'skill_directory': NO_DIRECTORY})
+    # A clock at 0 lies before every record, so that "now" is the newest record.
     return MemoryService.open(url_of(path), config=config, clock=lambda: 0, read_only=not writing)

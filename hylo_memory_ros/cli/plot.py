@@ -208,6 +208,7 @@ class MapPicture:
         from matplotlib.patches import Circle as Patch  # noqa: PLC0415
 
         centre = (self.circle.x_m, self.circle.y_m)
+        # Twice: a faint area below the places, an outline above them.
         axes.add_patch(Patch(centre, self.circle.radius_m, color=_HERE, alpha=0.09, linewidth=0, zorder=1))
         axes.add_patch(Patch(centre, self.circle.radius_m, color=_HERE, fill=False, linewidth=1.3, zorder=5))
         axes.scatter([centre[0]], [centre[1]], marker='*', s=90, color=_HERE, edgecolors='white', zorder=6)
@@ -253,6 +254,7 @@ def _factor(places: Sequence[Place], size_m: float) -> int:
     spreads = [max(place.covariance[0], place.covariance[2]) for place in places if place.covariance]
     if not spreads:
         return 1
+    # A high quantile, not the maximum: one badly known place must not shrink all others.
     large_m = _SIGMAS_95 * math.sqrt(sorted(spreads)[int(0.9 * (len(spreads) - 1))])
     return next((factor for factor in _FACTORS if factor * large_m <= _VISIBLE * size_m), 1)
 
@@ -266,6 +268,7 @@ def _draw_ellipses(axes: Axes, places: Sequence[Place], colour: str, factor: int
     spreads = np.array([((xx, xy), (xy, yy)) for _, (xx, xy, yy) in known])
     lengths, directions = np.linalg.eigh(spreads)
     diameters = 2.0 * factor * _SIGMAS_95 * np.sqrt(np.maximum(lengths, 0.0))
+    # `eigh` sorts by size: the last eigenvector is the long axis.
     longest = directions[:, :, 1]
     ellipses = EllipseCollection(
         diameters[:, 1],

@@ -75,6 +75,7 @@ def query(
         result = memory.query(query)
     if as_json:
         lines = [hit_line(hit) for hit in result]
+        # Last, so that a reader of hits can stop before it.
         for line in [*lines, summary_line(result)] if explain else lines:
             print(json_line(line))
         return

@@ -155,8 +155,8 @@ def episodes(
             limit=limit,
         )
     if as_json:
-        for one in found:
-            print(json_line(episode_line(one)))
+        for episode in found:
+            print(json_line(episode_line(episode)))
         return
     screen = console()
     if found:
@@ -201,6 +201,7 @@ def helpfulness(
 def interval(counts: Helpfulness) -> tuple[float, float]:
     """Return the 90 % interval of the probability to help: quantiles of its Beta posterior."""
     favour, against = counts.evidence
+    # The posterior has the prior Beta(1, 1), as in `Helpfulness.score`.
     low, high = betaincinv(1.0 + favour, 1.0 + against, (0.05, 0.95))
     return float(low), float(high)
 

@@ -54,6 +54,7 @@ def replay(
         given.read(path)
     for assignment in param or ():
         given.put(assignment)
+    # Standard output is for the answer, which a program may read.
     side = Console(stderr=True)
     for name in given.unknown():
         side.print(f'parameter {name}: nothing has this name', markup=False, soft_wrap=True)
@@ -86,6 +87,7 @@ def _progress(side: Console, bag: Bag, loops: int) -> Iterator[Any]:
     start_ns, end_ns = bag.span_ns
     columns = (TextColumn('replaying'), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=side, transient=True, disable=not side.is_terminal) as progress:
+        # A bag of one message has no length, and a bar needs one.
         task = progress.add_task('', total=max(1, loops * (end_ns - start_ns)))
         yield lambda done_ns: progress.update(task, completed=done_ns)
 

@@ -36,6 +36,7 @@ _LONGEST = 60
 def console() -> Console:
     """Return the console for tables: as wide as the terminal, or wide enough for a pipe."""
     screen = Console(highlight=False)
+    # A pipe has no width, and rich would fold tables at 80 columns.
     if not screen.is_terminal:
         screen.width = _WIDTH_OF_A_PIPE
     return screen
@@ -46,6 +47,7 @@ def escape_text(text: str, longest: int = _LONGEST) -> Text:
     if len(text) > longest:
         text = f'{text[: longest - 1]}…'
     return Text(
+        # Control characters of stored text could move the cursor or recolor the terminal.
         ''.join(char if char.isprintable() else char.encode('unicode_escape').decode() for char in text)
     )
 
@@ -136,15 +138,17 @@ def changes_table(changes: Sequence[Change]) -> Table:
 def episodes_table(episodes: Sequence[Episode]) -> Table:
     """Return episodes, one a line; columns that would be empty are left out."""
     columns: Columns = {
-        'id': [escape_text(one.id) for one in episodes],
-        'outcome': [escape_text('open' if one.is_open else one.outcome) for one in episodes],
-        'begun': [format_instant(one.begun_ns) for one in episodes],
-        'ended': [format_instant(one.ended_ns) for one in episodes],
-        's': ['' if one.duration_s is None else f'{one.duration_s:.1f}' for one in episodes],
-        'sequences': [f'{one.begin_seq}..{one.end_seq or ""}' for one in episodes],
-        'scope': [escape_text(', '.join(map('='.join, one.scope.items()))) for one in episodes],
-        'note': [escape_text('; '.join(filter(None, (one.note, one.end_note)))) for one in episodes],
-        'actor': [escape_text(one.actor) for one in episodes],
+        'id': [escape_text(episode.id) for episode in episodes],
+        'outcome': [escape_text('open' if episode.is_open else episode.outcome) for episode in episodes],
+        'begun': [format_instant(episode.begun_ns) for episode in episodes],
+        'ended': [format_instant(episode.ended_ns) for episode in episodes],
+        's': ['' if episode.duration_s is None else f'{episode.duration_s:.1f}' for episode in episodes],
+        'sequences': [f'{episode.begin_seq}..{episode.end_seq or ""}' for episode in episodes],
+        'scope': [escape_text(', '.join(map('='.join, episode.scope.items()))) for episode in episodes],
+        'note': [
+            escape_text('; '.join(filter(None, (episode.note, episode.end_note)))) for episode in episodes
+        ],
+        'actor': [escape_text(episode.actor) for episode in episodes],
     }
     return _table(columns, right={'s'})
 
@@ -245,6 +249,7 @@ def _tally(outcomes: Iterable[str]) -> str:
 
 
 def _table(columns: Columns, right: set[str]) -> Table:
+    # Most answers use half of the columns.
     filled = {name: cells for name, cells in columns.items() if any(map(len, cells))}
     table = Table(box=None, header_style='bold', pad_edge=False)
     for name in filled:

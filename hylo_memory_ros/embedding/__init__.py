@@ -1,4 +1,8 @@
-"""Embedders: their port, their lookup by name, and one over an ONNX model that works offline."""
+"""Embedders: their port, their lookup by name, and one over an ONNX model that works offline.
+
+Imports `errors` and `plugins` only; the libraries of the extra `[embed]` are imported when an embedder is
+created.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from hylo_memory_ros.domain.identity import (
 from hylo_memory_ros.evidence.prompts.render import Rendering
 from hylo_memory_ros.index.vectors.generation import embedding_digest
 from hylo_memory_ros.model import CandidateEvidence, MemoryKind, MemoryQuery, QueryResult
-from hylo_memory_ros.model.embedding import EmbeddingSpace, undeclared
+from hylo_memory_ros.model.embedding import EmbeddingSpace, undeclared_space
 
 __all__ = [
     'APPROXIMATE',
@@ -145,7 +145,7 @@ def _hits(recorded: RecordedQuery) -> list[dict[str, Any]]:
 
 
 def _embedding(recorded: RecordedQuery, name: str, item_id: str, vector: Sequence[float]) -> EmbeddingDigest:
-    space = recorded.spaces.get(name) or undeclared(len(vector))
+    space = recorded.spaces.get(name) or undeclared_space(len(vector))
     return embedding_digest(name, space, item_id, sha256(np.asarray(vector, dtype='<f4').tobytes()).digest())
 
 

@@ -1,4 +1,8 @@
-"""Indexes beside the store: in memory, never authoritative, always rebuildable from it."""
+"""Indexes beside the store: in memory, never authoritative, always rebuildable from it.
+
+`spatial` answers radius and nearest-neighbour queries, `vectors` similarity; `service` keeps both up to
+date.
+"""
 
 from hylo_memory_ros.index.spatial import (
     OPEN,

@@ -1,7 +1,7 @@
-"""The data model: frozen, validated, in integer nanoseconds, metres and radians.
+"""Data model: frozen, validated records in integer nanoseconds, metres and radians.
 
-Reading order: `pose`, `span`, `embedding`, `space`, `item`, `skill`, `query`, `evidence`, `result`,
-`consolidation`, `retention`.
+Reading order: `pose`, `time`, `embedding`, `item`, `skill`, `query`, `result`, `feedback`, `consolidation`;
+`validation` has the types of their fields. Everything but `errors` and `plugins` may import from here.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ConsolidationReport:
         """Return it in terms of JSON, how long its lists are, and of each at most so many."""
         report = _as_dict(self, ('merged', 'summarised', 'aged'), most)
         for name in ('merged', 'summarised'):
-            report[name] = [{'id': one.id, 'ids': one.ids} for one in report[name]]
+            report[name] = [{'id': group.id, 'ids': group.ids} for group in report[name]]
         return report
 
 
@@ -138,7 +138,7 @@ class Reversion:
 
 
 def _as_dict(report: Any, lists: Collection[str], most: int | None) -> dict[str, Any]:
-    values = {one.name: getattr(report, one.name) for one in fields(report)}
+    values = {item.name: getattr(report, item.name) for item in fields(report)}
     counts = {f'{name}_count': len(values[name]) for name in lists}
     return {**values, **{name: values[name][:most] for name in lists}, **counts}
 
@@ -165,28 +165,27 @@ class Fill:
     max_bytes: int = 0
     """Most bytes; 0: any number."""
 
-    def _limited(self) -> Iterator[tuple[str, int, int]]:
+    def _limits(self) -> Iterator[tuple[str, int, int]]:
         yield 'items', self.items, self.max_items
         yield 'bytes', self.bytes, self.max_bytes
 
     @property
     def part(self) -> float:
         """Used share of the limits, the greater of both; above 1: over a limit; 0.0: no limit is set."""
-        return max((held / limit for _, held, limit in self._limited() if limit), default=0.0)
+        return max((held / limit for _, held, limit in self._limits() if limit), default=0.0)
 
     def reached(self, part: float) -> tuple[str, ...]:
         """Return a sentence for each limit of which at least a part is used."""
         return tuple(
             f'{self.kind}: {held} of {limit} {unit} ({held / limit:.0%})'.replace('%', ' %')
-            for unit, held, limit in self._limited()
+            for unit, held, limit in self._limits()
             if limit and held >= part * limit
         )
 
     def __str__(self) -> str:
         """Return it in words."""
         return ', '.join(
-            f'{held} of {limit} {unit}' if limit else f'{held} {unit}'
-            for unit, held, limit in self._limited()
+            f'{held} of {limit} {unit}' if limit else f'{held} {unit}' for unit, held, limit in self._limits()
         )
 
 
@@ -218,4 +217,4 @@ class RetentionReport:
     @property
     def problems(self) -> tuple[str, ...]:
         """The limits that cannot be held."""
-        return tuple(one.problem for one in self.kinds if one.problem)
+        return tuple(kind.problem for kind in self.kinds if kind.problem)

@@ -22,7 +22,7 @@ __all__ = [
     'SpaceNames',
     'Spaces',
     'Vector',
-    'undeclared',
+    'undeclared_space',
     'validate_vector',
 ]
 
@@ -32,7 +32,7 @@ MIN_NORM = 1e-12
 
 def _space(name: object) -> str:
     if not isinstance(name, str) or not SPACE.fullmatch(name):
-        raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+        raise ValueError(f'expected an embedding space as name@version, got {name!r}')
     return name
 
 
@@ -46,6 +46,7 @@ def validate_vector(value: object) -> tuple[float, ...]:
     """
     parts = floats_of(value)
     try:
+        # struct rounds to float32 as NumPy does, without an array for each vector.
         vector = struct.unpack(f'<{len(parts)}f', struct.pack(f'<{len(parts)}f', *parts))
     except OverflowError as exc:
         raise ValueError('a vector component does not fit into float32') from exc
@@ -58,7 +59,7 @@ def validate_vector(value: object) -> tuple[float, ...]:
 
 def _embeddings(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f'{type(value).__name__} is no mapping of space to vector')
+        raise ValueError(f'expected a mapping of space to vector, got {type(value).__name__}')
     return {_space(name): validate_vector(vector) for name, vector in value.items()}
 
 
@@ -82,7 +83,7 @@ _DIGEST = re.compile(r'sha256:[0-9a-f]{64}')
 
 def _digest(value: str) -> str:
     if value and not _DIGEST.fullmatch(value):
-        raise ValueError(f'{value!r} is no digest: it reads sha256: and 64 hexadecimal digits')
+        raise ValueError(f'expected a digest as sha256: and 64 hexadecimal digits, got {value!r}')
     return value
 
 
@@ -117,7 +118,7 @@ class EmbeddingSpace(Contract):
     """Seed of the random rotation and sketch of turbo_quant and provekv_pool."""
 
     @model_validator(mode='after')
-    def _reranked(self) -> Self:
+    def _validate_backend(self) -> Self:
         if self.backend != 'exact' and not self.exact_rerank:
             raise ValueError(
                 f'exact_rerank: false with the derived backend {self.backend!r}: candidates of a derived '
@@ -144,7 +145,7 @@ class EmbeddingSpace(Contract):
 def _names(spaces: Mapping[str, EmbeddingSpace]) -> Mapping[str, EmbeddingSpace]:
     for name in spaces:
         if not SPACE.fullmatch(name):
-            raise ValueError(f'{name!r} is no embedding space: it reads name@version')
+            raise ValueError(f'expected an embedding space as name@version, got {name!r}')
     return spaces
 
 
@@ -157,8 +158,8 @@ _IN_PARAMETERS = re.compile(r'[A-Za-z][A-Za-z0-9_-]{0,63}@[A-Za-z0-9_-]{1,32}')
 def _name(value: str) -> str:
     if not _IN_PARAMETERS.fullmatch(value):
         raise ValueError(
-            f'{value!r} is no name of a space: it reads name@version, of letters, digits, _ and -, and '
-            'begins with a letter'
+            'expected the name of a space as name@version, of letters, digits, _ and -, beginning with a '
+            f'letter, got {value!r}'
         )
     return value
 
@@ -167,6 +168,6 @@ SpaceNames = tuple[Annotated[str, AfterValidator(_name)], ...]
 """Names as they can be part of a parameter's name."""
 
 
-def undeclared(dimension: int) -> EmbeddingSpace:
+def undeclared_space(dimension: int) -> EmbeddingSpace:
     """Return the settings of an undeclared space: cosine, exact, of its first vector's dimension."""
     return EmbeddingSpace(dimension=dimension)

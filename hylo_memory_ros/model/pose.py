@@ -20,9 +20,10 @@ ALREADY_UNIT = 1e-14
 
 
 def _coordinate(value: float) -> float:
+    # Negated, so that NaN is refused too.
     if not abs(value) <= MAX_COORDINATE_M:
         raise ValueError(
-            f'{value} is no coordinate: finite and at most {MAX_COORDINATE_M:g} m from the origin'
+            f'expected a finite coordinate at most {MAX_COORDINATE_M:g} m from the origin, got {value}'
         )
     return value + 0.0
 
@@ -33,11 +34,12 @@ Vector3 = tuple[Coordinate, Coordinate, Coordinate]
 
 
 def _orientation(value: tuple[float, float, float, float] | None) -> tuple[float, float, float, float] | None:
+    # All zeros is the default of a ROS message: no orientation was set.
     if value is None or not any(value):
         return None
     norm2 = sum(part * part for part in value)
     if not abs(norm2 - 1.0) <= UNIT_TOLERANCE:
-        raise ValueError(f'{value} is no unit quaternion x y z w: its squared length is {norm2:g}')
+        raise ValueError(f'expected a unit quaternion x y z w, got {value} of squared length {norm2:g}')
     scale = 1.0 if abs(norm2 - 1.0) <= ALREADY_UNIT else 1.0 / math.sqrt(norm2)
     x, y, z, w = (part * scale + 0.0 for part in value)
     return x, y, z, w
@@ -63,10 +65,11 @@ def validate_covariance(value: Any) -> tuple[float, ...] | None:
         return None
     cov = tuple(part + 0.0 for part in floats_of(value))
     if len(cov) != 36:
-        raise ValueError(f'{len(cov)} numbers are no 6x6 covariance')
+        raise ValueError(f'expected 36 numbers of a 6x6 covariance, got {len(cov)}')
     if not any(cov) or not all(map(math.isfinite, cov)) or min(cov[::7]) < 0.0:
         return None
     size = max(map(abs, cov))
+    # Float32 messages leave small asymmetries; relative to the largest entry.
     skew = max(abs(cov[6 * i + j] - cov[6 * j + i]) for i in range(6) for j in range(i))
     return cov if skew <= 1e-6 * size else None
 

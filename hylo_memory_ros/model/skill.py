@@ -129,11 +129,11 @@ def problems_of_skill(payload: Mapping[str, Any]) -> list[str]:
     try:
         SkillPayload.model_validate(dict(payload))
     except ValidationError as exc:
-        return [_told(problem) for problem in exc.errors(include_url=False)]
+        return [_format_problem(problem) for problem in exc.errors(include_url=False)]
     return []
 
 
-def _told(problem: Any) -> str:
+def _format_problem(problem: Any) -> str:
     parts = (f'[{part}]' if isinstance(part, int) else f'.{part}' for part in problem['loc'])
     path = '$' + ''.join(parts)
     reason = str(problem['msg']).removeprefix('Value error, ')
@@ -148,10 +148,10 @@ def validate_state(value: object) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds an
-        integer of more than 64 bits.
+        It is not a JSON object, more than `MAX_STATE_DEPTH` deep, more than `MAX_STATE_BYTES` large, or holds
+        an integer of more than 64 bits.
     """
-    state: dict[str, Any] = _composed(validate_object(value))
+    state: dict[str, Any] = _normalize(validate_object(value))
     if (depth := depth_of(state)) > MAX_STATE_DEPTH:
         raise ValueError(f'$: nested {depth} deep, at most {MAX_STATE_DEPTH}')
     if (size := _size(state, '$')) > MAX_STATE_BYTES:
@@ -159,13 +159,13 @@ def validate_state(value: object) -> dict[str, Any]:
     return state
 
 
-def _composed(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     """Return a value with its texts in NFC, as those of predicates are."""
     if isinstance(value, str):
         return unicodedata.normalize('NFC', value)
     if isinstance(value, dict):
-        return {unicodedata.normalize('NFC', name): _composed(part) for name, part in value.items()}
-    return [_composed(part) for part in value] if isinstance(value, list) else value
+        return {unicodedata.normalize('NFC', name): _normalize(part) for name, part in value.items()}
+    return [_normalize(part) for part in value] if isinstance(value, list) else value
 
 
 def _size(value: Any, path: str) -> int:

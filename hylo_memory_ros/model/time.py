@@ -1,4 +1,4 @@
-"""Time as integer nanoseconds, and the door through which seconds enter."""
+"""Time as integer nanoseconds, and the conversion of seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ns_from_seconds(seconds: float, field: str = 'time') -> int:
     Raises
     ------
     ValueError
-        If ``seconds`` is no finite number.
+        If ``seconds`` is not a finite number.
 
     Examples
     --------
@@ -45,11 +45,12 @@ def ns_from_seconds(seconds: float, field: str = 'time') -> int:
     1553575413000000000
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ValueError(f'{field}: {seconds!r} is no number of seconds')
+        raise ValueError(f'{field}: expected a number of seconds, got {seconds!r}')
     try:
+        # A product of floats would round twice: 2**53 ns are only 104 days.
         return round(Fraction(seconds) * NS_PER_S)
     except (OverflowError, ValueError) as exc:
-        raise ValueError(f'{field}: {seconds!r} is not finite') from exc
+        raise ValueError(f'{field}: expected finite seconds, got {seconds!r}') from exc
 
 
 def seconds_from_ns(stamp_ns: int | None) -> float | None:
@@ -63,7 +64,7 @@ def rename_seconds(data: MutableMapping[str, Any], *names: str) -> None:
     Raises
     ------
     ValueError
-        If both are given, or the seconds are no finite number.
+        If both are given, or the seconds are not a finite number.
     """
     for name in names:
         if name not in data:
@@ -102,7 +103,7 @@ class TimeSpan(Contract):
         return data
 
     @model_validator(mode='after')
-    def _ordered(self) -> TimeSpan:
+    def _validate_order(self) -> TimeSpan:
         if self.end_ns is not None and self.end_ns < self.start_ns:
             raise ValueError(f'end {self.end_ns} ns lies before start {self.start_ns} ns')
         return self

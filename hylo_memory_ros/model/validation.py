@@ -36,7 +36,7 @@ MAX_KEY_BYTES = 512
 
 
 def validate_text(text: str, field: str) -> str:
-    """Return a text as given, or say that it is none.
+    """Return a text as given.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def validate_text(text: str, field: str) -> str:
     try:
         text.encode('utf-8')
     except UnicodeEncodeError as exc:
-        raise ValueError(f'{field}: {text!r} holds a lone surrogate, which is no text') from exc
+        raise ValueError(f'{field}: expected text, got {text!r} with a lone surrogate') from exc
     return text
 
 
 def normalize_key(text: str, field: str = 'key') -> str:
-    r"""Return a key in its stored form (NFC), or say what is wrong with it.
+    r"""Return a key in its stored form (NFC).
 
     Keys are case-sensitive, 1 to 512 bytes of UTF-8, without control characters and not
     blank. ``%``, ``_`` and ``*`` are ordinary characters; nothing is trimmed.
@@ -97,7 +97,9 @@ def normalize_frame(text: str, field: str = 'frame_id') -> str:
     bare = unicodedata.normalize('NFC', validate_text(text, field))
     bare = bare.removeprefix('/')
     if not bare or bare.startswith('/') or any(char.isspace() for char in bare):
-        raise ValueError(f"{field}: {text!r} is no frame id (one leading '/' is allowed, white space is not)")
+        raise ValueError(
+            f"{field}: expected a frame id without white space, with at most one leading '/', got {text!r}"
+        )
     return normalize_key(bare, field)
 
 
@@ -123,14 +125,14 @@ def floats_of(value: object) -> list[float]:
     Raises
     ------
     ValueError
-        It is no list of numbers, or one is too large for float64.
+        It is not a list of numbers, or one is too large for float64.
     """
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ValueError(f'{type(value).__name__} is no list of numbers')
+        raise ValueError(f'expected a list of numbers, got {type(value).__name__}')
     try:
         return [float(part) for part in value]
     except (TypeError, ValueError, OverflowError) as exc:
-        raise ValueError(f'no list of numbers: {exc}') from exc
+        raise ValueError(f'expected a list of numbers: {exc}') from exc
 
 
 NOT_A_PARAMETER = 'not a ROS parameter'
@@ -150,6 +152,7 @@ class Contract(BaseModel):
         most of the time of a query that returns whole items.
         """
         record = cls.__new__(cls)
+        # The model is frozen, so its own `__setattr__` refuses.
         place = object.__setattr__
         place(record, '__dict__', fields)
         place(record, '__pydantic_fields_set__', set(fields))
@@ -174,12 +177,12 @@ def validate_object(value: object) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        With the JSON path (``$.a[2]``) of the first part that is no JSON: NaN or an
-        infinity, a key that is no text or appears twice (also after NFC), a lone
+        With the JSON path (``$.a[2]``) of the first invalid part: NaN or an
+        infinity, a key that is not a text or appears twice (also after NFC), a lone
         surrogate, an integer of more than 4300 digits, another type, or too deep nesting.
     """
     if not isinstance(value, (Mapping, _Pairs)):
-        raise ValueError(f'$: {type(value).__name__} is no JSON object')
+        raise ValueError(f'$: expected a JSON object, got {type(value).__name__}')
     result: dict[str, Any] = _copy(value, '$', 1)
     return result
 
@@ -187,6 +190,7 @@ def validate_object(value: object) -> dict[str, Any]:
 def _copy(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f'{path}: nested deeper than {MAX_DEPTH}')
+    # Before int: a bool is an int.
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -197,7 +201,8 @@ def _copy(value: Any, path: str, depth: int) -> Any:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f'{path}: {value} is no JSON number')
+            raise ValueError(f'{path}: expected a finite number, got {value}')
+        # Adding 0.0 turns -0.0 into 0.0, whose text is another one.
         return float(value) + 0.0
     if isinstance(value, Mapping):
         return _copy_object(value.items(), path, depth)
@@ -205,7 +210,7 @@ def _copy(value: Any, path: str, depth: int) -> Any:
         return _copy_object(value, path, depth)
     if isinstance(value, (list, tuple)):
         return [_copy(part, f'{path}[{index}]', depth + 1) for index, part in enumerate(value)]
-    raise ValueError(f'{path}: {type(value).__name__} is no JSON value')
+    raise ValueError(f'{path}: expected a JSON value, got {type(value).__name__}')
 
 
 def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dict[str, Any]:
@@ -213,7 +218,8 @@ def _copy_object(pairs: Iterable[tuple[Any, Any]], path: str, depth: int) -> dic
     copy = {}
     for key, part in pairs:
         if not isinstance(key, str):
-            raise ValueError(f'{path}: the key {key!r} is no text')
+            raise ValueError(f'{path}: expected a text as key, got {key!r}')
+        # Two keys that are equal in NFC would be one key in canonical form.
         normal = unicodedata.normalize('NFC', _text(key, f'{path}.{key!r}'))
         if normal in seen:
             raise ValueError(f'{path}.{key}: the key appears twice (after NFC)')
@@ -227,7 +233,7 @@ def _text(value: str, path: str) -> str:
         value.encode('utf-8')
     except UnicodeEncodeError as exc:
         raise ValueError(
-            f'{path.encode("ascii", "backslashreplace").decode()}: a lone surrogate is no text'
+            f'{path.encode("ascii", "backslashreplace").decode()}: a lone surrogate in a text'
         ) from exc
     return value
 
@@ -238,7 +244,7 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
     Raises
     ------
     ValueError
-        With the field and what is wrong.
+        With the field and the reason.
 
     Examples
     --------
@@ -247,10 +253,10 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
     >>> parse_object('{"d": NaN}')
     Traceback (most recent call last):
     ...
-    ValueError: payload_json: $.d: nan is no JSON number
+    ValueError: payload_json: $.d: expected a finite number, got nan
     """
     try:
-        # Numbers and keys that are none are read all the same, so that the walk can name their path.
+        # Invalid numbers and keys are read all the same, so that the walk can name their path.
         return validate_object(json.loads(text, parse_int=_integer, object_pairs_hook=_Pairs))
     except RecursionError as exc:
         raise ValueError(f'{field}: nested deeper than {MAX_DEPTH}') from exc
@@ -259,6 +265,7 @@ def parse_object(text: str, field: str = 'payload_json') -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
+    # Python 3.11 refuses longer digits with an error that names no path.
     return int(text) if len(text.lstrip('-')) <= MAX_DIGITS else _TOO_LONG
 
 

@@ -1,4 +1,8 @@
-"""Configuration with and without ROS: typed settings, and one parameter for each field."""
+"""Configuration with and without ROS: typed settings, and one parameter for each field.
+
+`node_config` composes the settings of memory and perception, `declarations` derives the parameters from
+them, and `parameter_file` reads a file without ROS. Used by `ros`, `replay` and `cli`.
+"""
 
 from __future__ import annotations
 

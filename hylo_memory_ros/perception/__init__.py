@@ -1,7 +1,7 @@
-"""Perception becomes landmarks: ordering, ledger, association; without ROS.
+"""Perception without ROS: observations become landmarks.
 
-A node builds `Message` from what it receives, offers it to a `LandmarkPipeline`, polls when
-transforms arrive, and commits once a second.
+A caller builds `Message` from what it receives, offers it to a `LandmarkPipeline`, polls when transforms
+arrive, and commits once a second. Statements are written through a port that `service` implements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Replay of bags into a memory without a ROS graph: the pipeline of the node, fed from files."""
+"""Replay of bags into a memory without a ROS graph: the pipeline of the node, fed from files.
+
+`bag` reads files, `topic_router` gives each topic to its input, and `replay` is the whole.
+"""
 
 from __future__ import annotations
 

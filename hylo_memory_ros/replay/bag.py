@@ -59,6 +59,7 @@ class Bag:
             if not any(reader.message_count for _, reader in self._readers):
                 names = ', '.join(map(str, self._paths))
                 raise DamagedFileError(f'{names}: the bag holds no message', path=names)
+            # Only now `__exit__` closes the readers: an error above has closed those that were open.
             self._stack = self._stack.pop_all()
         return self
 
@@ -80,8 +81,9 @@ class Bag:
             return self._stack.enter_context(Reader(path))
         except PermissionError as exc:
             raise StoreError(f'{path}: the bag may not be read: {exc}', path=str(path)) from exc
+        # rosbags lets errors of sqlite3, YAML, struct and zstd through, all of damaged files.
         except Exception as exc:
-            raise _damaged(path, exc) from exc
+            raise _damage_error(path, exc) from exc
 
     @property
     def topics(self) -> dict[str, str]:
@@ -97,7 +99,8 @@ class Bag:
     def span_ns(self) -> tuple[int, int]:
         """When the first and the last message were recorded, nanoseconds."""
         held = [reader for _, reader in self._readers if reader.message_count]
-        return min(one.start_time for one in held), max(one.end_time for one in held) - 1
+        # The end of a reader is exclusive.
+        return min(reader.start_time for reader in held), max(reader.end_time for reader in held) - 1
 
     def messages(self, topics: Collection[str]) -> Iterator[RecordedMessage]:
         """Yield the messages of some topics in the order of their recording.
@@ -110,7 +113,8 @@ class Bag:
         streams = [self._stream(path, reader, topics) for path, reader in self._readers]
         if len(streams) == 1:
             return streams[0]
-        return heapq.merge(*streams, key=lambda one: one.stamp_ns)
+        # Stable: at equal stamps the bags come in the order given.
+        return heapq.merge(*streams, key=lambda message: message.stamp_ns)
 
     @staticmethod
     def _stream(path: Path, reader: Reader, topics: Collection[str]) -> Iterator[RecordedMessage]:
@@ -121,7 +125,7 @@ class Bag:
             for connection, stamp_ns, data in reader.messages(connections=wanted):
                 yield RecordedMessage(connection.topic, stamp_ns, data)
         except Exception as exc:
-            raise _damaged(path, exc) from exc
+            raise _damage_error(path, exc) from exc
 
 
 def _refuse_other_files(path: Path) -> None:
@@ -132,13 +136,14 @@ def _refuse_other_files(path: Path) -> None:
             f'{path}: a bag of ROS 1; convert it: rosbags-convert --src {path} --dst {path.with_suffix("")}',
             path=str(path),
         )
+    # A folder that was cut off or copied in part is common, and its file can be named instead.
     if path.is_dir() and not (path / 'metadata.yaml').exists():
         inside = sorted(file.name for file in path.iterdir() if file.suffix in {'.mcap', '.db3'})
         hint = f'; name its file instead: {path / inside[0]}' if inside else ''
         raise DamagedFileError(f'{path}: expected a bag, found no metadata.yaml{hint}', path=str(path))
 
 
-def _damaged(path: Path, exc: Exception) -> DamagedFileError:
+def _damage_error(path: Path, exc: Exception) -> DamagedFileError:
     reason = ' '.join(str(exc).split()) or type(exc).__name__
     return DamagedFileError(
         f'{path}: the bag cannot be read, it is damaged or was cut off: {reason} ("mcap recover" and '

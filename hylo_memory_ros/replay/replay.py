@@ -96,10 +96,12 @@ def replay(
         run = _Run(bag, router, pipeline, clock, round(config.commit_interval_s * 1e9))
         for loop in range(loops):
             if loop:
+                # A loop sets the clock back, as a restarted simulator does.
                 pipeline.on_clock_jump()
                 transforms.clear()
             # The first message of a loop is as far as the loops before it have come.
             run.play(on_progress, start_ns - loop * (end_ns - start_ns))
+        # No message follows that would move the watermark past those that wait.
         pipeline.flush()
         pipeline.commit(force=True)
         status = pipeline.status()
@@ -135,8 +137,10 @@ class _Run:
             if not self._router.has_clock:
                 self._clock.now_ns = message.stamp_ns
             self._router.take(message.topic, message.data)
+            # A transform may have arrived that an earlier message waits for.
             self._pipeline.poll()
             self.messages += 1
+            # By the time of the bag: the speed of this machine must not decide what a transaction holds.
             if message.stamp_ns >= due_ns:
                 self._pipeline.commit()
                 on_progress(message.stamp_ns - origin_ns)

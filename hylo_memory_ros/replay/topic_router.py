@@ -125,6 +125,7 @@ class TopicRouter:
             self._serve(topic, _LOCALISED_TYPE, self._localisation_taker(topic))
         for source in config.inputs:
             self._serve_input(source, names.full(source.topic))
+        # One missing input is common and reported; none at all is a mistake in topics or remaps.
         if len(self.missing) == len(config.inputs):
             reasons = '; '.join(self.missing.values()) or 'the parameters declare none'
             raise ConfigurationError(f'inputs: the bag has nothing for any of them: {reasons}')
@@ -202,6 +203,7 @@ class TopicRouter:
         return take
 
     def _refuse_without_tf(self, message: Message) -> None:
+        # Without tf every message would wait for a transform until the end, in silence.
         if self._has_tf or message.deletion is not None:
             return
         frame_id = message.frame_id.removeprefix('/')

@@ -1,4 +1,8 @@
-"""Retrieval: ranked hits for a query, with evidence and the counts of what is excluded."""
+"""Retrieval: ranked hits for a query, with evidence and the counts of what is excluded.
+
+Reading order: `resolved_query`, `executor`, `sources`, `working_memory`, `ranking`, `probability`,
+`explain`, `pagination`, `engine`. Reads the store through `storage.QuerySource`, and writes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The memory as a whole: the one place where an operation is composed from the parts below."""
+"""Service of a memory: `MemoryService`, in which each operation is composed from the parts below.
+
+`ros`, `cli` and `replay` use it instead of the store; state that operations share is in `core`.
+"""
 
 from __future__ import annotations
 

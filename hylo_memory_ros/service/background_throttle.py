@@ -26,24 +26,24 @@ class BackgroundThrottle:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asking = 0
-        self._silent = threading.Event()
-        self._silent.set()
+        self._queries = 0
+        self._idle = threading.Event()
+        self._idle.set()
         self._resumed_s = time.monotonic()
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Let background work wait until the end of the block."""
+    def hold(self) -> Iterator[None]:
+        """Hold background work until the end of the block, which answers a query."""
         with self._lock:
-            self._asking += 1
-            self._silent.clear()
+            self._queries += 1
+            self._idle.clear()
         try:
             yield
         finally:
             with self._lock:
-                self._asking -= 1
-                if not self._asking:
-                    self._silent.set()
+                self._queries -= 1
+                if not self._queries:
+                    self._idle.set()
 
     def give_way(self) -> None:
         """Wait until no query is being answered.
@@ -51,5 +51,5 @@ class BackgroundThrottle:
         At most four times as long as the work since the last wait took, and at most 50 ms.
         """
         worked_s = time.monotonic() - self._resumed_s
-        self._silent.wait(min(_WAIT_OF_WORK * worked_s, _LONGEST_WAIT_S))
+        self._idle.wait(min(_WAIT_OF_WORK * worked_s, _LONGEST_WAIT_S))
         self._resumed_s = time.monotonic()

@@ -77,8 +77,9 @@ class KnownMaps:
                 uow.maps.add(map_id)
             self._known.add(map_id)
 
-    def placed(self, item: MemoryItem) -> MemoryItem:
+    def assign_current_map(self, item: MemoryItem) -> MemoryItem:
         """Return an item that has a pose and names no map as one of the current map."""
+        # A statement without a place may hold on every map.
         if item.pose is None or not self.current or 'map_id' in item.scope:
             return item
         return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
@@ -120,6 +121,7 @@ class RequestCache:
             It was answered for another number of items.
         """
         known = None if request_id is None else self._answers.get(request_id)
+        # Contents are not kept, so the number of items is all that can tell a reused request id.
         if known is not None and len(known.events) != count:
             raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
         return known
@@ -198,6 +200,7 @@ class MemoryCore:
         """Bring indexes and listeners up to date with a commit; None: nothing was committed."""
         if committed is not None:
             self.indexes.follow(committed)
+            # Most commits have no skill, and the index takes a lock.
             if committed.skills or committed.unsaid:
                 self.skills.follow(committed)
             self.events.publish(committed.change)
@@ -218,6 +221,7 @@ class MemoryCore:
 
     def close(self) -> None:
         """End every thread, empty the write-ahead log and release the lock of the file; safe to repeat."""
+        # Outside the lock: the thread of receipts takes it to write the last ones.
         self.receipts.close()
         with self.lock:
             if self.closed:

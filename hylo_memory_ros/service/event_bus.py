@@ -20,6 +20,7 @@ class EventBus:
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call a listener on every change from now on; the returned callable ends that."""
+        # Replaced whole: `publish` iterates over the old tuple without a lock.
         self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
@@ -40,5 +41,6 @@ class EventBus:
     def _call(listener: Callable[[Change], None], change: Change) -> None:
         try:
             listener(change)
+        # The commit is done; a listener can no longer undo it.
         except Exception:
             logger.exception('a listener failed at sequence %d', change.sequence)

@@ -50,6 +50,7 @@ class Indexes:
         )
         self._thread: threading.Thread | None = None
         if background:
+            # A million rows take seconds; a node must answer by key meanwhile.
             self._thread = threading.Thread(target=self._load, name='mirror-load')
             self._thread.start()
         else:
@@ -125,7 +126,10 @@ class Indexes:
         if found:
             logger.error('the spatial mirror differs from the store, and is reloaded: %s', found[0])
             self._load()
-        return tuple(f'mirror: version row {one.version_row} {one.kind} {one.fields}' for one in found)
+        return tuple(
+            f'mirror: version row {difference.version_row} {difference.kind} {difference.fields}'
+            for difference in found
+        )
 
     def reload(self) -> None:
         """Fill the mirror with what the store holds now."""

@@ -148,7 +148,7 @@ class SkillLibrary:
         return item.model_copy(update={'payload': {**item.payload, 'verdicts': verdicts}})
 
     @contextmanager
-    def staged(self, items: Sequence[MemoryItem], *, dry_run: bool) -> Iterator[Callable[[], None]]:
+    def stage_files(self, items: Sequence[MemoryItem], *, dry_run: bool) -> Iterator[Callable[[], None]]:
         """Write the files of skills beside their places, before the commit; the result puts them there.
 
         Raises
@@ -217,7 +217,7 @@ class SkillLibrary:
             self._directory.move_aside(name, reason)
         self._strange = tuple((name, reason) for name in strange)
 
-    def restored(self) -> None:
+    def follow_restore(self) -> None:
         """Follow a copy that was put in the place of the memory: its skills, and each with its file."""
         self.reload()
         self.report = self._mended(SkillReport(set_aside=self._strange), self._known())

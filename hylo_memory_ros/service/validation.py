@@ -1,4 +1,4 @@
-"""Texts and times of a request in their stored form, or refused by name."""
+"""Validation of the texts and times of a request."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def validate_fields(normal: Callable[[str, str], str], **texts: str | None) -> l
 
 
 def validate_name(text: str, field: str) -> str:
-    """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`, or say what is wrong with it."""
+    """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`."""
     return _short(text, field, MAX_NAME_BYTES)
 
 
 def validate_reason(text: str, field: str) -> str:
-    """Return why something is done, in at most `MAX_REASON_BYTES`, or say what is wrong with it."""
+    """Return the reason of a change, at most `MAX_REASON_BYTES`."""
     return _short(text, field, MAX_REASON_BYTES)
 
 
@@ -54,23 +54,25 @@ def _short(text: str, field: str, most: int) -> str:
 
 
 def validate_stamp(at_ns: int) -> int:
-    """Return a time, nanoseconds, that can be one."""
+    """Return a time, nanoseconds, within the range of stamps."""
     if not 0 <= at_ns <= MAX_STAMP_NS:
-        raise InvalidRequestError(f'at_ns: {at_ns} is not a time from 0 to {MAX_STAMP_NS} ns', field='at_ns')
+        raise InvalidRequestError(
+            f'at_ns: expected a time from 0 to {MAX_STAMP_NS} ns, got {at_ns}', field='at_ns'
+        )
     return int(at_ns)
 
 
 def validate_field(normal: Callable[[str, str], str], text: str, field: str) -> str:
     """Return a text in its stored form."""
     if not isinstance(text, str):
-        raise InvalidRequestError(f'{field}: {text!r} is no text', field=field)
+        raise InvalidRequestError(f'{field}: expected a text, got {text!r}', field=field)
     try:
         return normal(text, field)
     except ValueError as exc:
         raise InvalidRequestError(str(exc), field=field) from exc
 
 
-# Its key must have room beside a name as long as this.
+# The key of an episode item holds the name and more, within 512 bytes.
 _MOST_ID_BYTES = 256
 _MOST_NOTE_BYTES = 16_384
 _MOST_SCOPE = 64
@@ -104,6 +106,6 @@ def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
 
 
 def validate_note_and_actor(note: str, actor: str) -> None:
-    """Refuse a note or an actor that is no text, or too long."""
+    """Validate the types and lengths of a note and an actor."""
     validate_note(note, _MOST_NOTE_BYTES)
     validate_fields(validate_name, actor=actor)

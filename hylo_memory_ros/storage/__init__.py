@@ -1,8 +1,8 @@
-"""The durable store: tables, timelines, files.
+"""Durable store: tables, timelines and files; the only package that knows the database.
 
 Reading order: `schema`, `changeset` (one numbered transaction), `statements` (timelines in the tables),
-`query`, `unit_of_work` (repositories), `transaction_manager`, `reader`, `store` (the whole);
-then `engine` (how a file is kept safe).
+`query`, `unit_of_work` (repositories), `transaction_manager`, `reader`, `store` (the whole); then `engine`
+(safety of a file). Callers use `Store`, or the smaller protocols of `ports`.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_questions_and_the_feed_know_them(run: Run, lived: Path) -> None:
 @pytest.mark.parametrize(
     ('options', 'code', 'named'),
     [
-        (['--from', 'noon'], 2, "'noon' is no point in time"),
+        (['--from', 'noon'], 2, "got 'noon'"),
         (['--scope', 'fetch'], 2, "expected a name, '=' and a value, got 'fetch'"),
         (['--outcome', ' '], 1, "outcome: ' ' is blank"),
         (['--from', '20', '--to', '10'], 1, 'time_range_ns: its end'),

@@ -36,8 +36,8 @@ def payload(value: Any) -> Any:
         ({'e\u0301': 1, '\u00e9': 2}, 'twice'),
         ({'a': 10**4300}, r'\$\.a'),
         ({'a': -(10**4300)}, r'\$\.a'),
-        ([1], 'no JSON object'),
-        ('{}', 'no JSON object'),
+        ([1], 'expected a JSON object'),
+        ('{}', 'expected a JSON object'),
     ],
 )
 def test_what_is_no_json_is_refused_by_path(value: Any, path: str) -> None:

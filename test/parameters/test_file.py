@@ -209,4 +209,5 @@ def test_a_name_that_is_none_of_a_space_is_told_with_what_one_reads_like(name: s
         given.configuration()
 
     assert f"embedding_spaces: ['{name}'] is not" in str(refused.value)
-    assert f'{name!r} is no name of a space: it reads name@version' in str(refused.value)
+    assert 'expected the name of a space as name@version' in str(refused.value)
+    assert f'letter, got {name!r}' in str(refused.value)

@@ -33,6 +33,9 @@ payloads = st.dictionaries(
     names, st.none() | st.booleans() | st.integers() | contents | st.lists(numbers, max_size=3), max_size=3
 )
 
+FRAME_RULE = "expected a frame id without white space, with at most one leading '/'"
+COORDINATE_RULE = 'expected a finite coordinate at most 1e+09 m from the origin'
+
 
 @st.composite
 def items(draw: st.DrawFn) -> MemoryItem:
@@ -105,10 +108,22 @@ def message(**fields: Any) -> Any:
         (message(frame='map', covariance=[0.0] * 3), 'items[0].covariance: 3 numbers'),
         (message(frame='map', pose=(math.nan, 0.0, 0.0)), 'items[0].pose.position[0]: nan'),
         (message(frame='map', pose=(0.0, math.inf, 0.0)), 'items[0].pose.position[1]: inf'),
-        (message(frame='map', pose=(0.0, 0.0, 2e9)), 'items[0].pose.position[2]: 2000000000.0'),
-        (message(frame='//map'), "items[0].header.frame_id: '//map'"),
-        (message(frame=' map '), "items[0].header.frame_id: ' map '"),
-        (message(frame='/'), "items[0].header.frame_id: '/'"),
+        (
+            message(frame='map', pose=(0.0, 0.0, 2e9)),
+            f'items[0].pose.position[2]: {COORDINATE_RULE}, got 2000000000.0',
+        ),
+        (
+            message(frame='//map'),
+            f"items[0].header.frame_id: {FRAME_RULE}, got '//map'",
+        ),
+        (
+            message(frame=' map '),
+            f"items[0].header.frame_id: {FRAME_RULE}, got ' map '",
+        ),
+        (
+            message(frame='/'),
+            f"items[0].header.frame_id: {FRAME_RULE}, got '/'",
+        ),
         (message(frame='map', stamp=(-1, 0)), 'items[0].header.stamp: -1 s'),
         (message(frame='map', stamp=(1, 10**9)), 'items[0].header.stamp: 1 s 1000000000 ns'),
         (message(key=' '), "items[0].key: ' ' is blank"),
@@ -119,7 +134,7 @@ def message(**fields: Any) -> Any:
         (message(content='\ud800'), 'items[0].content'),
         (message(confidence=1.5), 'items[0].confidence: 1.5'),
         (message(confidence=math.nan), 'items[0].confidence: nan'),
-        (message(payload_json='{"d": NaN}'), 'items[0].payload_json: $.d: nan'),
+        (message(payload_json='{"d": NaN}'), 'items[0].payload_json: $.d: expected a finite number, got nan'),
         (message(payload_json='{"a": {"d": 1e999}}'), '$.a.d'),
         (message(payload_json='[1]'), 'items[0].payload_json'),
         (message(payload_json='{"a": 1, "a": 2}'), '$.a: the key appears twice'),
@@ -130,7 +145,10 @@ def message(**fields: Any) -> Any:
         (message(links=['on']), 'items[0].links[0]'),
         (message(embedding_space='clip@1'), 'items[0].embedding: 0 numbers'),
         (message(embedding=[1.0]), 'items[0].embedding: 1 numbers'),
-        (message(embedding_space='clip', embedding=[1.0]), "'clip' is no embedding space"),
+        (
+            message(embedding_space='clip', embedding=[1.0]),
+            "expected an embedding space as name@version, got 'clip'",
+        ),
         (message(embedding_space='clip@1', embedding=[0.0]), 'embedding'),
         (message(extra_json='{"new": 1}'), "items[0].extra_json: unknown key 'new'"),
     ],

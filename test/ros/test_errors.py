@@ -61,7 +61,12 @@ def test_a_filter_is_told_by_the_names_of_its_message() -> None:
 
     message = format_problems(refusal.value, 'filter')
 
-    for part in ("filter.near.frame_id: '//map'", 'filter.radius_m: -1.0', '; k: 4294967296'):
+    for part in (
+        'filter.near.frame_id: expected a frame id',
+        "got '//map'",
+        'filter.radius_m: -1.0',
+        '; k: 4294967296',
+    ):
         assert part in message
 
 

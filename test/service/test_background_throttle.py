@@ -32,7 +32,7 @@ def test_it_waits_for_questions_four_times_as_long_as_it_worked_at_most(
     silence = Silence()
     monkeypatch.setattr(throttle.threading, 'Event', lambda: silence)
     giving = BackgroundThrottle()
-    with giving.asking():
+    with giving.hold():
         assert not silence.is_set()
         for _ in range(3):
             now_s[0] += worked_s

@@ -12,7 +12,7 @@ from hylo_memory_ros.domain.consolidation.summarizer import (
     SUMMARIZES,
     Extractive,
     Summariser,
-    summariser_named,
+    load_summariser,
     without_lineage,
 )
 from hylo_memory_ros.domain.consolidation.summary import Composer
@@ -27,6 +27,6 @@ __all__ = [
     'Planner',
     'Rule',
     'Summariser',
-    'summariser_named',
+    'load_summariser',
     'without_lineage',
 ]

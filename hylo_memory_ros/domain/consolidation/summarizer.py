@@ -31,10 +31,10 @@ __all__ = [
     'first_ns',
     'is_summary',
     'last_ns',
+    'load_summariser',
     'normal_words',
     'numbers',
     'sentences',
-    'summariser_named',
     'without_lineage',
 ]
 
@@ -46,7 +46,7 @@ CONSOLIDATED = 'consolidated'
 
 def is_summary(item: MemoryItem) -> bool:
     """Return True if an item is a summary."""
-    return bool(_told(item))
+    return bool(_lineage(item))
 
 
 def without_lineage(item: MemoryItem) -> MemoryItem:
@@ -59,14 +59,14 @@ def without_lineage(item: MemoryItem) -> MemoryItem:
 
 def event_count(item: MemoryItem) -> int:
     """Return the number of events behind an item: 1 unless it is a summary."""
-    return int(_told(item).get('stands_for', 1))
+    return int(_lineage(item).get('stands_for', 1))
 
 
 def count_labels(items: Iterable[MemoryItem]) -> Counter[str]:
     """Count the labels of the events behind items."""
     labels: Counter[str] = Counter()
     for item in items:
-        if lineage := _told(item):
+        if lineage := _lineage(item):
             labels.update(lineage.get('labels', {}))
         elif item.label:
             labels[item.label] += 1
@@ -85,7 +85,7 @@ def last_ns(item: MemoryItem) -> int:
     return item.event_time.end_ns
 
 
-def _told(item: MemoryItem) -> Mapping[str, Any]:
+def _lineage(item: MemoryItem) -> Mapping[str, Any]:
     """Return the lineage of a summary; empty for any other item, whatever its payload holds."""
     lineage = item.payload.get(CONSOLIDATED)
     if not isinstance(lineage, dict) or not any(relation == SUMMARIZES for relation, _ in item.links):
@@ -192,7 +192,7 @@ class Extractive:
         room = max_bytes - len(head.encode())
         chosen: list[tuple[int, str]] = []
         for sentence, times in _in_order_of_weight(by_words, weight):
-            text = f'\n{_closed(sentence.text)}' + (f' (x{times})' if times > 1 else '')
+            text = f'\n{_close_sentence(sentence.text)}' + (f' (x{times})' if times > 1 else '')
             size = len(text.encode())
             if size <= room:
                 chosen.append((sentence.place, text))
@@ -215,7 +215,7 @@ def _utc(stamp_ns: int) -> str:
     return moment.replace(tzinfo=None).isoformat() + 'Z'
 
 
-def _closed(text: str) -> str:
+def _close_sentence(text: str) -> str:
     return text if text.endswith(_ENDS) else f'{text}.'
 
 
@@ -269,7 +269,7 @@ def _in_order_of_weight(by_words: _Sentences, weight: Counter[str]) -> list[tupl
     return sorted(by_words.values(), key=rank)
 
 
-def summariser_named(name: str) -> Summariser:
+def load_summariser(name: str) -> Summariser:
     """Return a summarizer by name: built in, or of an installed entry point.
 
     Raises

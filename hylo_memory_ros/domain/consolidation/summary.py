@@ -91,8 +91,8 @@ class Composer:
             content=items[0].content if merged else self._text(items),
             label=_common(item.label for item in items) or '',
             payload=self._payload(name, items, level, keep=merged),
-            entities=_united(item.entities for item in items),
-            object_ids=_united(item.object_ids for item in items),
+            entities=_unite(item.entities for item in items),
+            object_ids=_unite(item.object_ids for item in items),
             links=(*_shared_links(items), *((SUMMARIZES, str(item.id)) for item in items)),
             scope=_shared_scope(items),
             pose=self._pose(items, math.inf if merged else NEAR_DUPLICATE_DISTANCE_M),
@@ -183,7 +183,7 @@ def _common(values: Iterable[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _united(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def _unite(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for those in names for name in those))
 
 

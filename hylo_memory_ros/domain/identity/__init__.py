@@ -3,7 +3,7 @@
 Similarity finds memories; only exact identity permits reuse. The layers, from what is remembered to
 what is computed of it: `SemanticIdentity`, `EmbeddingIdentity`, `DerivedGenerationIdentity`,
 `RenderedSegmentIdentity`, `TokenKvIdentity`, `CompressionArtifactIdentity`. Each has a digest of its
-own class, and the `gates` refuse one where another is meant.
+own class, and gates refuse one where another is meant.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class CompressionArtifactIdentity(Identity):
     """Digest of the receipt of their making."""
 
     @model_validator(mode='after')
-    def _applicable(self) -> CompressionArtifactIdentity:
+    def _validate_codec(self) -> CompressionArtifactIdentity:
         codecs = {'key_codec': self.codec.key_codec, 'value_codec': self.codec.value_codec}
         of_cache = isinstance(self.source, TokenKvDigest)
         wrong = [name for name, value in codecs.items() if (value is not None) != of_cache]
@@ -127,12 +127,13 @@ class CompressionFigure:
         """
         for value, kind in ((generation, DerivedGenerationIdentity), (artifact, CompressionArtifactIdentity)):
             if not isinstance(value, kind):
-                raise InvalidRequestError(f'{value!r:.90} is no {kind.__name__}: nothing was measured')
+                raise InvalidRequestError(f'expected a {kind.__name__}, got {value!r:.90}')
         if not isinstance(artifact.source, GenerationDigest):
             raise InvalidRequestError(
                 'artifact: it is of tokens in a cache; what was measured there says nothing about vectors',
                 field='artifact',
             )
+        # A ratio is published only for bytes that were made of these vectors.
         if artifact.source != generation.digest:
             raise InvalidRequestError(
                 f'artifact: it is of {artifact.source}, not of {generation.digest}', field='artifact'

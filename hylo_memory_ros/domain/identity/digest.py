@@ -98,14 +98,15 @@ class _Digest(str):
         Raises
         ------
         ValueError
-            It is no digest, or one of another layer.
+            It is not a digest, or one of another layer.
         """
+        # Not isinstance: a digest of a subclass would be one of another layer.
         if type(text) is cls:
             return text
         if not isinstance(text, str) or not text.startswith(cls.prefix):
-            raise ValueError(f'{text!r:.90} is no {cls.prefix}… of 64 hex digits: {_what(text)}')
+            raise ValueError(f'expected {cls.prefix}… of 64 hex digits, got {text!r:.90}: {_mismatch(text)}')
         if not _HEX.fullmatch(text, len(cls.prefix)):
-            raise ValueError(f'{text!r:.90} is no {cls.prefix}… of 64 hex digits in lower case')
+            raise ValueError(f'expected {cls.prefix}… of 64 hex digits in lower case, got {text!r:.90}')
         return super().__new__(cls, text)
 
     @classmethod
@@ -124,7 +125,7 @@ class _Digest(str):
         return bytes.fromhex(self[len(self.prefix) :])
 
 
-def _what(value: object) -> str:
+def _mismatch(value: object) -> str:
     if not isinstance(value, str):
         return f'it is a {type(value).__name__}'
     layer = value.partition(':')[0]
@@ -159,6 +160,7 @@ class LayerDigest(_Digest):
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return the digest of an identity's fields in canonical form, under this layer's name."""
+        # The layer and its version are hashed too: equal fields of two layers differ in every digest.
         domain = _DOMAIN + f'{cls.layer}\0{cls.version}\0'.encode()
         return cls._create(sha256(domain + canonical_bytes(fields)).hexdigest())
 
@@ -173,7 +175,7 @@ class LayerDigest(_Digest):
         """
         if type(value) is not cls:
             raise InvalidRequestError(
-                f'{field}: {value!r:.90} is a {type(value).__name__}, where a {cls.__name__} is meant; '
+                f'{field}: expected a {cls.__name__}, got {value!r:.90}, a {type(value).__name__}; '
                 'no identity stands for another',
                 field=field,
             )

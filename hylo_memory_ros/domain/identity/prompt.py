@@ -84,7 +84,7 @@ class PositionLayout(Contract):
     """Position behind the last token."""
 
     @model_validator(mode='after')
-    def _some(self) -> PositionLayout:
+    def _validate_range(self) -> PositionLayout:
         if self.token_end <= self.token_start:
             raise ValueError(f'position: the range [{self.token_start}, {self.token_end}) holds no token')
         return self
@@ -131,7 +131,7 @@ class TokenKvIdentity(Identity):
     """Memory layout of the cache."""
 
     @model_validator(mode='after')
-    def _ranged(self) -> TokenKvIdentity:
+    def _validate_tokens(self) -> TokenKvIdentity:
         span = self.position.token_end - self.position.token_start
         if span != len(self.token_ids):
             raise ValueError(

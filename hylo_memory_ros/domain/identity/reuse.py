@@ -78,7 +78,7 @@ def prefix_from_json(text: str, field: str) -> CachedPrefix:
     Raises
     ------
     InvalidRequestError
-        It is no JSON object, or a field is unknown, missing or wrong; all of them by name.
+        It is not a JSON object, or a field is unknown, missing or wrong; all of them by name.
     """
     try:
         fields = parse_object(text, field)
@@ -115,7 +115,7 @@ def may_reuse(have: CachedPrefix | TokenKvIdentity, want: CachedPrefix | TokenKv
         Something else is given, such as a semantic identity or a similarity: it is no evidence.
     """
     kept, wanted = _prefix(have, 'have'), _prefix(want, 'want')
-    reasons = list(_differences('', _compared(kept), _compared(wanted)))
+    reasons = list(_differences('', _comparable_fields(kept), _comparable_fields(wanted)))
     if len(reasons) > _MOST:
         reasons[_MOST:] = [f'{len(reasons) - _MOST} more differences']
     return Reuse(not reasons, tuple(reasons))
@@ -126,18 +126,18 @@ def _prefix(value: object, field: str) -> CachedPrefix:
         return value
     if isinstance(value, TokenKvIdentity):
         return CachedPrefix(token_kv=value)
-    what = type(value).__name__
+    kind = type(value).__name__
     if isinstance(value, Identity):
-        what = f'a {what} is no evidence for the reuse of a cache'
+        kind = f'a {kind} is no evidence for the reuse of a cache'
     elif isinstance(value, float):
-        what = f'a similarity of {value} is no evidence for the reuse of a cache'
+        kind = f'a similarity of {value} is no evidence for the reuse of a cache'
     raise InvalidRequestError(
-        f'{field}: {what}: give a TokenKvIdentity or a CachedPrefix; only exact identity permits reuse',
+        f'{field}: {kind}: give a TokenKvIdentity or a CachedPrefix; only exact identity permits reuse',
         field=field,
     )
 
 
-def _compared(prefix: CachedPrefix) -> dict[str, Any]:
+def _comparable_fields(prefix: CachedPrefix) -> dict[str, Any]:
     token_kv = prefix.token_kv.fields
     compared: dict[str, Any] = {'renderer': token_kv.pop('segment')}
     compared |= token_kv
@@ -156,19 +156,20 @@ def _differences(path: str, have: Any, want: Any) -> Iterator[str]:
                 continue  # known to one side only: the digest under `renderer` decides
             yield from _differences(f'{path}.{name}' if path else name, have.get(name), want.get(name))
     elif isinstance(have, list) and isinstance(want, list):
-        yield f'{path}: {_first(have, want)}'
+        yield f'{path}: {_first_difference(have, want)}'
     else:
-        yield f'{path}: kept {_told(have)}, wanted {_told(want)}'
+        yield f'{path}: kept {_format_value(have)}, wanted {_format_value(want)}'
 
 
-def _first(have: list[Any], want: list[Any]) -> str:
+def _first_difference(have: list[Any], want: list[Any]) -> str:
     for place, (kept, wanted) in enumerate(zip(have, want, strict=False)):
         if kept != wanted:
-            return f'the first difference is at {place}: kept {_told(kept)}, wanted {_told(wanted)}'
+            values = f'kept {_format_value(kept)}, wanted {_format_value(wanted)}'
+            return f'the first difference is at {place}: {values}'
     return f'kept {len(have)}, wanted {len(want)}'
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return 'none'
     if isinstance(value, Mapping):

@@ -32,6 +32,7 @@ def update_state(state: bytes, added: Iterable[bytes] = (), removed: Iterable[by
     >>> update_state(one, added=[b'b'], removed=[b'a', b'b']) == EMPTY_STATE
     True
     """
+    # Unsigned numbers wrap modulo 2**16, which is the group of the hash.
     words = np.frombuffer(state, dtype='<u2') + _sum(added) - _sum(removed)
     return words.astype('<u2').tobytes()
 
@@ -41,7 +42,7 @@ def _sum(elements: Iterable[bytes]) -> NDArray[np.uint16]:
     total = np.zeros(WORDS, dtype='<u2')
     batch: list[bytes] = []
     for element in elements:
-        batch.append(_expanded(element))
+        batch.append(_expand(element))
         if len(batch) == 1024:
             total += _block_sum(batch)
             batch.clear()
@@ -50,7 +51,7 @@ def _sum(elements: Iterable[bytes]) -> NDArray[np.uint16]:
 
 # One transaction takes the same elements out of several sets.
 @lru_cache(maxsize=256)
-def _expanded(element: bytes) -> bytes:
+def _expand(element: bytes) -> bytes:
     return shake_256(element).digest(2 * WORDS)
 
 

@@ -90,7 +90,7 @@ class Ordering(Contract):
         return cls(count=count, digest=Sha256(f'sha256:{state.hexdigest()}'))
 
     def check(self, pairs: Iterable[tuple[str, EmbeddingDigest]]) -> None:
-        """Refuse pairs that are not these, in this order.
+        """Refuse pairs other than the recorded ones, or in another order.
 
         Raises
         ------
@@ -186,7 +186,10 @@ def require_ordering(
         What it decodes could not be given back to rows.
     """
     if not isinstance(generation, DerivedGenerationIdentity):
-        raise InvalidRequestError(f'generation: a {type(generation).__name__} is none', field='generation')
+        raise InvalidRequestError(
+            f'generation: expected a DerivedGenerationIdentity, got a {type(generation).__name__}',
+            field='generation',
+        )
     if pairs is None:
         raise InvalidRequestError(
             'ordering: this generation records none, so what it decodes belongs to no row', field='ordering'

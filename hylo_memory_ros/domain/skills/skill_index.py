@@ -73,7 +73,7 @@ class SkillIndex:
         return len(self._entries)
 
     def __contains__(self, statement: int) -> bool:
-        """Whether a statement is one of a skill."""
+        """Return True if a statement is one of a skill."""
         return statement in self._entries
 
     def load(self, skills: Iterable[tuple[int, Mapping[str, Any]]]) -> None:

@@ -1,1 +1,4 @@
-"""Prompts."""
+"""Memory part of a prompt: `render`, and the `renderers` and `token_counters` that it looks up by name.
+
+The same memory and request give the same bytes. Other renderers and counters are entry points.
+"""

@@ -19,7 +19,7 @@ from hylo_memory_ros.index.vectors.space_search import SpaceContext, SpaceSearch
 from hylo_memory_ros.index.vectors.space_table import VectorQuery
 from hylo_memory_ros.index.vectors.vector_columns import VectorRow, VectorSource, VersionTuple
 from hylo_memory_ros.model import CandidateEvidence, MemoryItem
-from hylo_memory_ros.model.embedding import MIN_NORM, EmbeddingSpace, undeclared
+from hylo_memory_ros.model.embedding import MIN_NORM, EmbeddingSpace, undeclared_space
 
 __all__ = ['VectorHits', 'VectorIndex']
 
@@ -310,7 +310,7 @@ class VectorIndex:
             change()
 
     def _space(self, name: str, dimension: int) -> EmbeddingSpace:
-        return self._declared.get(name) or undeclared(dimension)
+        return self._declared.get(name) or undeclared_space(dimension)
 
     def _add_vectors(self, spaces: dict[str, SpaceSearch], batch: Sequence[VectorRow]) -> None:
         grouped: dict[str, list[tuple[int, bytes]]] = {}

@@ -1,1 +1,4 @@
-"""Perception."""
+"""Perception of the node: subscribers, localisation, transforms, and the placement of poses.
+
+Callbacks only queue; the writer's thread decodes, processes and commits. `perception` is the whole.
+"""

@@ -1,4 +1,8 @@
-"""Services of the node: one module a group; a decorated method of a class in `HANDLERS` is a service."""
+"""Services of the node: one module a group; a decorated method of a class in `HANDLERS` is a service.
+
+"Adding a service" in CONTRIBUTING.md describes the steps; `servers` offers all of them, each behind a
+guard.
+"""
 
 from __future__ import annotations
 

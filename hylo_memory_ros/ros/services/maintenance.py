@@ -150,7 +150,7 @@ class MaintenanceHandlers(Handlers):
                 scope,
                 budget,
                 dry_run=goal.dry_run,
-                tell=tell,
+                on_progress=tell,
                 cancelled=lambda: tell.cancel_requested or self.context.slow.closing,
                 actor='maintain',
             )

@@ -1,4 +1,4 @@
-"""Taking a consolidation back, slice by slice, newest first: one transaction for each that it made."""
+"""Reversal of a consolidation, newest slice first: one transaction for each that it made."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ConsolidationReversal:
     ----------
     store : Store
     record : ConsolidationRecord
-        What is taken back.
+        The consolidation to revert.
     changing, follow, throttle
         As for a `ConsolidationRun`.
     actor : str
-        For whom.
+        Author of the request.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class ConsolidationReversal:
         self._throttle = throttle
         self._actor = actor
 
-    def reversion(self) -> Reversion:
-        """Take it back; see `Consolidating.revert_consolidation`."""
+    def execute(self) -> Reversion:
+        """Revert it; see `ConsolidationHandler.revert_consolidation`."""
         with self._store.read() as view:
             left = self._groups_left(view.consolidations)
         kept: dict[str, str] = {}
@@ -74,7 +74,7 @@ class ConsolidationReversal:
         gone = set(withdrawn)
         return Reversion(
             self._record.name,
-            tuple(one for one in restored if one not in gone),
+            tuple(item_id for item_id in restored if item_id not in gone),
             tuple(withdrawn),
             kept,
             self._store.reader.digest(),
@@ -94,10 +94,12 @@ class ConsolidationReversal:
             raise InvalidRequestError(
                 f'consolidation_id: {self._record.name!r} was reverted before', field='consolidation_id'
             )
-        self._refuse_again(consolidations, left)
+        self._refuse_replaced(consolidations, left)
         return left
 
-    def _refuse_again(self, consolidations: ConsolidationRepository, groups: Sequence[SummaryGroup]) -> None:
+    def _refuse_replaced(
+        self, consolidations: ConsolidationRepository, groups: Sequence[SummaryGroup]
+    ) -> None:
         standing = consolidations.replacements([group.summary for group in groups])
         others = {number for those in standing.values() for number, _ in those} - {self._record.number}
         if again := sorted(others):

@@ -1,7 +1,7 @@
-"""One consolidation, from what is over the budget to the report.
+"""One run of consolidation, from the excess over the budget to the report.
 
 What is done is decided before anything is changed, in an order that depends on the memory alone; so a dry
-run tells what a run would do, and a run that was interrupted is finished by the next one.
+run reports exactly what a run would do, and a run that was interrupted is finished by the next one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hylo_memory_ros.domain.consolidation import Chunk, Composer, Need, Planner,
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
 from hylo_memory_ros.service.background_throttle import BackgroundThrottle
-from hylo_memory_ros.service.consolidation.members import DryRunOverlay, Members
+from hylo_memory_ros.service.consolidation.chunk_reader import ChunkReader, DryRunOverlay
 from hylo_memory_ros.storage import CommitResult, Store
 from hylo_memory_ros.storage.archive.mover import ArchivedSlice
 from hylo_memory_ros.storage.consolidation.candidates import size_of
@@ -66,23 +66,22 @@ class ConsolidationRequest:
     """Request of a consolidation."""
 
     scope: Mapping[str, str]
-    """Only what was said in it; empty: everything."""
+    """Only statements of this scope; empty: all."""
     budget: Budget
-    """What may stay at hand of it."""
+    """Limits to bring it within."""
     kinds: tuple[str, ...]
     """Only of these kinds."""
     dry_run: bool
     """Whether to change nothing."""
     actor: str
-    """For whom."""
-    tell: Callable[[float, str], None]
-    """Takes the part that is done, and what is being done."""
+    """Author of the request."""
+    on_progress: Callable[[float, str], None]
+    """Takes the part that is done, 0 to 1, and the stage."""
     cancelled: Callable[[], bool]
     """Whether to end after the slice at hand."""
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Fields of the request for the record."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields of the request for the record."""
         budget = {name: value for name, value in dict(self.budget).items() if value is not None}
         return {'scope': dict(self.scope), 'budget': budget, 'kinds': list(self.kinds)}
 
@@ -96,7 +95,7 @@ class _Gain(NamedTuple):
 
 
 @dataclass
-class _Done:
+class _Progress:
     """Progress of a run, or of its dry run."""
 
     merged: list[Condensed] = field(default_factory=list)
@@ -114,7 +113,7 @@ class ConsolidationRun:
     ----------
     store : Store
     settings : ConsolidationSettings
-    wish : ConsolidationRequest
+    request : ConsolidationRequest
     composer : Composer
         Composes summaries.
     open_episode : str
@@ -122,16 +121,16 @@ class ConsolidationRun:
     changing : callable
         Returns the lock that a change holds.
     follow : callable
-        Tells everybody of a committed change.
+        Brings indexes and listeners up to date with a commit.
     throttle : BackgroundThrottle
-        What the run gives way to.
+        Lets the run wait for queries.
     """
 
     def __init__(
         self,
         store: Store,
         settings: ConsolidationSettings,
-        wish: ConsolidationRequest,
+        request: ConsolidationRequest,
         composer: Composer,
         open_episode: str,
         changing: Callable[[], AbstractContextManager[Any]],
@@ -140,46 +139,49 @@ class ConsolidationRun:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._wish = wish
+        self._request = request
         self._composer = composer
         self._open_episode = open_episode
         self._changing = changing
         self._follow = follow
         self._throttle = throttle
         self._can_archive = store.path is not None
-        # In memory there is one connection: who asks waits until a slice has ended.
+        # In memory there is one connection: queries wait until a slice has ended.
         self._most = settings.slice_items if store.path is not None else 1
         self._gains: dict[str, _Gain] = {}
         self._to_age: list[int] = []
-        self._supposed = DryRunOverlay()
-        self._members = Members(store, self._supposed, settings.slice_items)
-        self._done = _Done()
-        self._need = self._at_first = Need(0, 0)
+        self._overlay = DryRunOverlay()
+        self._reader = ChunkReader(store, self._overlay, settings.slice_items)
+        self._progress = _Progress()
+        self._need = self._initial_need = Need(0, 0)
         self._part = 0.0
 
-    def report(self) -> ConsolidationReport:
-        """Do what is wished, and return what was done."""
-        wish, done = self._wish, self._done
-        before, digest_before = self._store.reader.amount(wish.kinds, wish.scope), self._store.reader.digest()
-        self._need, self._at_first = (Need(*wish.budget.excess(*before)) for _ in range(2))
+    def execute(self) -> ConsolidationReport:
+        """Execute the request, and return the report."""
+        request, done = self._request, self._progress
+        before, digest_before = (
+            self._store.reader.amount(request.kinds, request.scope),
+            self._store.reader.digest(),
+        )
+        self._need, self._initial_need = (Need(*request.budget.excess(*before)) for _ in range(2))
         if self._need and self._can_archive:
-            self._age_what_ended()
-        if self._need and not done.cancelled and MemoryKind.EPISODIC.value in wish.kinds:
+            self._age_ended()
+        if self._need and not done.cancelled and MemoryKind.EPISODIC.value in request.kinds:
             self._condense()
-        gained = self._at_first.items - self._need.items, self._at_first.bytes - self._need.bytes
-        if wish.dry_run:
+        gained = self._initial_need.items - self._need.items, self._initial_need.bytes - self._need.bytes
+        if request.dry_run:
             after, digest_after = (before.items - gained[0], before.bytes - gained[1]), digest_before
         else:
             after, digest_after = (
-                self._store.reader.amount(wish.kinds, wish.scope),
+                self._store.reader.amount(request.kinds, request.scope),
                 self._store.reader.digest(),
             )
-        wish.tell(1.0, 'done')
+        request.on_progress(1.0, 'done')
         return ConsolidationReport(
             consolidation_id='' if done.number is None else name_of(done.number),
-            dry_run=wish.dry_run,
+            dry_run=request.dry_run,
             cancelled=done.cancelled,
-            met=wish.budget.holds(*after),
+            met=request.budget.holds(*after),
             merged=tuple(done.merged),
             summarised=tuple(done.summarised),
             aged=tuple(done.aged),
@@ -194,29 +196,29 @@ class ConsolidationRun:
             sequence=self._store.sequence,
         )
 
-    def _ended(self, stage: str) -> bool:
+    def _pause(self, stage: str) -> bool:
         """Return True if the run was cancelled; else report progress and give way to queries."""
         self._throttle.give_way()
-        if self._wish.cancelled():
-            self._done.cancelled = True
+        if self._request.cancelled():
+            self._progress.cancelled = True
             return True
-        # What was skipped is needed again; who watches still sees it go on.
-        self._part = max(self._part, self._need.part_met(self._at_first))
-        self._wish.tell(self._part, stage)
+        # What was skipped is needed again; progress must not go back.
+        self._part = max(self._part, self._need.part_met(self._initial_need))
+        self._request.on_progress(self._part, stage)
         return False
 
-    def _age_what_ended(self) -> None:
-        after, kinds = 0, self._wish.kinds
-        while self._need and not self._ended(_AGING):
+    def _age_ended(self) -> None:
+        after, kinds = 0, self._request.kinds
+        while self._need and not self._pause(_AGING):
             found = self._store.archive.archivable(
-                kinds, self._wish.scope or None, limit=_IDENTITIES, after=after
+                kinds, self._request.scope or None, limit=_IDENTITIES, after=after
             )
             chosen: list[int] = []
-            for one in found:
+            for identity in found:
                 if not self._need:
                     break
-                self._need.less(one.assertions, one.bytes)
-                chosen.append(one.identity_id)
+                self._need.less(identity.assertions, identity.bytes)
+                chosen.append(identity.identity_id)
             self._age(chosen)
             if len(found) < _IDENTITIES:
                 return
@@ -226,17 +228,17 @@ class ConsolidationRun:
         """Move ended statements of identities into the archive, slice by slice."""
         leaving = self._store.archive.archivable_ids(identity_ids)
         names = [name for number in identity_ids for name in leaving.get(number, ())]
-        if self._wish.dry_run:
-            self._done.aged += names
+        if self._request.dry_run:
+            self._progress.aged += names
             return
         moved: set[str] = set()
         # One more than there are identities: most have one statement, and one call tells that it was all.
         limit = max(len(identity_ids), _STATEMENTS) + 1
         for done in slices(partial(self._store.archive.move, identity_ids, limit=limit), limit):
             moved.update(done.ids)
-            if self._ended(_AGING):
+            if self._pause(_AGING):
                 break
-        self._done.aged += [name for name in names if name in moved]
+        self._progress.aged += [name for name in names if name in moved]
 
     def _condense(self) -> None:
         """Condense what is of one day, then of several, while there is need."""
@@ -247,7 +249,7 @@ class ConsolidationRun:
     def _condense_days(self, days: int | None, before_ns: int) -> None:
         """Summarize events, then their summaries, level by level while there is need."""
         level = 0
-        while self._need and not self._done.cancelled:
+        while self._need and not self._progress.cancelled:
             planner = Planner(self._settings, level, days, self._throttle.give_way)
             self._read(planner, before_ns)
             made = self._condense_planned(planner)
@@ -257,13 +259,13 @@ class ConsolidationRun:
 
     def _condense_planned(self, planner: Planner) -> bool:
         """Condense what belongs together of one level, and return whether anything did."""
-        if self._done.cancelled:
+        if self._progress.cancelled:
             return False
         pending: list[Group] = []
         size, made = 0, False
-        for chunk, items in self._planned(planner):
+        for chunk, items in self._read_planned(planner):
             stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
-            if self._ended(stage):
+            if self._pause(stage):
                 return made
             group = self._group(chunk, items, planner.level + 1)
             if group is None:
@@ -273,31 +275,31 @@ class ConsolidationRun:
                 pending, size = [], 0
             pending.append(group)
             size += len(group.ids)
-        if pending and not self._ended('summarising'):
+        if pending and not self._pause('summarising'):
             made = self._settle(pending, planner.level + 1) or made
-        self._age_what_gave_way()
+        self._age_replaced()
         return made
 
     def _read(self, planner: Planner, before_ns: int) -> None:
-        """Let the planner see what holds now."""
+        """Feed the planner with the statements that hold now."""
         now_ns, after = self._store.now_ns(), (-1, 0)
-        while not self._ended('reading'):
+        while not self._pause('reading'):
             rows = self._store.reader.consolidable(
                 before_ns,
                 _ROWS,
                 now_ns=now_ns,
-                scope=self._wish.scope or None,
+                scope=self._request.scope or None,
                 after=after,
                 open_episode=self._open_episode,
             )
-            for row in self._supposed.holding(rows):
+            for row in self._overlay.without_replaced(rows):
                 planner.add(row)
             if len(rows) < _ROWS:
                 break
             after = rows[-1].valid_from_ns, rows[-1].version_row
-        for row in self._supposed.summaries:
+        for row in self._overlay.summaries:
             planner.add(row)
-        if (space := self._settings.near_duplicate_space) and not self._done.cancelled:
+        if (space := self._settings.near_duplicate_space) and not self._progress.cancelled:
             planner.join_alike(self._vectors(space, planner.heads()))
 
     def _vectors(self, space: str, assertions: Sequence[int]) -> dict[int, Sequence[float]]:
@@ -309,12 +311,12 @@ class ConsolidationRun:
                 for number, data in self._store.reader.vectors_of(space, asked).items()
             }
             self._throttle.give_way()
-        supposed = {number: self._supposed.item(number).embeddings for number in assertions if number < 0}
-        return found | {number: vectors[space] for number, vectors in supposed.items() if space in vectors}
+        pending = {number: self._overlay.item(number).embeddings for number in assertions if number < 0}
+        return found | {number: vectors[space] for number, vectors in pending.items() if space in vectors}
 
-    def _planned(self, planner: Planner) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
+    def _read_planned(self, planner: Planner) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
         """Yield what is to become one while there is need, with what it says; the last as small as that."""
-        for chunk, items in self._members.of(chain(planner.merges(), planner.summaries())):
+        for chunk, items in self._reader.read(chain(planner.merges(), planner.summaries())):
             if not self._need:
                 return
             most = self._need.most(len(items))
@@ -325,10 +327,11 @@ class ConsolidationRun:
         try:
             summary = self._composer.compose(chunk.rule, items, level)
         except InvalidRequestError as exc:
-            self._done.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
+            self._progress.skipped[self._composer.id_of(chunk.rule, items)] = exc.message
             return None
         fewer = sum(member.items for member in chunk.members) - 1
         smaller = sum(member.bytes for member in chunk.members) - size_of(summary)
+        # Enough items, and a summary as large as its members gains no bytes.
         if self._need.items <= 0 and smaller <= 0:
             return None
         self._need.less(fewer, smaller)
@@ -343,45 +346,50 @@ class ConsolidationRun:
         bool
             Whether one of them does.
         """
-        if self._wish.dry_run:
+        if self._request.dry_run:
             taken = self._store.reader.taken([str(group.summary.id) for group in groups])
             self._skip(dict.fromkeys(taken, TAKEN))
             ready = [group for group in groups if group.summary.id not in taken]
-            self._supposed.add(ready, level)
+            self._overlay.add(ready, level)
             self._keep([Condensed(str(group.summary.id), group.ids) for group in ready])
-            self._done.aged += [name for group in ready for name in group.ids] if self._can_archive else []
+            self._progress.aged += (
+                [name for group in ready for name in group.ids] if self._can_archive else []
+            )
             return bool(ready)
         with self._changing():
-            with self._store.begin('consolidate', actor=self._wish.actor, durable=False) as uow:
-                number = self._done.number
+            with self._store.begin('consolidate', actor=self._request.actor, durable=False) as uow:
+                number = self._progress.number
                 if number is None:
-                    number = uow.consolidations.begin(self._wish.asked)
+                    number = uow.consolidations.begin(self._request.as_dict())
                 part = uow.consolidations.summarize(number, groups)
+                # Every group was refused: a transaction without a change gets no sequence.
                 if not part.done:
                     uow.discard()
             self._follow(uow.result)
         if part.done:
-            self._done.number = number
+            self._progress.number = number
         self._skip(part.skipped)
         self._keep(part.done)
         self._to_age += part.identity_ids
         if len(self._to_age) >= _IDENTITIES:
-            self._age_what_gave_way()
+            self._age_replaced()
         return bool(part.done)
 
-    def _age_what_gave_way(self) -> None:
+    def _age_replaced(self) -> None:
         if self._can_archive and self._to_age:
             self._age(self._to_age)
         self._to_age = []
 
     def _skip(self, skipped: Mapping[str, str]) -> None:
-        """Tell what was not made, and need again what it was to gain."""
-        self._done.skipped.update(skipped)
+        """Record summaries that were not made, and add their gain to the need again."""
+        self._progress.skipped.update(skipped)
         for summary_id in skipped:
             gain = self._gains[summary_id]
             self._need.less(-gain.items, -gain.bytes)
 
     def _keep(self, done: Sequence[Condensed]) -> None:
-        for one in done:
-            kept = self._done.merged if self._gains[one.id].rule == 'merge' else self._done.summarised
-            kept.append(one)
+        for group in done:
+            kept = (
+                self._progress.merged if self._gains[group.id].rule == 'merge' else self._progress.summarised
+            )
+            kept.append(group)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from hylo_memory_ros.domain.consolidation import Composer, summariser_named
+from hylo_memory_ros.domain.consolidation import Composer, load_summariser
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
     Budget,
@@ -49,7 +49,7 @@ class ConsolidationHandler:
 
     def __init__(self, core: MemoryCore) -> None:
         self._core = core
-        self._summariser = summariser_named(core.config.consolidation.summariser)
+        self._summariser = load_summariser(core.config.consolidation.summariser)
         self._running = threading.Lock()
 
     def consolidate(
@@ -59,7 +59,7 @@ class ConsolidationHandler:
         *,
         kinds: Collection[MemoryKind] | None = None,
         dry_run: bool = False,
-        tell: Callable[[float, str], None] | None = None,
+        on_progress: Callable[[float, str], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
         actor: str = '',
     ) -> ConsolidationReport:
@@ -78,17 +78,17 @@ class ConsolidationHandler:
         Parameters
         ----------
         scope : mapping, optional
-            Only what was said in it; none: everything.
+            Only statements of this scope; none: all.
         budget : Budget
             What may stay at hand of it.
         kinds : collection of MemoryKind, optional
             Only these; none: every durable kind.
         dry_run : bool
-            Change nothing, and tell exactly what would be done.
-        tell : callable, optional
+            Change nothing, and report exactly what would be done.
+        on_progress : callable, optional
             Takes the part that is done, and what is being done.
         cancelled : callable, optional
-            Whether to end after the slice at hand; what was done stays done, and is told.
+            Whether to end after the slice at hand; what was done stays done, and is in the report.
         actor : str
             For whom.
 
@@ -112,7 +112,7 @@ class ConsolidationHandler:
         ...     len(report.merged[0].ids), report.items_after, memory.query(MemoryQuery()).total
         (9, 1, 1)
         """
-        wish = self._wish(scope, budget, kinds, dry_run, tell, cancelled, actor)
+        request = self._request(scope, budget, kinds, dry_run, on_progress, cancelled, actor)
         with self._alone():
             if not dry_run and self._core.read_only:
                 raise ReadOnlyError(
@@ -122,14 +122,14 @@ class ConsolidationHandler:
             run = ConsolidationRun(
                 self._core.store,
                 self._core.config.consolidation,
-                wish,
+                request,
                 self._composer(),
                 self._core.episode,
                 self._changing_in(self._core.store.epoch),
                 self._core.follow,
                 self._core.throttle,
             )
-            report = run.report()
+            report = run.execute()
             if report.consolidation_id:
                 self._keep(report)
             return report
@@ -146,7 +146,7 @@ class ConsolidationHandler:
             There is no consolidation of this name.
         InvalidRequestError
             It was reverted before, or one of its summaries was consolidated again since; or a name
-            is no text.
+            is not a text.
         """
         validate_fields(validate_name, actor=actor, consolidation_id=consolidation_id)
         with self._alone():
@@ -159,7 +159,7 @@ class ConsolidationHandler:
                 self._core.follow,
                 self._core.throttle,
                 actor,
-            ).reversion()
+            ).execute()
 
     def consolidations(self) -> tuple[ConsolidationRecord, ...]:
         """Return what is kept of each consolidation, in order."""
@@ -167,23 +167,27 @@ class ConsolidationHandler:
         with self._core.store.read() as view:
             return tuple(view.consolidations.load_all())
 
-    def _wish(
+    def _request(
         self,
         scope: Mapping[str, str] | None,
         budget: Budget | None,
         kinds: Collection[MemoryKind] | None,
         dry_run: bool,
-        tell: Callable[[float, str], None] | None,
+        on_progress: Callable[[float, str], None] | None,
         cancelled: Callable[[], bool] | None,
         actor: str,
     ) -> ConsolidationRequest:
         if not isinstance(budget, Budget):
-            raise InvalidRequestError(f'budget: {budget!r} is no Budget of items or bytes', field='budget')
+            raise InvalidRequestError(
+                f'budget: expected a Budget of items or bytes, got {budget!r}', field='budget'
+            )
         validate_fields(validate_name, actor=actor)
         if scope is not None and not isinstance(scope, Mapping):
-            raise InvalidRequestError(f'scope: {scope!r} is no mapping of names to values', field='scope')
+            raise InvalidRequestError(
+                f'scope: expected a mapping of names to values, got {scope!r}', field='scope'
+            )
         if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
-            raise InvalidRequestError(f'kinds: {kinds!r} is no collection of kinds', field='kinds')
+            raise InvalidRequestError(f'kinds: expected a collection of kinds, got {kinds!r}', field='kinds')
         where = {
             validate_field(normalize_key, name, 'scope'): validate_field(
                 normalize_key, value, f'scope[{name!r}]'
@@ -206,7 +210,7 @@ class ConsolidationHandler:
             chosen,
             dry_run,
             actor=actor,
-            tell=tell or (lambda _part, _stage: None),
+            on_progress=on_progress or (lambda _part, _stage: None),
             cancelled=cancelled or (lambda: False),
         )
 

@@ -77,7 +77,7 @@ class MaintenanceHandler:
             core.requests.clear()
             core.maps = KnownMaps(core.store, core.maps.current)
             core.indexes.reload()
-            core.skills.restored()
+            core.skills.follow_restore()
             core.events.publish(committed.change)
             self._episodes.resume()
 

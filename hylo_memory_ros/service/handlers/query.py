@@ -65,7 +65,7 @@ class QueryHandler:
         """
         core = self._core
         core.refuse_closed()
-        with core.throttle.asking():
+        with core.throttle.hold():
             wanted = core.receipts.wanted(receipt)
             if not wanted and not core.receipts.has_listeners:
                 return core.engine.answer(query)
@@ -108,7 +108,7 @@ class QueryHandler:
         core.refuse_closed()
         if max_tokens is not None and max_tokens < 0:
             raise InvalidRequestError(f'max_tokens: {max_tokens} is negative', field='max_tokens')
-        with core.throttle.asking():
+        with core.throttle.hold():
             named = renderer_named(renderer) if renderer else self._renderer
             count = counter_named(counter) if isinstance(counter, str) else counter or self._counter
             wanted = core.receipts.wanted(receipt)

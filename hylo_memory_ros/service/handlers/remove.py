@@ -90,13 +90,13 @@ class RemovalHandler:
             Each at most once.
         at_ns : int or sequence of int
             World time, nanoseconds, for all keys or for each: a version from before holds up to
-            here, and what was said from a later time stays, whichever came first.
+            here, and what is stated from a later time stays, whichever came first.
         kind : MemoryKind
             A durable kind.
         map_id : str, optional
             Their map; None: the current one.
         merged_into : str
-            Key of the thing that they prove to be, which the feed tells as a merge; empty: they ended.
+            Key of the thing that they prove to be, which the feed reports as a merge; empty: they ended.
         durable : bool
             As in `write`.
 

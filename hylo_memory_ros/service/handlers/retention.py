@@ -17,7 +17,7 @@ from hylo_memory_ros.storage.consolidation.sizes import Held
 
 __all__ = ['RetentionHandler']
 
-Tell = Callable[[float, str], None]
+Progress = Callable[[float, str], None]
 Cancelled = Callable[[], bool]
 
 # What one slice moves: a few milliseconds under the write lock.
@@ -62,7 +62,7 @@ class RetentionHandler:
         self,
         kinds: Collection[str] | None = None,
         *,
-        tell: Tell | None = None,
+        on_progress: Progress | None = None,
         cancelled: Cancelled | None = None,
         actor: str = '',
     ) -> RetentionReport:
@@ -75,7 +75,7 @@ class RetentionHandler:
         ----------
         kinds : collection of str, optional
             Only these; none: every kind that has limits.
-        tell : callable, optional
+        on_progress : callable, optional
             Takes the part that is done, and what is being done.
         cancelled : callable, optional
             Whether to end after the slice at hand.
@@ -97,11 +97,11 @@ class RetentionHandler:
         for kind in chosen:
             if stop():
                 break
-            done.append(self._retain(kind, limited[kind], tell, stop, actor))
+            done.append(self._retain(kind, limited[kind], on_progress, stop, actor))
         return RetentionReport(tuple(done), cancelled=stop())
 
     def _retain(
-        self, kind: str, limits: KindLimits, tell: Tell | None, stop: Cancelled, actor: str
+        self, kind: str, limits: KindLimits, on_progress: Progress | None, stop: Cancelled, actor: str
     ) -> KindRetention:
         before = self.fill()[kind]
         cut_ns = self._core.store.now_ns() - round(limits.max_age_s * 1e9) if limits.max_age_s else None
@@ -109,7 +109,7 @@ class RetentionHandler:
         consolidation = None
         if not stop() and (budget := self._budget(kind, limits, cut_ns)) is not None:
             consolidation = self._consolidation.consolidate(
-                None, budget, kinds={MemoryKind(kind)}, tell=tell, cancelled=stop, actor=actor
+                None, budget, kinds={MemoryKind(kind)}, on_progress=on_progress, cancelled=stop, actor=actor
             )
         after = self.fill()[kind]
         problem = '' if stop() else _problem(after, has_file=self._core.store.path is not None)

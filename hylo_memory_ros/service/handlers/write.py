@@ -64,7 +64,7 @@ class WriteHandler:
         core = self._core
         if core.spaces.embedders:
             items = core.spaces.embedded(items)
-        items = [core.maps.placed(item) for item in items]
+        items = [core.maps.assign_current_map(item) for item in items]
         if not any(item.kind is MemoryKind.WORKING for item in items):
             with core.changing():
                 # The answer to a request that working memory had a part in is kept in this process alone.
@@ -127,7 +127,7 @@ class WriteHandler:
             core.maps.remember(item.scope.get('map_id', '') for item in items)
         if any(item.kind is MemoryKind.SKILL for item in items):
             items = core.skills.with_verdicts(items, actor)
-            with core.skills.staged(items, dry_run=dry_run) as publish_files:
+            with core.skills.stage_files(items, dry_run=dry_run) as publish_files:
                 result, committed = core.store.write(
                     items, request_id=request_id, actor=actor, dry_run=dry_run, durable=durable, within=within
                 )

@@ -1,1 +1,4 @@
-"""Consolidation."""
+"""Consolidation in the tables: candidates, sizes, summaries with their lineage, and reversal.
+
+Used through the repositories of a unit of work; `domain.consolidation` plans what becomes one.
+"""

@@ -1,1 +1,4 @@
-"""Repositories of landmarks, sightings, the ledger of observations, and receipts."""
+"""Repositories of landmarks, sightings, the ledger of observations, and association receipts.
+
+`records` has the rows that perception hands over and takes back; nothing here computes with them.
+"""

@@ -1,4 +1,7 @@
-"""Schema changes, one alembic step each; running them again changes nothing."""
+"""Migrations of the schema, one alembic step each; running them again changes nothing.
+
+A new file is created from `schema` instead. Used inside `storage` only.
+"""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Times are integer nanoseconds, digests are 32 bytes, lists and objects are JSON.
 
 Reading order: an accepted write is an `assertion` of an `identity`, with its place in `spatial`. What
 follows from all assertions and forgets of an identity are its `version` rows: a stretch of world time, and
-the transactions between which it was believed. Only ``to_seq``, ``withdrawn_seq`` and the counters in
-`state` ever change in place. A `correction` puts what was asserted elsewhere: what an assertion says since
-then is its row in `corrected`.
+the transactions between which it was believed. Only ``to_seq``, ``withdrawn_seq``, the counts of repetitions
+and the counters in `state` ever change in place. A `correction` moves what was asserted: the contents of an
+assertion since then are its row in `corrected`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from support.clock import ManualClock
 
 from hylo_memory_ros import plugins
 from hylo_memory_ros.config import ConsolidationSettings, MemoryConfig
-from hylo_memory_ros.domain.consolidation import GROUP, Extractive, summariser_named
+from hylo_memory_ros.domain.consolidation import GROUP, Extractive, load_summariser
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import Budget, MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -116,7 +116,7 @@ def consolidated(name: str) -> tuple[Any, list[str], bool]:
 
 @pytest.mark.usefixtures('installed')
 def test_an_installed_one_is_used_by_its_name() -> None:
-    assert summariser_named('counting@1').name == 'counting@1'
+    assert load_summariser('counting@1').name == 'counting@1'
     report, said, _ = consolidated('counting@1')
     assert report.met
     assert said == ['4 things, 1024 bytes at most']

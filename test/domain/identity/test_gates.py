@@ -63,7 +63,7 @@ def test_a_figure_of_something_else_is_refused():
         CompressionFigure.measure(generation(), of_vectors(b'a', generation(count=2)), b'a')
     with pytest.raises(InvalidRequestError, match='are not the artifact'):
         CompressionFigure.measure(generation(), of_vectors(b'abcdef'), b'abc')
-    with pytest.raises(InvalidRequestError, match='nothing was measured'):
+    with pytest.raises(InvalidRequestError, match='expected a DerivedGenerationIdentity, got'):
         CompressionFigure.measure(0.17, of_vectors(b'abcdef'), b'abcdef')
 
 

@@ -161,7 +161,10 @@ def test_a_reply_is_capped_and_its_cursor_goes_on(talker: Talker, key: str) -> N
         ({'filter': MemoryFilter(relation='on')}, 'relation'),
         ({'filter': MemoryFilter(embedding_space='clip@1')}, 'filter.embedding: 0 numbers'),
         ({'filter': MemoryFilter(embedding=[1.0])}, 'filter.embedding: 1 numbers'),
-        ({'filter': MemoryFilter(embedding_space='clip', embedding=[1.0])}, "'clip' is no embedding space"),
+        (
+            {'filter': MemoryFilter(embedding_space='clip', embedding=[1.0])},
+            "expected an embedding space as name@version, got 'clip'",
+        ),
         ({'filter': MemoryFilter(options_json='{"x": 1}')}, "unknown key 'x'"),
         ({'filter': near('map', -1.0)}, 'filter.radius_m'),
         ({'filter': near(' map', 1.0)}, 'frame_id'),

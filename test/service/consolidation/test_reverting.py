@@ -133,5 +133,5 @@ def test_an_unknown_consolidation_is_refused(memory: MemoryService, name: str) -
     'asked', [{'consolidation_id': 5}, {'consolidation_id': 'consolidation/1', 'actor': 5}]
 )
 def test_a_reversal_of_what_is_no_name_is_refused(memory: MemoryService, asked: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequestError, match='is no text'):
+    with pytest.raises(InvalidRequestError, match='expected a text'):
         memory.revert_consolidation(**asked)

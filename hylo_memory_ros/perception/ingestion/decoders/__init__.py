@@ -1,4 +1,7 @@
-"""Decoders of serialized messages without ROS, used for topics and bags alike."""
+"""Decoders of serialized messages without ROS, used for topics and bags alike.
+
+`DECODERS` has one by message type; another type is added there.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The registry of query filters: everything that treats filters one by one asks it.
+"""Registry of query filters: code that treats filters one by one asks it.
 
-See "Adding a filter" in CONTRIBUTING.md.
+A filter is one class with its field, SQL, match, erasure and options; see "Adding a filter" in
+CONTRIBUTING.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Members of consolidation chunks, read slice by slice."""
+"""Reader of the statements of consolidation chunks, slice by slice, dry runs included."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hylo_memory_ros.storage.consolidation.candidates import as_consolidable
 from hylo_memory_ros.storage.consolidation.summaries import Group
 from hylo_memory_ros.storage.statements.mapper import ItemRow, item_of
 
-__all__ = ['DryRunOverlay', 'Members']
+__all__ = ['ChunkReader', 'DryRunOverlay']
 
 
 class DryRunOverlay:
@@ -31,14 +31,14 @@ class DryRunOverlay:
             self._rows[number] = as_consolidable(group.summary, number, group.episode, level)
             self._ended.update(group.version_rows)
 
-    def holding(self, rows: Sequence[ConsolidationCandidate]) -> Iterator[ConsolidationCandidate]:
-        """Yield those of stored rows for which no summary stands."""
+    def without_replaced(self, rows: Sequence[ConsolidationCandidate]) -> Iterator[ConsolidationCandidate]:
+        """Yield the rows that no summary of the overlay replaces."""
         return (row for row in rows if row.version_row not in self._ended)
 
     @property
     def summaries(self) -> Iterator[ConsolidationCandidate]:
-        """Summaries for which no other stands, in order."""
-        return self.holding(list(self._rows.values()))
+        """Summaries that no other one replaces, in order."""
+        return self.without_replaced(list(self._rows.values()))
 
     def item(self, number: int) -> MemoryItem:
         """Return a summary."""
@@ -48,30 +48,30 @@ class DryRunOverlay:
 _Vectors = Mapping[str, tuple[float, ...]]
 
 
-class Members:
-    """Reads what chunks are made of.
+class ChunkReader:
+    """Reads the members of chunks.
 
     Parameters
     ----------
     store : Store
-    supposed : DryRunOverlay
-        What is not stored, but supposed to be.
+    overlay : DryRunOverlay
+        Summaries of a dry run, which are not stored.
     slice_items : int
-        How many statements are read at once, about.
+        Approximate number of statements that are read at once.
     """
 
-    def __init__(self, store: Store, supposed: DryRunOverlay, slice_items: int) -> None:
+    def __init__(self, store: Store, overlay: DryRunOverlay, slice_items: int) -> None:
         self._store = store
-        self._supposed = supposed
+        self._overlay = overlay
         self._slice_items = slice_items
         self._rows: Mapping[int, ItemRow] = {}
         self._vectors: Mapping[int, _Vectors] = {}
         self._summaries: set[int] = set()
 
-    def of(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
-        """Yield chunks with what their members say; one of which a member is gone is left out."""
+    def read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[MemoryItem]]]:
+        """Yield chunks with the items of their members; a chunk with a missing member is left out."""
         for ahead in self._ahead(chunks):
-            self._read(ahead)
+            self._load(ahead)
             for chunk in ahead:
                 if all(number < 0 or number in self._rows for number in chunk.version_rows):
                     yield chunk, self._items(chunk)
@@ -87,11 +87,11 @@ class Members:
         if ahead:
             yield ahead
 
-    def _read(self, chunks: Sequence[Chunk]) -> None:
+    def _load(self, chunks: Sequence[Chunk]) -> None:
         members = [member for chunk in chunks for member in chunk.members if member.version_row > 0]
         self._rows = self._store.reader.fetch([member.version_row for member in members])
         self._vectors = self._store.reader.vectors(list(self._rows.values()))
-        # Who wrote a payload may have put anything there: what is a summary, the record knows.
+        # A payload is the word of its writer: only the records of consolidation name the summaries.
         identities = [member.identity_id for member in members]
         with self._store.read() as view:
             self._summaries = view.consolidations.summaries_among(identities)
@@ -101,7 +101,7 @@ class Members:
         for member in chunk.members:
             number = member.version_row
             if number < 0:
-                items.append(self._supposed.item(number))
+                items.append(self._overlay.item(number))
                 continue
             item = item_of(self._rows[number], self._vectors.get(number))
             items.append(item if member.identity_id in self._summaries else without_lineage(item))

@@ -120,12 +120,12 @@ class InputSettings(Contract):
 
     @property
     def advances_watermark(self) -> bool:
-        """Whether the watermark waits for it; not for occupancy grids, which are sent seldom."""
+        """True if the watermark waits for it; not for occupancy grids, which are sent seldom."""
         return self.type != GRID
 
     @property
     def has_field_of_view(self) -> bool:
-        """Whether its field of view is configured, so that things can be missing from it."""
+        """True if its field of view is configured, so that things can be missing from it."""
         return self.fov_horizontal_rad > 0.0 and self.fov_vertical_rad > 0.0
 
     def detection_probability_of(self, label: str) -> float:

@@ -172,7 +172,7 @@ class SpatialMirror:
 
     @property
     def ready(self) -> bool:
-        """Whether the first load is complete."""
+        """True if the first load is complete."""
         return self._loaded
 
     @property

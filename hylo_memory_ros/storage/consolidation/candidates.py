@@ -66,7 +66,7 @@ def consolidable(
     limit : int
         Most of them.
     now_ns : int
-        What consolidations said is taken up to this world time, nanoseconds.
+        Summaries are taken up to this world time, nanoseconds.
     scope : mapping of str to str, optional
         Only those of this scope.
     after : tuple of int
@@ -94,8 +94,8 @@ def amount_at_hand(
     Parameters
     ----------
     holding : bool
-        Count only what is said of things of which something still holds: where there is no archive
-        storage, what has ended stays, and no budget could be held otherwise.
+        Count only identities of which something still holds: without an archive, what has ended stays,
+        and no budget could be met otherwise.
     """
     if not scope and not holding:
         held = SizeRepository(connection).held_by_kind()

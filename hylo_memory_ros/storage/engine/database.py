@@ -295,7 +295,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mappi
     """Insert rows that name every column, values ready for SQLite.
 
     The statement is the table's own, but the rows go to the driver as they are: preparing
-    each value anew took longer than storing it.
+    each value again took longer than storing it.
     """
     if rows:
         statement, values = _insertion(table)

@@ -2,7 +2,7 @@
 
 A key event about an item is deleted with it. A note or an outcome that names it is deleted, and so is the
 summary of an episode that names it or repeats such a text. An episode whose summary is asked for itself
-loses notes and outcome, and its name and scope too when nothing that was said in it is left.
+loses notes and outcome, and its name and scope too when no statement of it is left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EMPTY = {'note': '', 'end_note': '', 'outcome': PURGED}
 
 
 class EpisodeErasure:
-    """What the ends of episodes keep of items that are to be purged.
+    """Traces of purged items in the ends of episodes.
 
     Parameters
     ----------

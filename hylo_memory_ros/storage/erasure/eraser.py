@@ -30,7 +30,7 @@ _REMAINS = 'purge_remains'
 
 
 class _Scope(NamedTuple):
-    """What a purge deletes."""
+    """Request of a purge."""
 
     identity_ids: list[int]
     """Identities of what matches, of the summaries over it, and of what episodes keep of it."""

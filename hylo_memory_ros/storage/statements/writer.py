@@ -264,13 +264,13 @@ def _intern(
 def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
     """Return the corrected points that are repeated, by the new assertion.
 
-    Who says again what was said before the map moved means the same thing, and not its old place.
+    A repetition of a statement from before the map moved means the same thing, not its old place.
     """
     likes = {}
     for entry in accepted:
         for point in reversed(timelines[entry.identity_id].points):
             known = timelines.evidence.get(point.assertion_id)
-            # A statement without a key is told by its content, which is its identity.
+            # A statement without a key is identified by its content.
             if known is not None and (entry.item.key is None or known.id == entry.statement.id):
                 likes[entry.assertion_id] = point
                 break

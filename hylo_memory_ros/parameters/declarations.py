@@ -41,7 +41,7 @@ DERIVED = {
     (InputSettings, 'name'),
     (LandmarkSettings, 'global_frame'),
     (LandmarkSettings, 'base_frame'),
-    (LandmarkSettings, 'localisation_gate'),
+    (LandmarkSettings, 'localization_gate'),
     (LandmarkSettings, 'inputs'),
     (LandmarkSettings, 'min_valid_stamp_s'),
 }

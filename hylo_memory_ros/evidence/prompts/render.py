@@ -140,7 +140,7 @@ class Rendering:
 
     @property
     def whole(self) -> Segment:
-        """All of it as one segment, as it is tokenised."""
+        """All of it as one segment, as it is tokenized."""
         head = self.segments[0]
         return Segment(self.text, self.ids, head.renderer, head.policy_digest, 'memory_prelude')
 

@@ -392,7 +392,7 @@ class SightingColumns:
     positions: Array
     """Metres, in the global frame, shape (n, 3)."""
     covariances: Array
-    """Covariances of detections and localisation, m^2, shape (n, 6)."""
+    """Covariances of detections and localization, m^2, shape (n, 6)."""
     labels: list[str]
     """Label of each."""
     gates_m: Array

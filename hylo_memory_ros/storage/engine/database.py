@@ -1,6 +1,6 @@
 """Transactions: who may write and read when, and what SQLite's refusals mean.
 
-Threads: `writing` serialises on one lock and one connection. `reading` takes a connection
+Threads: `writing` serializes on one lock and one connection. `reading` takes a connection
 of its own from a pool; in memory, where there is just one, it takes the writer's lock.
 """
 

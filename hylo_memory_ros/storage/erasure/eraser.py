@@ -1,6 +1,6 @@
 """Purges: rows, then their remains in pages, logs and unfinished files.
 
-Threads: any; purges serialise on the database's lock.
+Threads: any; purges serialize on the database's lock.
 """
 
 from __future__ import annotations

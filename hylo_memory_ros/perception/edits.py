@@ -14,7 +14,7 @@ from scipy.cluster.vq import kmeans2
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.perception.ingestion.observation import Message, digest32
-from hylo_memory_ros.perception.map.landmark import NEVER, Ending, normalize_label
+from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding, normalize_label
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt, deletion_receipt, edit_receipt
@@ -72,7 +72,7 @@ class Edited:
     """Keys of the remaining landmarks: the survivor of a merge, all parts of a split."""
     items: list[MemoryItem] = field(default_factory=list)
     """Statements to be written."""
-    endings: list[Ending] = field(default_factory=list)
+    endings: list[LandmarkEnding] = field(default_factory=list)
     """Items to be ended."""
     receipts: list[Receipt] = field(default_factory=list)
     """Receipts of the edit."""
@@ -239,7 +239,7 @@ def _delete(request: Edit, rows: list[int], landmarks: LandmarkMap, _: LandmarkS
         written_ns = int(landmarks.state['written_ns'][row])
         if written_ns != NEVER:
             edited.endings.append(
-                Ending(
+                LandmarkEnding(
                     landmarks.keys[row], max(request.at_ns, written_ns), landmarks.map_id, 'deleted by hand'
                 )
             )
@@ -293,7 +293,7 @@ def delete(message: Message, landmarks: LandmarkMap) -> AssociationResult:
         written_ns = int(state['written_ns'][row])
         if written_ns != NEVER:
             endings.append(
-                Ending(
+                LandmarkEnding(
                     landmarks.keys[row],
                     max(message.stamp_ns, written_ns),
                     landmarks.map_id,

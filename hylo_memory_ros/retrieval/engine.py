@@ -26,7 +26,7 @@ from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
-from hylo_memory_ros.retrieval.ranking import Ranked, Ranking, order_of, orders_of, weights_of
+from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, orders_of, weights_of
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
@@ -42,7 +42,7 @@ _VERSION_ROW, _VALID_TO, _FROM_SEQ = 0, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class _Matches:
-    page: Sequence[Ranked]
+    page: Sequence[RankedMatch]
     """In order, from the offset of the query on."""
     total: int
     seq: int
@@ -234,7 +234,7 @@ class RetrievalEngine:
         # Pinned to a sequence: the page and the count are two readings.
         pinned = resolved.spec(seq=None if resolved.seq is None else seq)
         rows, read_at = self._store.page(pinned, max(limit, 0), start)
-        page = [Ranked(1.0, {'filter': 1.0}, None, row, None) for row, _ in rows]
+        page = [RankedMatch(1.0, {'filter': 1.0}, None, row, None) for row, _ in rows]
         short = len(page) < limit
         total = start + len(page) if short and (page or not start) else self._store.count(pinned)
         evidence = CandidateEvidence('sql', requested=limit, returned=len(page), after_filter=len(page))
@@ -261,7 +261,7 @@ class RetrievalEngine:
             ranking,
         )
 
-    def _hits(self, resolved: ResolvedQuery, page: Sequence[Ranked]) -> tuple[Hit, ...]:
+    def _hits(self, resolved: ResolvedQuery, page: Sequence[RankedMatch]) -> tuple[Hit, ...]:
         rows = [one.row for one in page if one.row is not None]
         vectors = self._store.vectors(rows)
         judged = self._store.helpfulness(rows)
@@ -271,7 +271,7 @@ class RetrievalEngine:
 
 
 def _hit(
-    one: Ranked,
+    one: RankedMatch,
     at_ns: int,
     vectors: Mapping[int, Mapping[str, tuple[float, ...]]],
     judged: Mapping[int, Helpfulness],

@@ -18,12 +18,12 @@ from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, rank_matches, 
 from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import (
     FEW,
-    Found,
-    Matches,
-    Place,
-    Similar,
+    MatchColumns,
+    SimilaritySource,
     Source,
-    Statements,
+    SourceResult,
+    SpatialSource,
+    StatementSource,
     VectorSearch,
 )
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
@@ -106,8 +106,11 @@ class QueryExecutor:
         self._store = store
         self._mirror = mirror
         self._vectors = vectors
-        self._sources: dict[str, Source] = {'place': Place(store, mirror), 'statements': Statements(store)}
-        self._similar = None if vectors is None else Similar(vectors)
+        self._sources: dict[str, Source] = {
+            'place': SpatialSource(store, mirror),
+            'statements': StatementSource(store),
+        }
+        self._similar = None if vectors is None else SimilaritySource(vectors)
         if self._similar is not None:
             self._sources['vectors'] = self._similar
 
@@ -144,8 +147,8 @@ class QueryExecutor:
         return min(reached) if resolved.seq is None else min(resolved.seq, *reached)
 
     def _narrowed(
-        self, resolved: ResolvedQuery, seq: int, plan: Plan, matches: Matches | None
-    ) -> tuple[Matches, tuple[CandidateEvidence, ...]]:
+        self, resolved: ResolvedQuery, seq: int, plan: Plan, matches: MatchColumns | None
+    ) -> tuple[MatchColumns, tuple[CandidateEvidence, ...]]:
         evidence = []
         for step in plan.steps:
             if step == 'vectors' and matches is not None and not len(matches):
@@ -158,7 +161,7 @@ class QueryExecutor:
 
     def _from_vectors(
         self, resolved: ResolvedQuery, seq: int, plan: Plan, wanted: int
-    ) -> tuple[Matches, tuple[CandidateEvidence, ...]]:
+    ) -> tuple[MatchColumns, tuple[CandidateEvidence, ...]]:
         """Search the most similar, and more of them until enough pass every filter.
 
         Equals at the end belong to the pool, since the index does not decide which of them comes first.
@@ -169,7 +172,7 @@ class QueryExecutor:
         pool = max(wanted + 1, 10)
         tested: tuple[CandidateEvidence, ...]
         while True:
-            found: Found = self._similar.best(resolved, seq, pool)
+            found: SourceResult = self._similar.best(resolved, seq, pool)
             complete = len(found.matches) < pool
             matches, tested = found.matches, ()
             if rest.steps and len(matches):
@@ -183,14 +186,14 @@ class QueryExecutor:
         return replace(matches, lower_bound=not complete and not below), (evidence, *tested)
 
 
-def _unfilled(matches: Matches, order: str) -> bool:
+def _unfilled(matches: MatchColumns, order: str) -> bool:
     """Return whether an order needs a column that only statements fill, and that is not filled yet."""
     if order in ('confidence', 'recency'):
         return matches.confidence is None
     return order == 'helpfulness' and matches.helpfulness is None
 
 
-def _differs(matches: Matches, wanted: int) -> bool:
+def _differs(matches: MatchColumns, wanted: int) -> bool:
     assert matches.vector is not None
     ordered = np.sort(matches.vector)[::-1]
     return bool(ordered[-1] < ordered[wanted - 1])

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model import CandidateEvidence, MemoryItem, MemoryQuery
-from hylo_memory_ros.retrieval.sources import COLUMNS, Floats, Matches, Rows
+from hylo_memory_ros.retrieval.sources import COLUMNS, Floats, MatchColumns, Rows
 from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
 __all__ = [
     'RRF_K',
-    'Ranked',
+    'RankedMatch',
     'Ranking',
     'Scores',
     'order_of',
@@ -98,7 +98,7 @@ def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
     return measured
 
 
-def score_matches(matches: Matches, weights: Mapping[str, float], at_ns: int) -> Scores:
+def score_matches(matches: MatchColumns, weights: Mapping[str, float], at_ns: int) -> Scores:
     """Score the matches by the orders that count."""
     if not len(matches):
         return Scores(np.empty(0), {})
@@ -127,7 +127,7 @@ def _ranks(column: Floats | Rows) -> Floats:
     return np.searchsorted(np.sort(column), column, side='left').astype(np.float64) + 1.0
 
 
-class Ranked(NamedTuple):
+class RankedMatch(NamedTuple):
     """One candidate, with everything that orders it."""
 
     score: float
@@ -141,7 +141,7 @@ class Ranked(NamedTuple):
 class Ranking:
     """All matches in order; the order of equals, by id, needs whole items and is left to `page`."""
 
-    matches: Matches
+    matches: MatchColumns
     scores: Floats
     parts: Mapping[str, Floats]
     total: int
@@ -155,7 +155,7 @@ class Ranking:
     is_equal: NDArray[np.bool_] | None = None
     """Whether each match is equal to the one before it, ids aside."""
 
-    def page(self, store: QuerySource, start: int, limit: int) -> list[Ranked]:
+    def page(self, store: QuerySource, start: int, limit: int) -> list[RankedMatch]:
         """Return one page of the answer with whole items."""
         last = min(start + limit, len(self.matches))
         if start >= last:
@@ -169,7 +169,7 @@ class Ranking:
         distance_m = self.matches.distance_m
         distances = [None] * len(rows) if distance_m is None else distance_m[first:last].tolist()
         found = [
-            Ranked(score, dict(zip(names, parts, strict=True)), distance, fetched[row], None)
+            RankedMatch(score, dict(zip(names, parts, strict=True)), distance, fetched[row], None)
             for row, score, parts, distance in zip(rows, scores, columns, distances, strict=True)
             if row in fetched
         ]
@@ -188,7 +188,7 @@ class Ranking:
         return start, end
 
 
-def rank_matches(matches: Matches, scores: Scores, least: float | None, seq: int) -> Ranking:
+def rank_matches(matches: MatchColumns, scores: Scores, least: float | None, seq: int) -> Ranking:
     """Put matches in order and leave out those below the least score."""
     count = len(matches)
     if least:
@@ -221,7 +221,7 @@ def rank_matches(matches: Matches, scores: Scores, least: float | None, seq: int
     )
 
 
-def order_of(one: Ranked) -> tuple[float, float, int, str]:
+def order_of(one: RankedMatch) -> tuple[float, float, int, str]:
     """Return the sort key of a candidate."""
     if one.row is not None:
         stamp_ns, name = one.row[_VALID_FROM], one.row[_ID]

@@ -26,12 +26,12 @@ __all__ = [
     'FEW',
     'MEASURED',
     'Floats',
-    'Matches',
-    'Place',
+    'MatchColumns',
     'Rows',
-    'Similar',
+    'SimilaritySource',
     'Source',
-    'Statements',
+    'SpatialSource',
+    'StatementSource',
     'VectorSearch',
 ]
 
@@ -54,14 +54,14 @@ COLUMNS = {
     'confidence': 'confidence',
     'helpfulness': 'helpfulness',
 }
-"""The column of `Matches` that each order ranks by: of `near` smaller is better, of the others larger."""
+"""Column of `MatchColumns` that each order ranks by; smaller is better for `near`, larger for the others."""
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class MatchColumns:
     """Version rows with their measures; a column that no source has filled is None."""
 
     rows: Rows
@@ -86,7 +86,7 @@ class Matches:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def taken(self, index: NDArray[np.intp], **columns: object) -> Matches:
+    def taken(self, index: NDArray[np.intp], **columns: object) -> MatchColumns:
         """Return some of the rows in the order of an index, with columns set as given."""
         names = ('rows', *MEASURED)
         kept = {name: None if (part := getattr(self, name)) is None else part[index] for name in names}
@@ -117,10 +117,10 @@ class VectorSearch(Protocol):
         """Return the most similar version rows, best first, with similarities and evidence."""
 
 
-class Found(NamedTuple):
+class SourceResult(NamedTuple):
     """Matches of a source, with its evidence."""
 
-    matches: Matches
+    matches: MatchColumns
     evidence: CandidateEvidence
 
 
@@ -129,11 +129,11 @@ class Source(Protocol):
 
     name: str
 
-    def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
+    def find(self, resolved: ResolvedQuery, seq: int, matches: MatchColumns | None) -> SourceResult:
         """Return all matches of this source, perhaps of given ones only."""
 
 
-class Place:
+class SpatialSource:
     """Places within the radius, by the spatial mirror."""
 
     name = 'place'
@@ -142,7 +142,7 @@ class Place:
         self._store = store
         self._mirror = mirror
 
-    def find(self, resolved: ResolvedQuery, seq: int | None, matches: Matches | None) -> Found:
+    def find(self, resolved: ResolvedQuery, seq: int | None, matches: MatchColumns | None) -> SourceResult:
         """Return the matches within the radius, perhaps of given ones only."""
         if matches is not None and len(matches) <= FEW:
             return self._measured(resolved, matches)
@@ -158,13 +158,15 @@ class Place:
             seq=seq,
             horizontal=query.horizontal,
         )
-        near = Matches(hits.version_rows, hits.distances_m, valid_from_ns=hits.valid_from_ns)
+        near = MatchColumns(hits.version_rows, hits.distances_m, valid_from_ns=hits.valid_from_ns)
         if matches is not None:
             near = _joined(near, matches)
         count = len(hits)
-        return Found(near, CandidateEvidence('mirror', returned=count, after_filter=len(near), scanned=count))
+        return SourceResult(
+            near, CandidateEvidence('mirror', returned=count, after_filter=len(near), scanned=count)
+        )
 
-    def _measured(self, resolved: ResolvedQuery, matches: Matches) -> Found:
+    def _measured(self, resolved: ResolvedQuery, matches: MatchColumns) -> SourceResult:
         query = resolved.query
         assert query.near is not None
         (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
@@ -179,10 +181,10 @@ class Place:
                 keep.append(index)
                 distances.append(distance_m)
         near = matches.taken(np.array(keep, np.intp), distance_m=np.array(distances), sorted=matches.sorted)
-        return Found(near, CandidateEvidence('place', returned=len(matches), after_filter=len(near)))
+        return SourceResult(near, CandidateEvidence('place', returned=len(matches), after_filter=len(near)))
 
 
-class Statements:
+class StatementSource:
     """Statements that pass the filters and have the words, by SQL."""
 
     name = 'statements'
@@ -190,7 +192,7 @@ class Statements:
     def __init__(self, store: QuerySource) -> None:
         self._store = store
 
-    def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
+    def find(self, resolved: ResolvedQuery, seq: int, matches: MatchColumns | None) -> SourceResult:
         """Return the statements that pass, perhaps of given matches only."""
         words = resolved.query.text is not None
         backend = 'fts5' if words else 'sql'
@@ -198,9 +200,9 @@ class Statements:
         # In the order of the file: neighbours are read together.
         among = np.sort(matches.rows).tolist() if matches is not None and named else None
         if among is not None and not among:
-            return Found(Matches(np.empty(0, np.int64)), CandidateEvidence(backend))
+            return SourceResult(MatchColumns(np.empty(0, np.int64)), CandidateEvidence(backend))
         found = self._store.candidates(resolved.spec(seq=seq), among)
-        passing = Matches(
+        passing = MatchColumns(
             np.array(found.version_rows, np.int64),
             text=np.array(found.text_ranks, np.float64) if words else None,
             valid_from_ns=np.array(found.valid_from_ns, np.int64),
@@ -211,13 +213,13 @@ class Statements:
         if matches is not None:
             passing = _joined(passing, matches)
         looked_at = len(among) if among is not None else len(found.version_rows)
-        return Found(
+        return SourceResult(
             passing,
             CandidateEvidence(backend, returned=looked_at, after_filter=len(passing)),
         )
 
 
-class Similar:
+class SimilaritySource:
     """Statements with a vector in the space, by the vector index."""
 
     name = 'vectors'
@@ -225,12 +227,14 @@ class Similar:
     def __init__(self, vectors: VectorSearch) -> None:
         self._vectors = vectors
 
-    def find(self, resolved: ResolvedQuery, seq: int, matches: Matches | None) -> Found:
+    def find(self, resolved: ResolvedQuery, seq: int, matches: MatchColumns | None) -> SourceResult:
         """Compare every match exactly, and drop those without a vector."""
         assert matches is not None
         return self.best(resolved, seq, len(matches), matches)
 
-    def best(self, resolved: ResolvedQuery, seq: int, k: int, matches: Matches | None = None) -> Found:
+    def best(
+        self, resolved: ResolvedQuery, seq: int, k: int, matches: MatchColumns | None = None
+    ) -> SourceResult:
         """Return the k most similar, best first."""
         query = resolved.query
         assert query.embedding is not None
@@ -246,11 +250,11 @@ class Similar:
             seq=seq,
             version_rows=None if matches is None else matches.rows,
         )
-        found = Matches(np.asarray(hits.version_rows), vector=scores_of(metric, hits.similarities))
-        return Found(found if matches is None else _joined(matches, found), hits.evidence)
+        found = MatchColumns(np.asarray(hits.version_rows), vector=scores_of(metric, hits.similarities))
+        return SourceResult(found if matches is None else _joined(matches, found), hits.evidence)
 
 
-def _joined(first: Matches, second: Matches) -> Matches:
+def _joined(first: MatchColumns, second: MatchColumns) -> MatchColumns:
     """Return the matches in both, in the order of the first, with the columns of both."""
     order = np.argsort(second.rows, kind='stable')
     rows = second.rows[order]
@@ -262,7 +266,7 @@ def _joined(first: Matches, second: Matches) -> Matches:
     return replace(first.taken(keep, **columns), sorted=first.sorted)
 
 
-def _others(matches: Matches, index: Any, but: Matches) -> dict[str, Any]:
+def _others(matches: MatchColumns, index: Any, but: MatchColumns) -> dict[str, Any]:
     return {
         name: getattr(matches, name)[index]
         for name in MEASURED

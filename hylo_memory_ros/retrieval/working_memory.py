@@ -11,7 +11,7 @@ import numpy as np
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import NEVER_JUDGED
-from hylo_memory_ros.retrieval.ranking import RRF_K, Ranked, Ranking, orders_of, part_of
+from hylo_memory_ros.retrieval.ranking import RRF_K, RankedMatch, Ranking, orders_of, part_of
 from hylo_memory_ros.retrieval.sources import COLUMNS
 from hylo_memory_ros.storage.query.filters import distance_from
 from hylo_memory_ros.storage.working_memory import WorkingMatches
@@ -30,7 +30,7 @@ def rank_working(
     weights: Mapping[str, float],
     ranking: Ranking | None,
     at_ns: int,
-) -> list[Ranked]:
+) -> list[RankedMatch]:
     """Score the items of working memory that match.
 
     Words have no rank there: where orders are fused such an item comes last among those of the words;
@@ -54,7 +54,7 @@ def rank_working(
         else:
             score = parts['filter'] = 1.0
         if score >= (query.min_score or 0.0):
-            found.append(Ranked(score, parts, measured.get('near'), None, item))
+            found.append(RankedMatch(score, parts, measured.get('near'), None, item))
     return found
 
 

@@ -32,13 +32,13 @@ from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
 from hylo_memory_ros.storage.statements.timeline_repository import effective, said_then, says_now
 
-__all__ = ['BelievedSpan', 'Known', 'Said', 'sequence_of_difference', 'verify_database']
+__all__ = ['AssertionPoint', 'BelievedSpan', 'ContentPoint', 'sequence_of_difference', 'verify_database']
 
 # An identity that changed more often is looked at this often: each look costs its whole timeline.
 _MOST_LOOKS = 64
 
 
-class Said(NamedTuple):
+class ContentPoint(NamedTuple):
     """Corrected content of an assertion from one transaction to another."""
 
     from_seq: int
@@ -52,13 +52,13 @@ class Said(NamedTuple):
         return self.from_seq <= seq and (self.to_seq is None or self.to_seq > seq)
 
 
-class Known(NamedTuple):
+class AssertionPoint(NamedTuple):
     """A point, the transaction that took it back, and what corrections made of it."""
 
     point: Point
     withdrawn_seq: int | None
     spatial_id: int | None = None
-    corrected: Sequence[Said] = ()
+    corrected: Sequence[ContentPoint] = ()
 
     def as_of(self, seq: int) -> tuple[Point, int | None] | None:
         """Return the point and its place as of a sequence; None: it did not hold then."""
@@ -82,7 +82,7 @@ class BelievedSpan(NamedTuple):
     spatial_id: int | None = None
 
 
-def sequence_of_difference(known: Sequence[Known], believed: Sequence[BelievedSpan]) -> int | None:
+def sequence_of_difference(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan]) -> int | None:
     """Return a sequence as of which an identity's versions do not follow from its points, or None."""
     changes = {one.point.sequence for one in known}
     changes |= {one.withdrawn_seq for one in known if one.withdrawn_seq is not None}
@@ -103,7 +103,7 @@ def sequence_of_difference(known: Sequence[Known], believed: Sequence[BelievedSp
     return None
 
 
-def _follows(known: Sequence[Known], believed: Sequence[BelievedSpan], seq: int) -> bool:
+def _follows(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan], seq: int) -> bool:
     points, places = [], {}
     for one in known:
         if (said := one.as_of(seq)) is not None:
@@ -175,23 +175,23 @@ class _Check:
 
     def batch(self, files: Sequence[sa.Connection], first: int, end: int) -> Iterator[str]:
         """Check the identities with numbers in [first, end), all of whose files together have them."""
-        known: dict[int, list[Known]] = {}
+        known: dict[int, list[AssertionPoint]] = {}
         believed: dict[int, list[BelievedSpan]] = {}
         part = {'first': first, 'end': end}
-        said: dict[int, list[Said]] = {}
+        said: dict[int, list[ContentPoint]] = {}
 
         def rows_of(statement: sa.Select[Any]) -> Iterator[Any]:
             return (row for file in files for row in file.execute(statement, part))
 
         for assertion_id, *rest in rows_of(_corrected):
-            said.setdefault(assertion_id, []).append(Said(*rest))
+            said.setdefault(assertion_id, []).append(ContentPoint(*rest))
         for identity_id, withdrawn_seq, spatial_id, *rest in rows_of(_points):
             point = Point(*rest)
-            one = Known(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
+            one = AssertionPoint(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
             known.setdefault(identity_id, []).append(one)
         for identity_id, at_ns, sequence, consolidation, withdrawn_seq in rows_of(_forgettings):
             point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
-            known.setdefault(identity_id, []).append(Known(point, withdrawn_seq))
+            known.setdefault(identity_id, []).append(AssertionPoint(point, withdrawn_seq))
         for identity_id, from_seq, to_seq, spatial_id, *span in rows_of(_spans):
             believed.setdefault(identity_id, []).append(
                 BelievedSpan(Span(*span), from_seq, to_seq, spatial_id)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hylo_memory_ros.storage.archive.mover import ArchivedSlice
     from hylo_memory_ros.storage.archive.selection import Archivable
     from hylo_memory_ros.storage.changeset import CommitResult
-    from hylo_memory_ros.storage.consolidation.sizes import Held
-    from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+    from hylo_memory_ros.storage.consolidation.sizes import KindSize
+    from hylo_memory_ros.storage.query.select import CandidateRows, QuerySpec, RankedRow
     from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
     from hylo_memory_ros.storage.statements.mapper import ItemRow
     from hylo_memory_ros.storage.statements.removal import Ending
@@ -56,7 +56,7 @@ class QuerySource(Protocol):
     def now_ns(self) -> int:
         """Return the highest service time seen."""
 
-    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[RankedRow], int]:
         """Return matches in order, and the sequence that they are of."""
 
     def count(self, asked: QuerySpec) -> int:
@@ -80,7 +80,7 @@ class QuerySource(Protocol):
     def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count the believed matches that do not hold at the time asked about, by reason."""
 
-    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> CandidateRows:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
     def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
@@ -157,7 +157,7 @@ class StatementSource(QuerySource, IndexSource, Protocol):
     def archived_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids are those of statements in the archive."""
 
-    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> KindSize:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
 
     def consolidable(

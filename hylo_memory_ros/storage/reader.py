@@ -24,7 +24,7 @@ from hylo_memory_ros.storage.archive.state import (
     reached_by_history,
 )
 from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
-from hylo_memory_ros.storage.consolidation.sizes import Held
+from hylo_memory_ros.storage.consolidation.sizes import KindSize
 from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.episodes.repository import any_episode, said_in
 from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
@@ -33,7 +33,7 @@ from hylo_memory_ros.storage.landmarks.ledger import LedgerRepository
 from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import Candidates, QuerySpec, Ranked
+from hylo_memory_ros.storage.query.select import CandidateRows, QuerySpec, RankedRow
 from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import audit, known_map, txn
@@ -87,7 +87,7 @@ class StatementReader:
             with self._archive.reading(reached_by(asked), reached_by(needed or asked)) as reader:
                 yield reader
 
-    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[Ranked], int]:
+    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[RankedRow], int]:
         """Return matches in order, and the sequence that they are of."""
         with self._open(asked) as reader:
             found = reader.page(asked, limit, offset)
@@ -130,7 +130,7 @@ class StatementReader:
         with self._open(replace(asked, world='any'), asked) as reader:
             return reader.excluded_by_time(asked, among)
 
-    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> Candidates:
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> CandidateRows:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
         with self._open(asked) as reader:
             return reader.candidates(asked, among)
@@ -300,7 +300,7 @@ class StatementReader:
             self._without_helpfulness = state
         return {}
 
-    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> Held:
+    def amount(self, kinds: Collection[str], scope: Mapping[str, str] | None) -> KindSize:
         """Return how much of some kinds is at hand, perhaps only of one scope."""
         with self._db.reading() as connection:
             return amount_at_hand(connection, kinds, scope, holding=self._transactions.path is None)

@@ -14,7 +14,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
-from hylo_memory_ros.storage.consolidation.sizes import Held
+from hylo_memory_ros.storage.consolidation.sizes import KindSize
 from hylo_memory_ros.storage.query.filters import ItemContext, matches
 
 __all__ = ['NO_MATCHES', 'WorkingMatches', 'WorkingMemory', 'size_of']
@@ -74,10 +74,10 @@ class WorkingMemory:
             return any(kept.item.id == item_id for kept in self._items.values())
 
     @property
-    def held(self) -> Held:
+    def held(self) -> KindSize:
         """Number of items, and their bytes."""
         with self._lock:
-            return Held(len(self._items), self._bytes)
+            return KindSize(len(self._items), self._bytes)
 
     def check(self, items: Sequence[MemoryItem]) -> None:
         """Refuse a call with an item that is larger than one may be, naming every one.

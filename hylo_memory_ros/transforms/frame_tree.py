@@ -30,8 +30,8 @@ from hylo_memory_ros.transforms.geometry import (
 from hylo_memory_ros.transforms.source import LATEST
 
 __all__ = [
+    'FrameLink',
     'FrameTree',
-    'Link',
     'RawTransform',
     'SampledCache',
     'StaticCache',
@@ -187,7 +187,7 @@ class FrameTree:
 
     def _checked(
         self, parent: str, child: str, stamp_ns: int, translation: Sequence[float], rotation: Sequence[float]
-    ) -> tuple[str, Link] | str:
+    ) -> tuple[str, FrameLink] | str:
         """Return the child's name and its link, or the reason for a refusal."""
         try:
             parent, child = _name(parent), _name(child)
@@ -204,7 +204,10 @@ class FrameTree:
             unit = unit_quaternion(rotation)
         except ValueError:
             return 'quaternion'
-        return self._misplaced(parent, child) or (child, Link(parent, (float(x), float(y), float(z)), unit))
+        return self._misplaced(parent, child) or (
+            child,
+            FrameLink(parent, (float(x), float(y), float(z)), unit),
+        )
 
     def _misplaced(self, parent: str, child: str) -> str:
         """Return the reason why a link does not fit into the tree; empty if it does."""
@@ -215,9 +218,9 @@ class FrameTree:
             return 'loop'
         return 'too_many_frames' if len(self._names | {parent, child}) > self._max_frames else ''
 
-    def _keep(self, child: str, stamp_ns: int, link: Link, static: bool) -> bool:
+    def _keep(self, child: str, stamp_ns: int, link: FrameLink, static: bool) -> bool:
         if not self._keep_poses:
-            link = Link(link.parent, (0.0, 0.0, 0.0), IDENTITY_ROTATION)
+            link = FrameLink(link.parent, (0.0, 0.0, 0.0), IDENTITY_ROTATION)
         if static:
             self._caches[child] = StaticCache(link)
             return True
@@ -302,7 +305,7 @@ def _seconds(stamp_ns: int) -> str:
     return f'{stamp_ns // 10**9}.{stamp_ns % 10**9:09d} s'
 
 
-class Link(NamedTuple):
+class FrameLink(NamedTuple):
     """``parent_from_child`` at one time."""
 
     parent: str
@@ -318,7 +321,7 @@ class StaticCache:
     newest_ns: None = None
     oldest_ns: None = None
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: FrameLink) -> None:
         self.link = link
 
     @property
@@ -326,7 +329,7 @@ class StaticCache:
         """Parent frame."""
         return self.link.parent
 
-    def at(self, _stamp_ns: int, /) -> Link | None:
+    def at(self, _stamp_ns: int, /) -> FrameLink | None:
         """Return the transform at any stamp."""
         return self.link
 
@@ -348,7 +351,7 @@ class SampledCache:
     def __init__(self, keep_ns: int) -> None:
         self._keep_ns = keep_ns
         self._stamps: list[int] = []
-        self._links: list[Link] = []
+        self._links: list[FrameLink] = []
 
     @property
     def parent(self) -> str:
@@ -368,7 +371,7 @@ class SampledCache:
     def __len__(self) -> int:
         return len(self._stamps)
 
-    def insert(self, stamp_ns: int, link: Link) -> bool:
+    def insert(self, stamp_ns: int, link: FrameLink) -> bool:
         """Insert a sample, in any order of stamps; return False when it is too old.
 
         An exact repetition changes nothing. A different sample of the same stamp goes after the
@@ -393,7 +396,7 @@ class SampledCache:
         links.insert(place, link)
         return True
 
-    def at(self, stamp_ns: int, /) -> Link | None:
+    def at(self, stamp_ns: int, /) -> FrameLink | None:
         """Return the transform at a stamp, or None when it is outside of the samples.
 
         Between samples with different parents the older one holds: the child was handed over at
@@ -412,7 +415,7 @@ class SampledCache:
         if start == stamp_ns or older.parent != newer.parent:
             return older
         fraction = (stamp_ns - start) / (stamps[place] - start)
-        return Link(
+        return FrameLink(
             older.parent,
             mix(older.translation, newer.translation, fraction),
             slerp(older.rotation, newer.rotation, fraction),

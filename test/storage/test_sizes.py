@@ -12,7 +12,7 @@ from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.consolidation.sizes import Held, miscounted
+from hylo_memory_ros.storage.consolidation.sizes import KindSize, miscounted
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def fact(key: str, content: str = 'x', **fields: object) -> MemoryItem:
     return MemoryItem(**{'kind': 'semantic', 'key': key, 'content': content, 'valid_from': 1, **fields})
 
 
-def held(memory: MemoryService) -> dict[str, Held]:
+def held(memory: MemoryService) -> dict[str, KindSize]:
     assert read_tables(memory, miscounted) == []
     with memory.read() as view:
         return view.sizes.held_by_kind()

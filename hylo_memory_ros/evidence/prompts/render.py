@@ -18,8 +18,8 @@ from hylo_memory_ros.plugins import plugin_named
 
 __all__ = [
     'DEFAULT_COUNTER',
+    'PromptSegment',
     'Rendering',
-    'Segment',
     'TokenCounter',
     'counter_named',
     'half_of_ascii',
@@ -73,7 +73,7 @@ def counter_named(name: str) -> TokenCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class PromptSegment:
     """One part of a prompt, with its exact bytes."""
 
     text: str
@@ -122,7 +122,7 @@ class Rendering:
     """The text: its segments, one after another."""
     ids: tuple[str, ...]
     """Items in it, in the order of their segments."""
-    segments: tuple[Segment, ...]
+    segments: tuple[PromptSegment, ...]
     """Head, one for each item, foot."""
     tokens: int
     """Tokens by the counter that was used."""
@@ -139,10 +139,10 @@ class Rendering:
         return Sha256.of(self.text.encode('utf-8'))
 
     @property
-    def whole(self) -> Segment:
+    def whole(self) -> PromptSegment:
         """All of it as one segment, as it is tokenized."""
         head = self.segments[0]
-        return Segment(self.text, self.ids, head.renderer, head.policy_digest, 'memory_prelude')
+        return PromptSegment(self.text, self.ids, head.renderer, head.policy_digest, 'memory_prelude')
 
 
 def rendered(
@@ -187,8 +187,8 @@ def rendered(
     )
 
 
-def _segment(renderer: Renderer, line: str, segment_type: SegmentType, *ids: str) -> Segment:
-    return Segment(line + renderer.separator, ids, renderer.name, renderer.policy_digest, segment_type)
+def _segment(renderer: Renderer, line: str, segment_type: SegmentType, *ids: str) -> PromptSegment:
+    return PromptSegment(line + renderer.separator, ids, renderer.name, renderer.policy_digest, segment_type)
 
 
 def _longest_foot(renderer: Renderer, count: TokenCounter, shown: int, total: int) -> int:
@@ -197,14 +197,14 @@ def _longest_foot(renderer: Renderer, count: TokenCounter, shown: int, total: in
     return max(count(foot + renderer.separator) for foot in feet)
 
 
-def _foot(renderer: Renderer, result: QueryResult, shown: int) -> Segment:
+def _foot(renderer: Renderer, result: QueryResult, shown: int) -> PromptSegment:
     left_out = max(result.total - shown, 0)
     return _segment(renderer, renderer.foot(shown, left_out, result.total_is_lower_bound), 'memory_prelude')
 
 
 def _fitting(
-    ranked: Sequence[Segment], count: TokenCounter, budget: int | None
-) -> tuple[list[Segment], list[Segment]]:
+    ranked: Sequence[PromptSegment], count: TokenCounter, budget: int | None
+) -> tuple[list[PromptSegment], list[PromptSegment]]:
     if budget is None:
         return list(ranked), []
     kept, left_out = [], []

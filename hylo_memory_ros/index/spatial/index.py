@@ -46,7 +46,7 @@ __all__ = ['SpatialMirror']
 _FOREVER = OPEN - 1
 
 
-class Change(NamedTuple):
+class MirrorChange(NamedTuple):
     """Effect of one committed transaction on the rows that have a pose."""
 
     sequence: int
@@ -86,7 +86,7 @@ class SpatialIndex:
             for segment in partition.segments
         ]
 
-    def apply(self, change: Change, cutoff_ns: int) -> None:
+    def apply(self, change: MirrorChange, cutoff_ns: int) -> None:
         """Apply a change; rows added twice, and ends of unknown rows, are ignored."""
         if change.added:
             self._add(change.added, cutoff_ns)
@@ -161,7 +161,7 @@ class SpatialMirror:
         self._lock = threading.RLock()
         self._loading = threading.Lock()
         # Changes during a load, to be repeated on the loaded rows.
-        self._meanwhile: list[Change] | None = []
+        self._meanwhile: list[MirrorChange] | None = []
         self._removals: list[set[int]] = []
         self._compactor = Compactor(self._lock, self._all_partitions, self._cutoff_ns)
 
@@ -240,7 +240,7 @@ class SpatialMirror:
         ended : collection of int
             Version rows no longer believed from `sequence` on.
         """
-        self._change(Change(sequence, tuple(added), tuple(ended)))
+        self._change(MirrorChange(sequence, tuple(added), tuple(ended)))
 
     def remove(self, version_rows: Collection[int], sequence: int = 0) -> None:
         """Delete rows for good (purge); the rebuild that this starts removes every trace.
@@ -251,7 +251,7 @@ class SpatialMirror:
         sequence : int
             The sequence of the purge, if it has one.
         """
-        self._change(Change(sequence, removed=tuple(version_rows)))
+        self._change(MirrorChange(sequence, removed=tuple(version_rows)))
 
     def within(
         self,
@@ -406,7 +406,7 @@ class SpatialMirror:
     def _all_partitions(self) -> Collection[Partition]:
         return self._index.partitions.values()
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: MirrorChange) -> None:
         with self._lock:
             if self._meanwhile is not None:
                 self._meanwhile.append(change)

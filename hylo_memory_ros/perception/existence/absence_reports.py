@@ -16,7 +16,7 @@ from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilte
 from hylo_memory_ros.perception.existence.existence_monitor import end_landmark
 from hylo_memory_ros.perception.ingestion.observation import digest32
 from hylo_memory_ros.perception.map.keyframes import TURN_DEG
-from hylo_memory_ros.perception.map.landmark import NEVER, Ending
+from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt, ReportDecision, report_receipt
@@ -173,12 +173,12 @@ def apply_report(
     landmarks: LandmarkMap,
     existence_filter: ExistenceFilter,
     settings: LandmarkSettings,
-) -> tuple[AbsenceAnswer, list[Ending], Receipt]:
+) -> tuple[AbsenceAnswer, list[LandmarkEnding], Receipt]:
     """Apply a report to the matching landmarks; return the answer, the endings and the receipt."""
     observer = _observer_pose(report, landmarks)
     viewpoint = _viewpoint(observer, settings)
     decisions: list[ReportDecision] = []
-    endings: list[Ending] = []
+    endings: list[LandmarkEnding] = []
     existence, statuses = [], []
     for hit in hits:
         row = adopt_item(hit, landmarks, existence_filter)

@@ -30,7 +30,7 @@ from hylo_memory_ros.perception.existence.visibility import (
     VisibilityHistory,
 )
 from hylo_memory_ros.perception.ingestion.observation import Message, Scan
-from hylo_memory_ros.perception.map.landmark import NEVER, Ending
+from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, absence_receipt, displacement_receipt
 from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
@@ -49,7 +49,7 @@ _VISIBILITY_TOLERANCE_S = 0.1
 class ExistenceUpdate(NamedTuple):
     """Statements that follow from existence, in this order."""
 
-    endings: list[Ending]
+    endings: list[LandmarkEnding]
     """Items that end."""
     items: list[MemoryItem]
     """Statements of displaced landmarks."""
@@ -143,20 +143,22 @@ class ExistenceMonitor:
                 endings.remove(ending)
             # It never was a thing of its own.
             written_ns = int(landmarks.state['written_ns'][one.after])
-            endings.append(Ending(after, written_ns, landmarks.map_id, f'{before} moved here', before))
+            endings.append(
+                LandmarkEnding(after, written_ns, landmarks.map_id, f'{before} moved here', before)
+            )
             receipts.append(displacement_receipt(scan, one.before, one.after, landmarks, self._settings))
             apply_displacement(one, scan.stamp_ns, landmarks, ended=not unsaid)
             items += self._update.written(scan, np.array([one.before]), landmarks)
 
 
-def end_landmark(row: int, at_ns: int, reason: str, landmarks: LandmarkMap) -> Ending | None:
+def end_landmark(row: int, at_ns: int, reason: str, landmarks: LandmarkMap) -> LandmarkEnding | None:
     """End a landmark; return the ending of its item, or None if nothing was written of it."""
     written_ns, key = int(landmarks.state['written_ns'][row]), landmarks.keys[row]
     if written_ns == NEVER:
         landmarks.remove(row)
         return None
     landmarks.forget(row, at_ns)
-    return Ending(key, max(at_ns, written_ns), landmarks.map_id, reason)
+    return LandmarkEnding(key, max(at_ns, written_ns), landmarks.map_id, reason)
 
 
 Rows = NDArray[np.int64]

@@ -17,7 +17,7 @@ __all__ = [
     'KEY_DIGITS',
     'NEIGHBOURS',
     'NEVER',
-    'Ending',
+    'LandmarkEnding',
     'LandmarkEstimate',
     'State',
     'create_item',
@@ -298,7 +298,7 @@ def orientation_of(state: np.void) -> tuple[float, float, float, float] | None:
     return x, y, z, w
 
 
-class Ending(NamedTuple):
+class LandmarkEnding(NamedTuple):
     """End of the item of a landmark."""
 
     key: str

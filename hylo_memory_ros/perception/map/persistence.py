@@ -22,7 +22,7 @@ from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestEr
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.map.keyframes import Keyframes
-from hylo_memory_ros.perception.map.landmark import Ending
+from hylo_memory_ros.perception.map.landmark import LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges, NumberSequence
 from hylo_memory_ros.perception.map.sightings import Sightings
 from hylo_memory_ros.perception.port import MemoryPort, StatePort
@@ -60,7 +60,7 @@ _ITEMS_PER_WRITE = 1000
 # Number of stored receipts of decisions; the oldest leave first.
 _RECEIPTS_MAX = 10_000
 
-Statement = MemoryItem | Ending
+Statement = MemoryItem | LandmarkEnding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,12 +125,12 @@ class Phase(NamedTuple):
     """Statements that may be stored in two steps: first all items, then all endings."""
 
     items: list[MemoryItem]
-    endings: list[Ending]
+    endings: list[LandmarkEnding]
 
 
 def _identity_of(statement: Statement) -> tuple[str, str]:
     """Return the map and the key of a statement."""
-    if isinstance(statement, Ending):
+    if isinstance(statement, LandmarkEnding):
         return statement.map_id, statement.key
     return statement.scope.get('map_id', ''), statement.key or ''
 
@@ -154,7 +154,7 @@ def split_phases(statements: Iterable[Statement]) -> Sequence[Phase]:
         if identity in ended:
             found.append(Phase([], []))
             ended.clear()
-        if isinstance(statement, Ending):
+        if isinstance(statement, LandmarkEnding):
             found[-1].endings.append(statement)
             ended.add(identity)
         else:
@@ -384,7 +384,7 @@ class LandmarkPersistence:
             last = within if start == starts[-1] else None
             self._memory.write(items[start : start + _ITEMS_PER_WRITE], durable=False, within=last)
 
-    def _end(self, endings: Sequence[Ending]) -> None:
+    def _end(self, endings: Sequence[LandmarkEnding]) -> None:
         for map_id, reason, merged_into in sorted({ending[2:] for ending in endings}):
             alike = [ending for ending in endings if ending[2:] == (map_id, reason, merged_into)]
             ended = self._memory.end(
@@ -504,7 +504,7 @@ class LandmarkPersistence:
         """Discard statements that would restore or name what was purged."""
         self._statements = [
             one._replace(merged_into='')
-            if isinstance(one, Ending) and one.map_id == map_id and one.merged_into in purged
+            if isinstance(one, LandmarkEnding) and one.map_id == map_id and one.merged_into in purged
             else one
             for one in self._statements
             if _identity_of(one)[0] != map_id or _identity_of(one)[1] not in purged

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.observation import Scan
-from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, Ending, landmark_key
+from hylo_memory_ros.perception.map.landmark import KEY_DIGITS, NEVER, LandmarkEnding, landmark_key
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, merge_receipt, scan_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
@@ -38,7 +38,7 @@ class AssociationResult:
     """Number of the landmark of each detection of the message, 0 for none."""
     items: Sequence[MemoryItem]
     """Statements to be written, in their order."""
-    endings: Sequence[Ending] = ()
+    endings: Sequence[LandmarkEnding] = ()
     """Items to be ended after the statements are written."""
     receipts: Sequence[Receipt] = ()
     """Receipts of the decisions."""
@@ -157,7 +157,7 @@ class GatedAssociation:
     def _merge(self, scan: Scan, found: Candidates, rows: Rows, landmarks: LandmarkMap) -> AssociationResult:
         """Merge landmarks that prove to be one."""
         items: list[MemoryItem] = []
-        endings: list[Ending] = []
+        endings: list[LandmarkEnding] = []
         receipts: list[Receipt] = []
         for proof in find_merges(scan, found, rows, landmarks, self._settings):
             state = landmarks.state

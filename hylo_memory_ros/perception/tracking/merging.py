@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.observation import Scan
-from hylo_memory_ros.perception.map.landmark import NEVER, Ending
+from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import reestimate
@@ -134,7 +134,7 @@ def _proved(
 
 def merge_landmarks(
     gone: int, kept: int, at_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
-) -> Ending | None:
+) -> LandmarkEnding | None:
     """Merge two landmarks; return the ending of the item of the younger one, if it was written.
 
     Parameters
@@ -157,7 +157,7 @@ def merge_landmarks(
         return None
     key = landmarks.keys[kept]
     at_ns = max(at_ns, int(state['written_ns'][gone]))
-    return Ending(landmarks.keys[gone], at_ns, landmarks.map_id, f'merged into {key}', key)
+    return LandmarkEnding(landmarks.keys[gone], at_ns, landmarks.map_id, f'merged into {key}', key)
 
 
 Array = NDArray[np.float64]

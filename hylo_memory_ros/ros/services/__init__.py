@@ -6,12 +6,12 @@ guard.
 
 from __future__ import annotations
 
-from hylo_memory_ros.ros.services.episodes import EpisodeHandler
+from hylo_memory_ros.ros.services.episodes import EpisodeHandlers
 from hylo_memory_ros.ros.services.landmarks import LandmarkHandlers
 from hylo_memory_ros.ros.services.maintenance import MaintenanceHandlers
 from hylo_memory_ros.ros.services.maps import MapHandlers
 from hylo_memory_ros.ros.services.query import QueryHandlers
-from hylo_memory_ros.ros.services.receipts import FeedbackHandler, ReceiptHandlers
+from hylo_memory_ros.ros.services.receipts import FeedbackHandlers, ReceiptHandlers
 from hylo_memory_ros.ros.services.registration import service_types
 from hylo_memory_ros.ros.services.write import WriteHandlers
 
@@ -21,10 +21,10 @@ HANDLERS = (
     QueryHandlers,
     WriteHandlers,
     ReceiptHandlers,
-    FeedbackHandler,
+    FeedbackHandlers,
     LandmarkHandlers,
     MapHandlers,
-    EpisodeHandler,
+    EpisodeHandlers,
     MaintenanceHandlers,
 )
 """Classes whose decorated methods are the services of the node."""

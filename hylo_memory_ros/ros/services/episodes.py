@@ -11,10 +11,10 @@ from hylo_memory_ros.ros.convert.fields import checked_text, scope_of
 from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Episode
 
-__all__ = ['EpisodeHandler']
+__all__ = ['EpisodeHandlers']
 
 
-class EpisodeHandler(Handlers):
+class EpisodeHandlers(Handlers):
     """The service ``episode``."""
 
     @service(Episode)

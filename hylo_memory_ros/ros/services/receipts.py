@@ -15,7 +15,7 @@ from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Feedback, MayReuse, Receipt, Render
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['FeedbackHandler', 'ReceiptHandlers']
+__all__ = ['FeedbackHandlers', 'ReceiptHandlers']
 
 
 class ReceiptHandlers(Handlers):
@@ -96,7 +96,7 @@ class ReceiptHandlers(Handlers):
         return text
 
 
-class FeedbackHandler(Handlers):
+class FeedbackHandlers(Handlers):
     """The service ``feedback``: verdicts on answers."""
 
     @service(Feedback)

@@ -13,7 +13,7 @@ from hylo_memory_ros.service.consolidation.run import slices
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler
 from hylo_memory_ros.storage.archive.mover import ArchivedSlice
-from hylo_memory_ros.storage.consolidation.sizes import Held
+from hylo_memory_ros.storage.consolidation.sizes import KindSize
 
 __all__ = ['RetentionHandler']
 
@@ -22,7 +22,7 @@ Cancelled = Callable[[], bool]
 
 # What one slice moves: a few milliseconds under the write lock.
 SLICE = 50
-NOTHING_HELD = Held(0, 0)
+NOTHING_HELD = KindSize(0, 0)
 
 
 class RetentionHandler:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.storage.consolidation.sizes import Held, SizeRepository
+from hylo_memory_ros.storage.consolidation.sizes import KindSize, SizeRepository
 from hylo_memory_ros.storage.schema import ROW_BYTES, SIZE
 from hylo_memory_ros.storage.statements.mapper import detail_of, paired, to_json
 
@@ -88,7 +88,7 @@ def amount_at_hand(
     scope: Mapping[str, str] | None,
     *,
     holding: bool = False,
-) -> Held:
+) -> KindSize:
     """Return how much of some kinds the main file holds, perhaps only of one scope.
 
     Parameters
@@ -100,11 +100,11 @@ def amount_at_hand(
     if not scope and not holding:
         held = SizeRepository(connection).held_by_kind()
         those = [held[kind] for kind in kinds if kind in held]
-        return Held(sum(one.items for one in those), sum(one.bytes for one in those))
+        return KindSize(sum(one.items for one in those), sum(one.bytes for one in those))
     raw: Any = connection.connection.dbapi_connection
     bound = {'kinds': json.dumps(sorted(kinds)), **scope_values(scope)}
     statement = f'{_AMOUNT} AND {_HOLDING}' if holding else _AMOUNT
-    return Held(*raw.execute(statement, bound).fetchone())
+    return KindSize(*raw.execute(statement, bound).fetchone())
 
 
 def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> ConsolidationCandidate:
@@ -128,7 +128,7 @@ def as_consolidable(item: MemoryItem, number: int, episode: str, level: int) -> 
 
 
 def size_of(item: MemoryItem) -> int:
-    """Return how many bytes a statement takes with its vectors, about, as `Held` counts them."""
+    """Return how many bytes a statement takes with its vectors, about, as `KindSize` counts them."""
     detail = detail_of(item, item.scope.get('map_id', ''))
     vectors = sum(4 * len(vector) for vector in item.embeddings.values())
     return ROW_BYTES + len(item.content.encode()) + len((detail or '').encode()) + vectors

@@ -18,10 +18,10 @@ from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, consolidated, forgetting, identity, txn
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
 
-__all__ = ['Back', 'revert_groups']
+__all__ = ['RevertResult', 'revert_groups']
 
 
-class Back(NamedTuple):
+class RevertResult(NamedTuple):
     """Result of one transaction of a reversal."""
 
     restored: tuple[str, ...]
@@ -36,7 +36,7 @@ class Back(NamedTuple):
 
 def revert_groups(
     transaction: Changeset, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()
-) -> Back:
+) -> RevertResult:
     """Let the members of summaries hold again, and withdraw the summaries.
 
     Statements, retractions and purges since then count as they would have without the summaries. A
@@ -69,7 +69,7 @@ def revert_groups(
         transaction.note(item_id, timelines[row.identity_id].key, 'REVERT')
     kept = {_name(group, timelines): 'it was forgotten, with what it stands for' for group in forgotten}
     below = tuple(number for group in forgotten for number in group.identities)
-    return Back(tuple(restored), tuple(removed), kept, below)
+    return RevertResult(tuple(restored), tuple(removed), kept, below)
 
 
 def _loaded(transaction: Changeset, groups: Sequence[SummaryGroup]) -> tuple[set[int], Timelines]:

@@ -21,13 +21,13 @@ from hylo_memory_ros.storage.schema import (
 )
 
 __all__ = [
-    'Held',
+    'KindSize',
     'SizeRepository',
     'miscounted',
 ]
 
 
-class Held(NamedTuple):
+class KindSize(NamedTuple):
     """Amount of a kind, of a scope, or of working memory."""
 
     items: int
@@ -53,7 +53,7 @@ def miscounted(connection: sa.Connection) -> list[str]:
         .outerjoin(vectors, vectors.c.assertion_id == assertion.c.assertion_id)
         .group_by(identity.c.kind)
     )
-    true = {kind: Held(items, total) for kind, items, total in connection.execute(counted)}
+    true = {kind: KindSize(items, total) for kind, items, total in connection.execute(counted)}
     told = SizeRepository(connection).held_by_kind()
     return [
         f'held: {kind} is counted as {tuple(told.get(kind, (0, 0)))}, and is {tuple(true.get(kind, (0, 0)))}'
@@ -77,12 +77,12 @@ class SizeRepository:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def held_by_kind(self) -> dict[str, Held]:
+    def held_by_kind(self) -> dict[str, KindSize]:
         """Return how much of each kind the main file holds; kinds of which there is nothing are left out."""
         rows = self._connection.execute(
             sa.select(held.c.kind, held.c.statements, held.c.bytes).order_by(held.c.kind)
         )
-        return {kind: Held(items, size) for kind, items, size in rows if items}
+        return {kind: KindSize(items, size) for kind, items, size in rows if items}
 
     def overdue(self, kind: str, before_ns: int) -> int:
         """Return how many open statements of a kind are from before a world time, summaries aside.

@@ -23,7 +23,7 @@ from hylo_memory_ros.storage.statements.writer import write_items
 __all__ = [
     'TAKEN',
     'Group',
-    'Slice',
+    'SummarizeResult',
     'summarize_groups',
 ]
 
@@ -44,7 +44,7 @@ class Group(NamedTuple):
     """The episode that they belong to; empty: none, or several."""
 
 
-class Slice(NamedTuple):
+class SummarizeResult(NamedTuple):
     """Summaries that one transaction made."""
 
     done: tuple[Condensed, ...]
@@ -69,7 +69,7 @@ class _Open(NamedTuple):
 
 def summarize_groups(
     transaction: Changeset, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
-) -> Slice:
+) -> SummarizeResult:
     """End the members of each group and store its summary; all groups of one episode.
 
     Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
@@ -86,7 +86,7 @@ def summarize_groups(
     }
     ready = [group for group in groups if group.summary.id not in skipped]
     if not ready:
-        return Slice((), skipped, ())
+        return SummarizeResult((), skipped, ())
     _carry_episode(transaction, ready[0].episode)
     ended = [members[row] for group in ready for row in group.version_rows]
     _end(transaction, number, ended)
@@ -95,7 +95,7 @@ def summarize_groups(
     _record(connection, number, transaction.sequence, ready, members)
     carry_counts(connection, {str(group.summary.id): group.ids for group in ready})
     done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
-    return Slice(done, skipped, tuple(one.identity_id for one in ended))
+    return SummarizeResult(done, skipped, tuple(one.identity_id for one in ended))
 
 
 def _open_members(connection: sa.Connection, groups: Sequence[Group], at_ns: int) -> dict[int, _Open]:

@@ -9,8 +9,8 @@ from typing import Any
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, SummaryGroup
-from hylo_memory_ros.storage.consolidation.revert import Back, revert_groups
-from hylo_memory_ros.storage.consolidation.summaries import Group, Slice, summarize_groups
+from hylo_memory_ros.storage.consolidation.revert import RevertResult, revert_groups
+from hylo_memory_ros.storage.consolidation.summaries import Group, SummarizeResult, summarize_groups
 from hylo_memory_ros.storage.schema import consolidation
 
 __all__ = ['ConsolidationWriter']
@@ -35,10 +35,10 @@ class ConsolidationWriter(ConsolidationRepository):
         added = consolidation.insert().values(row).returning(consolidation.c.number)
         return int(self._connection.execute(added).scalar_one())
 
-    def summarize(self, number: int, groups: Sequence[Group]) -> Slice:
+    def summarize(self, number: int, groups: Sequence[Group]) -> SummarizeResult:
         """Replace each group by its summary; all groups are of one episode."""
         return summarize_groups(self._changeset, number, groups, self._config.identity_scope)
 
-    def revert(self, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()) -> Back:
+    def revert(self, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()) -> RevertResult:
         """Let the members of groups hold again, and withdraw their summaries."""
         return revert_groups(self._changeset, groups, beneath)

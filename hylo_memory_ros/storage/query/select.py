@@ -33,7 +33,7 @@ from hylo_memory_ros.storage.statements.mapper import (
 
 __all__ = [
     'TOTAL_LIMIT',
-    'Candidates',
+    'CandidateRows',
     'QuerySpec',
     'any_stale',
     'candidates',
@@ -54,7 +54,7 @@ __all__ = [
 TOTAL_LIMIT = 10_000
 
 
-class Ranked(NamedTuple):
+class RankedRow(NamedTuple):
     """A matching row and its rank in the full text: b = -bm25, higher is better."""
 
     row: ItemRow
@@ -123,7 +123,7 @@ def _listed(version_rows: Sequence[int]) -> sa.Select[Any]:
     return sa.select(sa.func.json_each(rows).table_valued('value').c.value)
 
 
-def match_page(connection: sa.Connection, spec: QuerySpec, limit: int, offset: int = 0) -> list[Ranked]:
+def match_page(connection: sa.Connection, spec: QuerySpec, limit: int, offset: int = 0) -> list[RankedRow]:
     """Return matches in order: best full-text rank, newest ``valid_from``, id."""
     ranked = spec.query.text is not None
 
@@ -134,7 +134,7 @@ def match_page(connection: sa.Connection, spec: QuerySpec, limit: int, offset: i
         return statement.limit(sa.bindparam('limit', limit)).offset(sa.bindparam('offset', offset))
 
     rows = cached_rows(connection, 'page', spec, build, {'limit': limit, 'offset': offset})
-    return [Ranked(row[:-1], None if row[-1] is None else -row[-1]) for row in rows]
+    return [RankedRow(row[:-1], None if row[-1] is None else -row[-1]) for row in rows]
 
 
 def matching_rows(
@@ -182,7 +182,7 @@ def excluded_by_time(
     return counts
 
 
-class Candidates(NamedTuple):
+class CandidateRows(NamedTuple):
     """Matches column by column, newest ``valid_from`` first, then by id."""
 
     version_rows: tuple[int, ...] = ()
@@ -198,7 +198,7 @@ class Candidates(NamedTuple):
 
 def candidates(
     connection: sa.Connection, spec: QuerySpec, among: Sequence[int] | None = None, *, ids: bool = False
-) -> Candidates:
+) -> CandidateRows:
     """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
     def build() -> sa.Select[Any]:
@@ -211,12 +211,12 @@ def candidates(
     name, values = ('all', {}) if among is None else ('among', {'rows': json.dumps(among)})
     rows = cached_rows(connection, f'{name} named' if ids else name, spec, build, values)
     if not rows:
-        return Candidates()
+        return CandidateRows()
     numbers, stamps, confidence, *extra, ranks = zip(*rows, strict=True)
     names = extra.pop(0) if ids else ()
     scores = extra[0] if extra else ()
     ranks = tuple(None if b is None else -b for b in ranks)
-    return Candidates(numbers, ranks, stamps, confidence, scores, names)
+    return CandidateRows(numbers, ranks, stamps, confidence, scores, names)
 
 
 def estimates(connection: sa.Connection, spec: QuerySpec, most: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Version
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, Candidates, QuerySpec, Ranked
+from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, CandidateRows, QuerySpec, RankedRow
 from hylo_memory_ros.storage.statements import embeddings as embedding
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
@@ -49,7 +49,7 @@ class TieredReader(NamedTuple):
             there = replace(there, reached=asking.rows_reached(self.archive, there))
         return (self.live, replace(there, archived=False)), (self.archive, there)
 
-    def page(self, asked: QuerySpec, limit: int, offset: int) -> list[Ranked]:
+    def page(self, asked: QuerySpec, limit: int, offset: int) -> list[RankedRow]:
         """Return matches in order; see `asking.match_page`."""
         if self.archive is None:
             return asking.match_page(self.live, asked, limit, offset)
@@ -67,20 +67,20 @@ class TieredReader(NamedTuple):
             found |= asking.matching_rows(one, of, among)
         return found
 
-    def candidates(self, asked: QuerySpec, among: Sequence[int] | None) -> Candidates:
+    def candidates(self, asked: QuerySpec, among: Sequence[int] | None) -> CandidateRows:
         """Return all that matches, with what can be ranked; see `asking.candidates`."""
         if self.archive is None:
             return asking.candidates(self.live, asked, among)
         parts = [asking.candidates(one, of, among, ids=True) for one, of in self._asked(asked)]
         parts = [part for part in parts if part.version_rows]
         if not parts:
-            return Candidates()
+            return CandidateRows()
         # A column that was not asked for is empty in both.
-        filled = [name for name in Candidates._fields if getattr(parts[0], name)]
+        filled = [name for name in CandidateRows._fields if getattr(parts[0], name)]
         rows = (zip(*(getattr(part, name) for name in filled), strict=True) for part in parts)
         stamp, name = filled.index('valid_from_ns'), filled.index('ids')
         in_order = merge(*rows, key=lambda row: (-row[stamp], row[name]))
-        return Candidates(**dict(zip(filled, zip(*in_order, strict=True), strict=True)))
+        return CandidateRows(**dict(zip(filled, zip(*in_order, strict=True), strict=True)))
 
     def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[str, int]:
         """Count what does not hold at the time, by reason; see `asking.excluded_by_time`."""
@@ -162,7 +162,7 @@ def _first(row: Sequence[Any]) -> Any:
     return row[0]
 
 
-def _order(one: Ranked) -> tuple[float, int, str]:
+def _order(one: RankedRow) -> tuple[float, int, str]:
     return -(one.text_rank or 0.0), -one.row[_VALID_FROM], one.row[_ID]
 
 

@@ -12,7 +12,12 @@ from hylo_memory_ros.domain.timeline import Point
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, audit, corrected, forgetting, identity, version
-from hylo_memory_ros.storage.statements.timeline_repository import Held, Timelines, effective, says_now
+from hylo_memory_ros.storage.statements.timeline_repository import (
+    IdentityTimeline,
+    Timelines,
+    effective,
+    says_now,
+)
 
 __all__ = [
     'Ending',
@@ -95,7 +100,7 @@ def _loaded(txn: Changeset, matched: Sequence[Matched], at_ns: int | None = None
     return timelines
 
 
-def _withdraw(held: Held, points: Sequence[Point]) -> list[int]:
+def _withdraw(held: IdentityTimeline, points: Sequence[Point]) -> list[int]:
     for point in points:
         held.points.remove(point)
     return [point.assertion_id for point in points]

@@ -22,7 +22,7 @@ from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, forgetting, identity, spatial, version
 from hylo_memory_ros.storage.statements.repetitions import store_last
 
-__all__ = ['Evidence', 'Held', 'Timelines', 'effective', 'said_then', 'says_now']
+__all__ = ['Evidence', 'IdentityTimeline', 'Timelines', 'effective', 'said_then', 'says_now']
 
 
 class Evidence(NamedTuple):
@@ -43,7 +43,7 @@ class _Believed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Held:
+class IdentityTimeline:
     """The part of one identity's timeline that is being changed."""
 
     identity_id: int
@@ -72,16 +72,16 @@ class Timelines:
 
     def __init__(self, transaction: Changeset) -> None:
         self._txn = transaction
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, IdentityTimeline] = {}
         self._former: dict[int, Evidence] = {}
         self.evidence: dict[int, Evidence] = {}
         self._repeated: dict[int, tuple[int, int]] = {}
 
     def new(self, identity_id: int, kind: str, key: str | None) -> None:
         """Begin the timeline of an identity that was not there before."""
-        self._held[identity_id] = Held(identity_id, kind, key)
+        self._held[identity_id] = IdentityTimeline(identity_id, kind, key)
 
-    def __getitem__(self, identity_id: int) -> Held:
+    def __getitem__(self, identity_id: int) -> IdentityTimeline:
         """Return a timeline that was begun or loaded."""
         return self._held[identity_id]
 
@@ -125,7 +125,7 @@ class Timelines:
         connection = self._txn.connection
         for part in chunks(earliest_ns):
             for identity_id, kind, key in connection.execute(_identities, {'ids': part}):
-                self._held[identity_id] = Held(identity_id, kind, key)
+                self._held[identity_id] = IdentityTimeline(identity_id, kind, key)
             earliest = json.dumps([(identity_id, earliest_ns[identity_id]) for identity_id in part])
             starts, spoken = [], set()
             for identity_id, start_ns, nearest_ns in connection.execute(_starts, {'pairs': earliest}):
@@ -197,13 +197,18 @@ class Timelines:
         spatial_id = self.evidence[span.assertion_id].spatial_id
         return span.assertion_id, span.valid_from_ns, span.valid_to_ns, span.forgotten, spatial_id
 
-    def _end(self, held: Held, row: _Believed) -> None:
+    def _end(self, held: IdentityTimeline, row: _Believed) -> None:
         self._txn.ended.append(row.version_row)
         spoke = self._former.get(row.assertion_id) or self.evidence[row.assertion_id]
         self._txn.count_version(held.kind, spoke.element, (row.valid_to_ns, row.forgotten), -1)
 
     def _begin(
-        self, held: Held, assertion_id: int, valid_from_ns: int, valid_to_ns: int | None, gone: bool
+        self,
+        held: IdentityTimeline,
+        assertion_id: int,
+        valid_from_ns: int,
+        valid_to_ns: int | None,
+        gone: bool,
     ) -> None:
         evidence = self.evidence[assertion_id]
         self._txn.added.append(

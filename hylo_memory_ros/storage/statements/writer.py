@@ -47,7 +47,7 @@ from hylo_memory_ros.storage.statements.repetitions import (
     is_plain,
     save_counts,
 )
-from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Held, Timelines
+from hylo_memory_ros.storage.statements.timeline_repository import Evidence, IdentityTimeline, Timelines
 
 __all__ = [
     'StatementRepository',
@@ -331,7 +331,7 @@ def _apply(
 
 
 def _event(
-    before: Sequence[Span], held: Held, at_ns: int, key: str | None, timelines: Timelines
+    before: Sequence[Span], held: IdentityTimeline, at_ns: int, key: str | None, timelines: Timelines
 ) -> WriteEvent:
     after = held.spans()
 
@@ -349,7 +349,7 @@ def _event(
     return WriteEvent('INVALIDATE', name(here), key, closed_id=name(was_open), reopened_id=reopened)
 
 
-def _why_ended(span: Span, held: Held) -> str:
+def _why_ended(span: Span, held: IdentityTimeline) -> str:
     if span.forgotten:
         return 'forgotten'
     ended = any(point.consolidated and point.valid_from_ns == span.valid_to_ns for point in held.points)

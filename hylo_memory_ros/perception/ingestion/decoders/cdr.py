@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ['Cursor', 'cdr_order', 'decode_whole']
+__all__ = ['CdrCursor', 'cdr_order', 'decode_whole']
 
 T = TypeVar('T')
 
@@ -32,7 +32,7 @@ def cdr_order(message: bytes) -> str:
     return '<' if message[1] else '>'
 
 
-class Cursor:
+class CdrCursor:
     """Reads the fields of a message in their order, in either byte order.
 
     Fields beyond the end raise `ValueError` or `struct.error`; `decode_whole` converts both to
@@ -125,7 +125,7 @@ class Cursor:
         return self.data[: self.at]
 
 
-def decode_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
+def decode_whole(message: bytes, read: Callable[[CdrCursor], T]) -> T:
     """Decode a message to its end with a function of the cursor.
 
     Raises
@@ -133,7 +133,7 @@ def decode_whole(message: bytes, read: Callable[[Cursor], T]) -> T:
     ValueError
         If the bytes are not the message that was meant.
     """
-    cursor = Cursor(message)
+    cursor = CdrCursor(message)
     try:
         found = read(cursor)
     except struct.error as exc:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import CdrCursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 
 __all__ = ['decode_detections', 'decode_tags']
@@ -62,7 +62,7 @@ def decode_detections(message: bytes, source: str) -> Message:
     return decode_whole(message, lambda cursor: _array(cursor, source))
 
 
-def _array(cursor: Cursor, source: str) -> Message:
+def _array(cursor: CdrCursor, source: str) -> Message:
     stamp_ns, frame_id = cursor.header()
     found, frames = [], set()
     for _ in range(cursor.count(LEAST_DETECTION)):
@@ -75,7 +75,7 @@ def _array(cursor: Cursor, source: str) -> Message:
     return Message(source, stamp_ns, frame_id or next(iter(frames), ''), digest, _columns(found))
 
 
-def _detection(cursor: Cursor, frame_id: str) -> tuple[_Found, str]:
+def _detection(cursor: CdrCursor, frame_id: str) -> tuple[_Found, str]:
     _, own_frame = cursor.header()
     found = _Found()
     for _ in range(cursor.count(LEAST_HYPOTHESIS)):
@@ -89,7 +89,7 @@ def _detection(cursor: Cursor, frame_id: str) -> tuple[_Found, str]:
     return found, own_frame or frame_id
 
 
-def _hypothesis(cursor: Cursor, found: _Found) -> None:
+def _hypothesis(cursor: CdrCursor, found: _Found) -> None:
     class_id = cursor.text()
     score, x, y, z, qx, qy, qz, qw, *rows = cursor.numbers(HYPOTHESIS[cursor.order], 8)
     # A score that is no number is kept only where there is no other.
@@ -145,7 +145,7 @@ def decode_tags(message: bytes, source: str) -> Message:
     return decode_whole(message, lambda cursor: _tag_array(cursor, source))
 
 
-def _tag_array(cursor: Cursor, source: str) -> Message:
+def _tag_array(cursor: CdrCursor, source: str) -> Message:
     stamp_ns, frame_id = cursor.header()
     families, names = [], []
     for _ in range(cursor.count(LEAST_TAG + CORNERS_AND_HOMOGRAPHY)):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hylo_memory_ros.perception.ingestion.decoders.cdr import NS_PER_S, Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import NS_PER_S, CdrCursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms.frame_tree import RawTransform
 
@@ -42,7 +42,7 @@ def decode_pose(message: bytes, source: str) -> Message:
         If the bytes are no such message.
     """
 
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         poses = np.array(cursor.numbers(POSE[cursor.order], 8)).reshape(1, 7)
         return _pose_message(cursor, source, stamp_ns, frame_id, poses)
@@ -53,7 +53,7 @@ def decode_pose(message: bytes, source: str) -> Message:
 def decode_poses(message: bytes, source: str) -> Message:
     """Decode a geometry_msgs/PoseArray; parameters as for `decode_pose`."""
 
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         count = cursor.count(POSE[cursor.order].size)
         size = count * 56
@@ -67,7 +67,7 @@ def decode_poses(message: bytes, source: str) -> Message:
 
 
 def _pose_message(
-    cursor: Cursor, source: str, stamp_ns: int, frame_id: str, poses: NDArray[np.float64]
+    cursor: CdrCursor, source: str, stamp_ns: int, frame_id: str, poses: NDArray[np.float64]
 ) -> Message:
     things = Detections(labels=[''] * len(poses), positions=poses[:, :3], orientations=poses[:, 3:])
     return Message(source, stamp_ns, frame_id, digest32(cursor.end()), things)
@@ -101,7 +101,7 @@ def decode_localization(message: bytes) -> LocalizationReport:
         If the bytes are no such message.
     """
 
-    def read(cursor: Cursor) -> LocalizationReport:
+    def read(cursor: CdrCursor) -> LocalizationReport:
         stamp_ns, frame_id = cursor.header()
         cursor.numbers(POSE[cursor.order], 8)
         return LocalizationReport(stamp_ns, frame_id, cursor.numbers(_COVARIANCE[cursor.order], 8))
@@ -127,14 +127,14 @@ def decode_transforms(message: bytes) -> list[RawTransform]:
     ValueError
         If the bytes are not such a message, or a frame name in it is not UTF-8.
     """
-    cursor = Cursor(message)
+    cursor = CdrCursor(message)
     try:
         return [_transform(cursor) for _ in range(cursor.count(_LEAST_TRANSFORM))]
     except struct.error as exc:
         raise ValueError(f'the message ends early: {exc}') from exc
 
 
-def _transform(cursor: Cursor) -> RawTransform:
+def _transform(cursor: CdrCursor) -> RawTransform:
     sec, nanosec = map(int, cursor.numbers(_STAMP[cursor.order], 4))
     parent, child = cursor.text(), cursor.text()
     x, y, z, *rotation = cursor.numbers(POSE[cursor.order], 8)
@@ -156,4 +156,4 @@ def decode_clock(message: bytes) -> int:
     ValueError
         If the bytes are no such message.
     """
-    return decode_whole(message, Cursor.stamp)
+    return decode_whole(message, CdrCursor.stamp)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import CdrCursor, decode_whole
 from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
 from hylo_memory_ros.perception.ingestion.observation import (
     DecodedMessage,
@@ -139,14 +139,14 @@ class MarkerDecoder:
         self._last_ns = max(stamped_ns, scene.deleted_ns) or self._last_ns
         return DecodedMessage(tuple(messages), scene.refused)
 
-    def _read(self, cursor: Cursor) -> tuple[_Scene, int]:
+    def _read(self, cursor: CdrCursor) -> tuple[_Scene, int]:
         scene = _Scene()
         for _ in range(cursor.count(LEAST_MARKER) if self._array else 1):
             scene.take(_marker(cursor))
         return scene, digest32(cursor.end())
 
 
-def _marker(cursor: Cursor) -> _Marker:
+def _marker(cursor: CdrCursor) -> _Marker:
     stamp_ns, frame_id = cursor.header()
     namespace = cursor.text()
     number, kind, action = cursor.numbers(THREE_INTS[cursor.order], 4)
@@ -169,7 +169,7 @@ def _marker(cursor: Cursor) -> _Marker:
     )
 
 
-def _skip_texture(cursor: Cursor) -> None:
+def _skip_texture(cursor: CdrCursor) -> None:
     cursor.skip(8, 4)  # a stamp that nobody uses, and that may be anything
     cursor.text()
     cursor.text()

@@ -9,7 +9,7 @@ import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid, View
-from hylo_memory_ros.perception.ingestion.decoders.cdr import Cursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import CdrCursor, decode_whole
 from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms import Transform
@@ -43,7 +43,7 @@ def decode_depth_image(message: bytes, source: str) -> Message:
         If the bytes are no such message, or the image is of another encoding.
     """
 
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         height, width = map(int, cursor.numbers(_SIZE[cursor.order], 4))
         encoding = cursor.text()
@@ -73,7 +73,7 @@ def decode_depth_image(message: bytes, source: str) -> Message:
 def decode_camera_info(message: bytes, source: str) -> Message:
     """Decode a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`."""
 
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         _, width = map(int, cursor.numbers(_SIZE[cursor.order], 4))
         cursor.text()
@@ -91,7 +91,7 @@ def decode_camera_info(message: bytes, source: str) -> Message:
 def decode_occupancy_grid(message: bytes, source: str) -> Message:
     """Decode a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`."""
 
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
         cursor.stamp()
         resolution, width, height = cursor.numbers(_GRID[cursor.order], 4)
@@ -110,12 +110,12 @@ def decode_occupancy_grid(message: bytes, source: str) -> Message:
     return _decode(message, read)
 
 
-def _decode(message: bytes, read: Callable[[Cursor], Message]) -> Message:
+def _decode(message: bytes, read: Callable[[CdrCursor], Message]) -> Message:
     try:
         return decode_whole(message, read)
     except HyloMemoryError as exc:
         raise ValueError(exc.message) from exc
 
 
-def _message(cursor: Cursor, source: str, stamp_ns: int, frame_id: str, view: View) -> Message:
+def _message(cursor: CdrCursor, source: str, stamp_ns: int, frame_id: str, view: View) -> Message:
     return Message(source, stamp_ns, frame_id, digest32(cursor.end()), _NOTHING, view=view)

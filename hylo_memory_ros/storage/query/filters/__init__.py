@@ -31,8 +31,8 @@ from hylo_memory_ros.storage.query.filters.search import (
 )
 from hylo_memory_ros.storage.query.filters.skill import SkillFilter
 from hylo_memory_ros.storage.query.filters.statistics import (
-    ExistenceFilter,
     HelpfulnessFilter,
+    MinExistenceFilter,
     StaleFilter,
     StatisticFilter,
 )
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 SKILLS = SkillFilter()
-STATISTICS: tuple[StatisticFilter, ...] = (ExistenceFilter(), HelpfulnessFilter(), StaleFilter())
+STATISTICS: tuple[StatisticFilter, ...] = (MinExistenceFilter(), HelpfulnessFilter(), StaleFilter())
 
 FILTERS: tuple[Filter, ...] = (
     KindsFilter(),

@@ -21,8 +21,8 @@ from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import assertion, helpfulness, landmark, version
 
 __all__ = [
-    'ExistenceFilter',
     'HelpfulnessFilter',
+    'MinExistenceFilter',
     'StaleFilter',
     'StatisticFilter',
     'score_or_never',
@@ -60,7 +60,7 @@ class StatisticFilter(Filter):
             yield ~self.failing(spec.query)
 
 
-class ExistenceFilter(StatisticFilter, MinimumFilter):
+class MinExistenceFilter(StatisticFilter, MinimumFilter):
     """At least this probability that a landmark still exists; one without an opinion passes."""
 
     fields = ('min_existence',)

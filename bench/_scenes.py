@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
     message: Message
     global_from_base: Transform
-    """Where localisation puts the robot."""
+    """Where localization puts the robot."""
     objects: Sequence[int]
     """Object of each detection, or `OUTLIER`."""
 
@@ -47,7 +47,7 @@ class Counted(NamedTuple):
     wrongly_merged: int
     """Objects whose detections mostly lie in another's landmark."""
     nees: float
-    """Mean normalised squared error of the landmarks' positions, per degree of freedom."""
+    """Mean normalized squared error of the landmarks' positions, per degree of freedom."""
 
 
 class Watched:
@@ -131,7 +131,7 @@ def room(seed: int, visits: int = 100, messages: int = 1) -> tuple[Array, Iterat
     """Return where 200 objects of 8 labels are, and what a robot reports of them on its visits.
 
     3 cm noise, 10 % wrong labels, 2 % uniform outliers, 10 % drop-outs; on each visit the robot
-    stands elsewhere, and its localisation is wrong by 3 cm on each axis.
+    stands elsewhere, and its localization is wrong by 3 cm on each axis.
     """
     rng = np.random.default_rng(seed)
     truth, size = place_objects(rng), np.array((20.0, 20.0, 3.0))

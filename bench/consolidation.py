@@ -126,7 +126,7 @@ def consolidation() -> Iterator[dict[str, Any]]:
             same = sum(a == b for a, b in zip(known, answers(memory, questions), strict=True))
     yield at_most(
         'consolidate_100k_episodic_to_half_s', took_s, 30.0, cpu_s=round(computed_s, 1), load=round(load, 1),
-        items_after=report.items_after, merged=len(report.merged), summarised=len(report.summarised),
+        items_after=report.items_after, merged=len(report.merged), summarized=len(report.summarized),
         aged=len(report.aged),
     )  # fmt: skip
     idle, during = (float(np.percentile(times_s, 99)) for times_s in (idle_s, meanwhile_s))

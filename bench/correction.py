@@ -93,7 +93,7 @@ def along_the_way() -> Iterator[dict[str, Any]]:
         driven.see(driven.messages[start:end])
         driven.correct(50, end)
         # As a robot does: it goes on from where it now knows it is.
-        driven.vehicle.relocalise(end - 1)
+        driven.vehicle.relocalize(end - 1)
         start = end
     driven.pipeline.close()
     yield at_least('corrected_ten_times_f1', driven.score().f1, 0.97, landmarks=driven.landmarks)

@@ -69,12 +69,12 @@ class Stored:
             self.store.write([item(start + index, vector) for index, vector in enumerate(part)])
         self.vectors = vectors
 
-    def index(self, backend: str, quantisation: str = 'f16') -> VectorIndex:
+    def index(self, backend: str, quantization: str = 'f16') -> VectorIndex:
         """Return a loaded index whose generation is built."""
         space = EmbeddingSpace(
             dimension=self.vectors.shape[1],
             backend=backend,
-            quantisation=quantisation,
+            quantization=quantization,
             exact_up_to=0,
             seed=SEED,
         )
@@ -215,8 +215,8 @@ def against_bare(
     assert generation is not None
     graph = generation.codec.codes(generation.codec.parts(generation.codes.index)).index
     rows = index._spaces[SPACE].table.versions.version_row.values
-    for quantisation in ('f16', 'i8'):
-        ours = index if quantisation == 'f16' else stored.index('usearch', quantisation)
+    for quantization in ('f16', 'i8'):
+        ours = index if quantization == 'f16' else stored.index('usearch', quantization)
         bare, reached = 0.0, recall(ours, truth, questions)
         for expansion in (16, 24, 32, 48, 64, 96, 128, 192, 256):
             graph.expansion_search = expansion
@@ -235,7 +235,7 @@ def against_bare(
         figures = {'recall': reached, 'bare_recall': bare, 'bare_expansion': graph.expansion_search}
         figures |= {'ms': round(times[0] * 1e3, 3), 'bare_ms': round(times[1] * 1e3, 3)}
         yield at_most(
-            f'usearch {quantisation} with rerank / bare usearch', ratio(times), 1.5, **figures, **more
+            f'usearch {quantization} with rerank / bare usearch', ratio(times), 1.5, **figures, **more
         )
         if ours is not index:
             ours.close()

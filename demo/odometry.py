@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 
 class BareOdometry:
-    """Where the vehicle was by its odometry alone, unless it was relocalised.
+    """Where the vehicle was by its odometry alone, unless it was relocalized.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class BareOdometry:
         self._drive = drive
         self._steps = dict(_steps(folder / 'odometry.csv'))
         self._poses: dict[int, Pose] = {}
-        self.relocalise(0)
+        self.relocalize(0)
 
-    def relocalise(self, index: int) -> None:
+    def relocalize(self, index: int) -> None:
         """Go on from the solved pose of this index."""
         stamps = self._drive.stamps_ns.tolist()
         x, y, yaw = self._drive.poses[index].tolist()

@@ -68,8 +68,8 @@ class Retention(Contract):
 class ConsolidationSettings(Contract):
     """Settings of consolidation, which brings a memory within a budget."""
 
-    summariser: Name = 'extractive@1'
-    """Summariser of events, name@version: built in, or from an installed entry point."""
+    summarizer: Name = 'extractive@1'
+    """Summarizer of events, name@version: built in, or from an installed entry point."""
     group_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 32
     """Most statements in one summary."""
     slice_items: Annotated[int, Field(ge=2, le=1000), NOT_A_PARAMETER] = 128

@@ -30,7 +30,7 @@ Everything that a caller can meet is a subclass of `HyloMemoryError`, or pydanti
     +-- NotNowError                may be retried
         +-- NotActiveError
         +-- LoadingError
-        +-- NotLocalisedError
+        +-- NotLocalizedError
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
     'NewerSchemaError',
     'NotActiveError',
     'NotFoundError',
-    'NotLocalisedError',
+    'NotLocalizedError',
     'NotNowError',
     'ReadOnlyError',
     'SkillGateError',
@@ -175,5 +175,5 @@ class LoadingError(NotNowError):
     """The spatial mirror is still being loaded."""
 
 
-class NotLocalisedError(NotNowError):
+class NotLocalizedError(NotNowError):
     """The robot does not know well enough where it is."""

@@ -30,7 +30,7 @@ class ErrorCode:
     IN_USE: ClassVar[int]
     NOT_ACTIVE: ClassVar[int]
     LOADING: ClassVar[int]
-    NOT_LOCALISED: ClassVar[int]
+    NOT_LOCALIZED: ClassVar[int]
     BUSY: ClassVar[int]
     TRANSFORM_TOO_NEW: ClassVar[int]
     INTERNAL: ClassVar[int]

@@ -29,7 +29,7 @@ def consolidate(
     dry_run: Annotated[bool, typer.Option('--dry-run', help='Report only, change nothing.')] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Age, merge and summarise until the file is within a budget; no node may be using it."""
+    """Age, merge and summarize until the file is within a budget; no node may be using it."""
     budget = Budget(items=items, bytes=size)
     with open_memory_file(file, writing=not dry_run) as memory:
         report = memory.consolidate(
@@ -73,7 +73,7 @@ def consolidations(file: MemoryFile, as_json: AsJson = False) -> None:
         report = record.report or {}
         did = ', '.join(
             f'{report[f"{name}_count"]} {name}'
-            for name in ('merged', 'summarised', 'aged')
+            for name in ('merged', 'summarized', 'aged')
             if f'{name}_count' in report
         )
         state = 'reverted' if record.reverted_ns is not None else did or 'interrupted'
@@ -85,7 +85,7 @@ def _print_report(report: ConsolidationReport) -> None:
     print(report.consolidation_id or ('dry run' if report.dry_run else 'no statement changed'))
     print(f'items: {report.items_before} -> {report.items_after}')
     print(f'bytes: {report.bytes_before} -> {report.bytes_after}')
-    for name, groups in (('merged', report.merged), ('summarised', report.summarised)):
+    for name, groups in (('merged', report.merged), ('summarized', report.summarized)):
         if groups:
             count = sum(len(group.ids) for group in groups)
             print(f'{would}{name}: {count} statements into {len(groups)}')

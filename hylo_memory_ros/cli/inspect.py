@@ -14,7 +14,7 @@ from hylo_memory_ros.cli.formats import format_instant, json_line
 from hylo_memory_ros.cli.options import AsJson, MemoryFile, open_memory_file
 from hylo_memory_ros.cli.tables import console, facts_table
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.records import InputRow, ObservationRecord
+from hylo_memory_ros.storage.landmarks.landmarks import InputRow, ObservationRecord
 
 __all__ = ['info', 'observations', 'snapshot', 'verify']
 

@@ -30,7 +30,7 @@ _PIPELINE = 'mean of tokens, unit length, 2'
 
 
 class OnnxEmbedder:
-    """Mean of the token vectors of a text, normalised to length one.
+    """Mean of the token vectors of a text, normalized to length one.
 
     Parameters
     ----------

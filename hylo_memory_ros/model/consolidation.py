@@ -84,7 +84,7 @@ class ConsolidationReport:
     """Whether what is at hand is within the budget now."""
     merged: tuple[Condensed, ...] = ()
     """Near duplicates that became one."""
-    summarised: tuple[Condensed, ...] = ()
+    summarized: tuple[Condensed, ...] = ()
     """Groups that became a summary."""
     aged: tuple[str, ...] = ()
     """Ids of the statements that went into the archive."""
@@ -109,8 +109,8 @@ class ConsolidationReport:
 
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
         """Return it in terms of JSON, how long its lists are, and of each at most so many."""
-        report = _as_dict(self, ('merged', 'summarised', 'aged'), most)
-        for name in ('merged', 'summarised'):
+        report = _as_dict(self, ('merged', 'summarized', 'aged'), most)
+        for name in ('merged', 'summarized'):
             report[name] = [{'id': group.id, 'ids': group.ids} for group in report[name]]
         return report
 

@@ -108,7 +108,7 @@ class EmbeddingSpace(Contract):
     """Compare candidates again in exact float32; a derived backend without it is refused."""
     pool_factor: Annotated[int, Field(ge=10, le=1000), NOT_A_PARAMETER] = 10
     """Candidates that are compared again in exact float32, for each requested hit."""
-    quantisation: Literal['f32', 'f16', 'i8'] = 'f16'
+    quantization: Literal['f32', 'f16', 'i8'] = 'f16'
     """Scalar type of the vectors in the graph of usearch; i8 for cosine only."""
     bits: Annotated[int, Field(ge=2, le=8), NOT_A_PARAMETER] = 4
     """Bits for each component in turbo_quant, the sketch of the residual included."""
@@ -124,9 +124,9 @@ class EmbeddingSpace(Contract):
                 f'exact_rerank: false with the derived backend {self.backend!r}: candidates of a derived '
                 'index are never an answer before exact float32 compared them'
             )
-        if self.backend == 'usearch' and self.quantisation == 'i8' and self.metric != 'cosine':
+        if self.backend == 'usearch' and self.quantization == 'i8' and self.metric != 'cosine':
             raise ValueError(
-                f'quantisation: i8 with the metric {self.metric!r}: 8 bits hold vectors of length one, which '
+                f'quantization: i8 with the metric {self.metric!r}: 8 bits hold vectors of length one, which '
                 'only cosine compares'
             )
         return self

@@ -38,7 +38,7 @@ Link = tuple[Name, Name]
 class MemoryItem(Contract):
     """One immutable remembered statement.
 
-    Normalised when it is built: keys, frames, quaternions and -0.0. Texts in `content` and
+    Normalized when it is built: keys, frames, quaternions and -0.0. Texts in `content` and
     `payload` are kept as given.
 
     Examples

@@ -15,7 +15,7 @@ __all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'validate_covariance']
 MAX_COORDINATE_M = 1e9
 UNIT_TOLERANCE = 1e-2
 # Below this a quaternion is as near to unit length as float64 arithmetic brings it; leaving
-# it alone makes normalisation idempotent, so that a returned pose can be written again.
+# it alone makes normalization idempotent, so that a returned pose can be written again.
 ALREADY_UNIT = 1e-14
 
 

@@ -41,7 +41,7 @@ DERIVED = {
     (InputSettings, 'name'),
     (LandmarkSettings, 'global_frame'),
     (LandmarkSettings, 'base_frame'),
-    (LandmarkSettings, 'localisation_gate'),
+    (LandmarkSettings, 'localization_gate'),
     (LandmarkSettings, 'inputs'),
     (LandmarkSettings, 'min_valid_stamp_s'),
 }
@@ -80,7 +80,7 @@ class Entry:
 
     @property
     def read_only(self) -> bool:
-        """Whether it is fixed when the process starts."""
+        """True if it is fixed when the process starts."""
         extra = self.field.json_schema_extra
         return isinstance(extra, dict) and extra.get('read_only') is True
 
@@ -91,7 +91,7 @@ class Entry:
 
     @property
     def is_topic(self) -> bool:
-        """Whether the value is the name of a topic."""
+        """True if the value is the name of a topic."""
         return self.path[-1].endswith('topic')
 
     @property

@@ -27,7 +27,7 @@ class NodeConfig(Contract):
     """Fixed frame in which poses are stored."""
     base_frame: FrameId = 'base_link'
     """Frame of the robot's body, to which sightings are relative and markers are nearest."""
-    localisation_topic: str = ''
+    localization_topic: str = ''
     """Topic of the robot's PoseWithCovarianceStamped, such as amcl_pose; perception is used only while its
     covariance is small enough. Empty: always."""
     untransformable: Literal['reject', 'keep_frame'] = 'reject'
@@ -111,7 +111,7 @@ class NodeConfig(Contract):
                 **dict(self.landmarks),
                 'global_frame': self.global_frame,
                 'base_frame': self.base_frame,
-                'localisation_gate': bool(self.localisation_topic),
+                'localization_gate': bool(self.localization_topic),
                 'inputs': self.inputs,
                 'min_valid_stamp_s': self.memory.min_valid_stamp_s,
             }

@@ -89,17 +89,17 @@ class LandmarkPipeline:
         """Count messages of an input that could not be decoded."""
         self._ingestion.count_refused(source, reason, count)
 
-    def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
+    def note_localization(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
         """Take a report of the uncertainty of the robot's pose; return whether it is small enough.
 
-        With ``localisation_gate`` messages are dropped unless the newest report before them is good.
+        With ``localization_gate`` messages are dropped unless the newest report before them is good.
 
         Parameters
         ----------
         covariance : sequence of float, length 36
             Row-major, in the global frame; an unknown one is not good enough.
         """
-        return self._ingestion.report_localisation(stamp_ns, covariance)
+        return self._ingestion.report_localization(stamp_ns, covariance)
 
     def poll(self) -> int:
         """Process what the watermark and the transforms allow; return how many messages."""

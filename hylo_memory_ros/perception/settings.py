@@ -120,12 +120,12 @@ class InputSettings(Contract):
 
     @property
     def advances_watermark(self) -> bool:
-        """Whether the watermark waits for it; not for occupancy grids, which are sent seldom."""
+        """True if the watermark waits for it; not for occupancy grids, which are sent seldom."""
         return self.type != GRID
 
     @property
     def has_field_of_view(self) -> bool:
-        """Whether its field of view is configured, so that things can be missing from it."""
+        """True if its field of view is configured, so that things can be missing from it."""
         return self.fov_horizontal_rad > 0.0 and self.fov_vertical_rad > 0.0
 
     def detection_probability_of(self, label: str) -> float:
@@ -171,15 +171,15 @@ class LandmarkSettings(Contract):
     move_sigmas: Annotated[float, Field(ge=0.0), NOT_A_PARAMETER] = 2.0
     """Least displacement after which a confirmed landmark is written again, standard deviations of its
     position."""
-    localisation_sigma_m: Metres = 0.035
+    localization_sigma_m: Metres = 0.035
     """Standard deviation of the position of the robot, metres, on each axis."""
-    localisation_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
+    localization_yaw_rad: Annotated[float, Field(ge=0.0, le=3.15)] = 0.002
     """Standard deviation of the heading of the robot, radians; its effect grows with distance."""
-    localisation_gate: bool = False
-    """Drop observations unless a localisation report says that the pose of the robot is certain enough."""
-    localised_within_m: Metres = 0.5
+    localization_gate: bool = False
+    """Drop observations unless a localization report says that the pose of the robot is certain enough."""
+    localized_within_m: Metres = 0.5
     """Largest standard deviation of the robot's position for observations to be used, metres."""
-    localised_within_rad: Annotated[float, Field(gt=0.0, le=3.15)] = 0.35
+    localized_within_rad: Annotated[float, Field(gt=0.0, le=3.15)] = 0.35
     """Largest standard deviation of the robot's heading for observations to be used, radians."""
     unique: tuple[Label, ...] = ()
     """Labels with at most one thing in a map: seen elsewhere, it has moved."""

@@ -12,7 +12,7 @@ from hylo_memory_ros.perception.ingestion.decoders import (
     DECODERS,
     Decoder,
     decode_clock,
-    decode_localisation,
+    decode_localization,
     decode_transforms,
 )
 from hylo_memory_ros.replay.bag import BagClock
@@ -72,7 +72,7 @@ class TopicNames:
 CLOCK = '/clock'
 """The topic of the time, whose name is the same for every node."""
 _TF_TYPE, _CLOCK_TYPE = 'tf2_msgs/msg/TFMessage', 'rosgraph_msgs/msg/Clock'
-_LOCALISED_TYPE = 'geometry_msgs/msg/PoseWithCovarianceStamped'
+_LOCALIZED_TYPE = 'geometry_msgs/msg/PoseWithCovarianceStamped'
 
 Take = Callable[[bytes], None]
 
@@ -120,9 +120,9 @@ class TopicRouter:
         for topic, static in tf:
             self._serve(topic, _TF_TYPE, self._transform_taker(topic, static=static))
         self.has_clock = self._serve(CLOCK, _CLOCK_TYPE, self._take_clock)
-        if config.localisation_topic:
-            topic = names.full(config.localisation_topic)
-            self._serve(topic, _LOCALISED_TYPE, self._localisation_taker(topic))
+        if config.localization_topic:
+            topic = names.full(config.localization_topic)
+            self._serve(topic, _LOCALIZED_TYPE, self._localization_taker(topic))
         for source in config.inputs:
             self._serve_input(source, names.full(source.topic))
         # One missing input is common and reported; none at all is a mistake in topics or remaps.
@@ -175,15 +175,15 @@ class TopicRouter:
         except ValueError:
             self.malformed[CLOCK] += 1
 
-    def _localisation_taker(self, topic: str) -> Take:
+    def _localization_taker(self, topic: str) -> Take:
         def take(data: bytes) -> None:
             try:
-                fix = decode_localisation(data)
+                fix = decode_localization(data)
             except ValueError:
                 self.malformed[topic] += 1
                 return
             if fix.stamp_ns and fix.frame_id.removeprefix('/') == self._global_frame:
-                self._pipeline.note_localisation(fix.stamp_ns, fix.covariance)
+                self._pipeline.note_localization(fix.stamp_ns, fix.covariance)
 
         return take
 

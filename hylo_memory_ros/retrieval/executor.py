@@ -1,6 +1,6 @@
 """The query executor: plans the order of the sources, runs them and ranks their matches.
 
-The source that leaves fewest comes first, as far as estimates tell.
+The source that leaves fewest comes first, by the estimates.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class ResolvedQuery:
 
     @property
     def filters_rows(self) -> bool:
-        """Whether anything but place and vector decides on what has a place or a vector."""
+        """True if anything but place and vector decides on what has a place or a vector."""
         if self.hides_skills and self.query.embedding is not None:
             return True
         return any(one.narrows(self.query) and one.tests_rows(self.query) for one in FILTERS)

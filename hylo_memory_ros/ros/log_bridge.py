@@ -24,7 +24,7 @@ class RosLogHandler(logging.Handler):
         Target of the records.
     throttle_s : float
         Time after a warning or error in which others from the same line of code are suppressed,
-        seconds; the next one tells their number.
+        seconds; the next one gives their number.
     steady_s : callable
         The steady clock, seconds.
     """

@@ -82,12 +82,12 @@ class MemoryNode(LifecycleNode):
 
     @property
     def autostart(self) -> bool:
-        """Whether the process configures and activates the node itself."""
+        """True if the process configures and activates the node itself."""
         return bool(self._startup_value('autostart', False))
 
     @property
     def finalized(self) -> bool:
-        """Whether the node was shut down."""
+        """True if the node was shut down."""
         return lifecycle_state(self)[0] == int(State.PRIMARY_STATE_FINALIZED)
 
     def recovery_of(self, failed: str) -> str:

@@ -95,7 +95,7 @@ class Topic:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody subscribes."""
+        """True if somebody subscribes."""
         return self._publisher is not None and self._publisher.get_subscription_count() > 0
 
     def publish(self, message: Any) -> bool:

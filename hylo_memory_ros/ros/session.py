@@ -18,7 +18,7 @@ from hylo_memory_ros.errors import NotNowError
 from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.clock import StampWatch
 from hylo_memory_ros.ros.open_memory import open_memory
-from hylo_memory_ros.ros.perception.localization import LocalisationTopic
+from hylo_memory_ros.ros.perception.localization import LocalizationTopic
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.perception.placement import Placement
 from hylo_memory_ros.ros.perception.transforms import NodeTransforms
@@ -122,12 +122,12 @@ class Session:
 
     def _subscribe_state(self) -> None:
         config = self._config
-        if config.localisation_topic:
-            localisation = LocalisationTopic(
-                self._node, config.localisation_topic, config.global_frame,
-                self._perception.note_localisation, self._group,
+        if config.localization_topic:
+            localization = LocalizationTopic(
+                self._node, config.localization_topic, config.global_frame,
+                self._perception.note_localization, self._group,
             )  # fmt: skip
-            self._undo.append(localisation.close)
+            self._undo.append(localization.close)
         if config.battery_topic and config.consolidate_below_battery:
             battery = BatteryTopic(
                 self._node, config.battery_topic, config.consolidate_below_battery,

@@ -1,6 +1,6 @@
 """Copies of the whole memory, and the replacement of a memory by one of them.
 
-Threads: any; a restore serialises on the database's lock.
+Threads: any; a restore serializes on the database's lock.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ArchivedRows(Protocol):
         """Row numbers that may not be given again; None: nothing was ever archived."""
 
     def __bool__(self) -> bool:
-        """Whether anything is archived now."""
+        """Return True if anything is archived now."""
 
     def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
         """Bring back identities whose archived past a change from a world time on can touch."""

@@ -61,7 +61,7 @@ class Known(NamedTuple):
     corrected: Sequence[Said] = ()
 
     def as_of(self, seq: int) -> tuple[Point, int | None] | None:
-        """Return the point and its place as of a sequence, or None: it said nothing then."""
+        """Return the point and its place as of a sequence; None: it did not hold then."""
         withdrawn = self.withdrawn_seq is not None and self.withdrawn_seq <= seq
         if self.point.sequence > seq or withdrawn:
             return None

@@ -1,6 +1,6 @@
 """Transactions of one memory over SQLite: one writer, many readers, a sequence for each transaction.
 
-Threads: every method may be called from any thread. Writes serialise on the database's lock; `epoch` and
+Threads: every method may be called from any thread. Writes serialize on the database's lock; `epoch` and
 `sequence` are replaced whole under it.
 """
 

@@ -26,7 +26,7 @@ from hylo_memory_ros.storage.landmarks.sightings import SightingRepository
 from hylo_memory_ros.storage.receipts import ReceiptRepository
 from hylo_memory_ros.storage.skills.repository import SkillRepository
 from hylo_memory_ros.storage.statements.embeddings import EmbeddingRepository
-from hylo_memory_ros.storage.statements.repository import StatementRepository, StatementWriter
+from hylo_memory_ros.storage.statements.writer import StatementRepository, StatementWriter
 
 __all__ = ['ReadView', 'UnitOfWork', 'UnnumberedUnitOfWork']
 

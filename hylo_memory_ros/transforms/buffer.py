@@ -167,7 +167,7 @@ class TransformBuffer:
         return Transform(*found, target, source, at)
 
     def _taken(self, transform: RawTransform, static: bool) -> None:
-        """Handle an accepted transform with normalised names and quaternion."""
+        """Handle an accepted transform with normalized names and quaternion."""
 
     def _cleared(self) -> None:
         """Handle the removal of all transforms except static ones."""

@@ -45,7 +45,7 @@ _name = lru_cache(maxsize=4096)(normalize_frame)
 
 
 def validate_frame(name: str, field: str) -> str:
-    """Return a normalised frame name.
+    """Return a normalized frame name.
 
     Raises
     ------

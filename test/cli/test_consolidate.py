@@ -35,7 +35,7 @@ def test_a_file_is_brought_within_a_budget_and_back(run: Run, path: Path) -> Non
     assert 'moved into the archive: 6 statements' in answer.out
     assert run('verify', path).code == 0
     assert run('query', path).out.count('saw mug') == 1
-    assert '1 merged, 0 summarised, 6 aged' in run('consolidations', path).out
+    assert '1 merged, 0 summarized, 6 aged' in run('consolidations', path).out
     answer = run('revert-consolidation', path, 'consolidation/1')
     assert answer.out.startswith('consolidation/1: 6 statements hold again\ntaken out: 1 summaries\n')
     assert run('snapshot', path).out.split()[0] == before.split()[0]

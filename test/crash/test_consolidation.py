@@ -52,7 +52,7 @@ def refuse_half_done(memory: MemoryService) -> int:
     ids = {hit.item.id for hit in holding}
     summaries = [hit.item for hit in holding if 'consolidated' in hit.item.payload]
     for item in summaries:
-        assert ids.isdisjoint(target for relation, target in item.links if relation == 'summarises')
+        assert ids.isdisjoint(target for relation, target in item.links if relation == 'summarizes')
     told = sum(item.payload['consolidated']['stands_for'] for item in summaries)
     assert told + len(holding) - len(summaries) == 60
     return len(summaries)

@@ -44,7 +44,7 @@ def test_exactly_zero_is_no_orientation(zeros: Any) -> None:
     assert at(0, 0, 0, orientation=zeros).orientation is None
 
 
-def test_a_nearly_unit_quaternion_is_normalised() -> None:
+def test_a_nearly_unit_quaternion_is_normalized() -> None:
     q = at(0, 0, 0, orientation=(0, 0, 0, 1.004)).orientation
     assert q == (0.0, 0.0, 0.0, 1.0)
 
@@ -58,7 +58,7 @@ def test_any_other_quaternion_is_refused(q: Any) -> None:
 
 
 @given(st.tuples(parts, parts, parts, parts).filter(lambda q: math.hypot(*q) > 0.1))
-def test_normalising_again_changes_nothing(q: tuple[float, ...]) -> None:
+def test_normalizing_again_changes_nothing(q: tuple[float, ...]) -> None:
     size = math.hypot(*q)
     once = at(0, 0, 0, orientation=[part / size for part in q])
     assert at(0, 0, 0, orientation=once.orientation).orientation == once.orientation

@@ -179,7 +179,7 @@ def test_it_is_written_when_confirmed_and_holds_from_its_first_observation() -> 
     assert item.confidence == pytest.approx(0.9)
     assert item.source == 'hylo_memory_ros/camera'
     assert item.pose.covariance is not None
-    # The detections of one keyframe share the error of localisation, lever arm included.
+    # The detections of one keyframe share the error of localization, lever arm included.
     assert item.pose.covariance[0] == pytest.approx(0.05**2 / 3 + 0.035**2 + (0.002 * 2.0) ** 2, abs=1e-9)
     assert not bench.see(4, [(1.1, 2, 0.5)]).items
 

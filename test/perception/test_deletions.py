@@ -133,7 +133,7 @@ def test_when_it_is_committed_changes_nothing(memory: Any, commit_every: int) ->
         assert keys(other, 12) == keys(memory, 12) == {'b/1'}
 
 
-def test_a_deletion_that_comes_again_is_recognised(memory: Any) -> None:
+def test_a_deletion_that_comes_again_is_recognized(memory: Any) -> None:
     pipeline = fed(memory, *SEEN, deletes(4, ALL), shows(6, 'a/1'), shows(7, 'a/1'))
     assert pipeline.offer(deletes(4, ALL)) == 'repeated'
 

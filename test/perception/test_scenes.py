@@ -140,7 +140,7 @@ class TestUnique:
         assert given[1] > 0
 
 
-def test_detections_of_one_keyframe_share_the_error_of_localisation() -> None:
+def test_detections_of_one_keyframe_share_the_error_of_localization() -> None:
     bench = Bench(an_input(sigma_m=0.02))
     for step in range(50):
         bench.see_all(step, [(1, 0, 0.8)])

@@ -98,7 +98,7 @@ def test_an_unsound_motion_is_refused(transform: Transform, named: str) -> None:
         rigid_of(transform)
 
 
-def test_a_motion_is_normalised() -> None:
+def test_a_motion_is_normalized() -> None:
     motion = rigid_of(moved(1.0, z=HALF + 1e-4, w=HALF))
     assert sum(part * part for part in motion.new_from_old.rotation) == pytest.approx(1.0, abs=1e-12)
 

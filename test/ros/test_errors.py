@@ -13,7 +13,7 @@ from hylo_memory_ros.ros.convert.errors import CODES, describe, format_problems
 pytestmark = pytest.mark.ros
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
 RETRYABLE = {
-    errors.NotNowError, errors.NotActiveError, errors.LoadingError, errors.NotLocalisedError,
+    errors.NotNowError, errors.NotActiveError, errors.LoadingError, errors.NotLocalizedError,
     errors.StoreBusyError, errors.TransformTooNewError,
 }  # fmt: skip
 

@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused_by_name_value_and_type(
     assert expected in message
 
 
-@pytest.mark.parametrize('name', ['battery_topic', 'localisation_topic', 'input.front.topic'])
+@pytest.mark.parametrize('name', ['battery_topic', 'localization_topic', 'input.front.topic'])
 @pytest.mark.parametrize(
     ('topic', 'reason'),
     [

@@ -27,7 +27,7 @@ from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, Qu
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
 from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
-from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
+from hylo_memory_ros.storage.landmarks.landmarks import AssociationReceipt
 from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))

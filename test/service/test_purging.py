@@ -20,7 +20,7 @@ from hylo_memory_ros.index.vectors.artifact import Artifact, Artifacts
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.storage.schema import metadata
-from hylo_memory_ros.storage.schema.erasure import erasure_of
+from hylo_memory_ros.storage.schema.base import erasure_of
 
 # Working memory is in no file; an answer that it was in is named in its receipt.
 UNWRITTEN = {'working content', 'working payload', 'working vector'}

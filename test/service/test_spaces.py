@@ -212,8 +212,8 @@ def test_a_pool_smaller_than_ten_times_k_is_no_configuration() -> None:
 
 @pytest.mark.parametrize('metric', ['dot', 'l2'])
 def test_eight_bits_for_vectors_of_any_length_are_no_configuration(metric: Any) -> None:
-    with pytest.raises(ValueError, match='quantisation'):
-        EmbeddingSpace(dimension=2, metric=metric, backend='usearch', quantisation='i8')
+    with pytest.raises(ValueError, match='quantization'):
+        EmbeddingSpace(dimension=2, metric=metric, backend='usearch', quantization='i8')
 
 
 def test_a_vector_that_was_altered_in_the_file_is_reported(tmp_path: Path) -> None:

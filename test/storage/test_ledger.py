@@ -13,6 +13,8 @@ from sqlalchemy import Connection, create_engine
 
 from hylo_memory_ros.model import Stats
 from hylo_memory_ros.storage.landmarks.landmarks import (
+    Block,
+    InputRow,
     LandmarkRepository,
 )
 from hylo_memory_ros.storage.landmarks.ledger import (
@@ -22,7 +24,6 @@ from hylo_memory_ros.storage.landmarks.ledger import (
     unpack_assignments,
     unpack_consumed,
 )
-from hylo_memory_ros.storage.landmarks.records import Block, InputRow
 from hylo_memory_ros.storage.schema import erase_landmarks, metadata
 
 stamps_ns = st.integers(0, 2**61)

@@ -11,8 +11,8 @@ from hylo_memory_ros.domain.consolidation.summarizer import (
     GROUP,
     SUMMARIZES,
     Extractive,
-    Summariser,
-    load_summariser,
+    Summarizer,
+    load_summarizer,
     without_lineage,
 )
 from hylo_memory_ros.domain.consolidation.summary import Composer
@@ -26,7 +26,7 @@ __all__ = [
     'Need',
     'Planner',
     'Rule',
-    'Summariser',
-    'load_summariser',
+    'Summarizer',
+    'load_summarizer',
     'without_lineage',
 ]

@@ -1,7 +1,7 @@
 """Summarizers, one text from many statements, and the lineage between summaries and what they replace.
 
 The default is extractive and deterministic. Another one is installed as an entry point of the group `GROUP`:
-a callable without arguments that returns a `Summariser`, called once for each memory.
+a callable without arguments that returns a `Summarizer`, called once for each memory.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from hylo_memory_ros.plugins import made_by_plugin
 
 __all__ = [
     'CONSOLIDATED',
-    'DEFAULT_SUMMARISER',
+    'DEFAULT_SUMMARIZER',
     'GROUP',
     'SUMMARIZES',
     'Extractive',
-    'Summariser',
+    'Summarizer',
     'count_labels',
     'event_count',
     'first_ns',
     'is_summary',
     'last_ns',
-    'load_summariser',
+    'load_summarizer',
     'normal_words',
     'numbers',
     'sentences',
     'without_lineage',
 ]
 
-SUMMARIZES = 'summarises'
+SUMMARIZES = 'summarizes'
 """Relation of a summary to each statement that it replaces."""
 CONSOLIDATED = 'consolidated'
 """Name in the payload of a summary under which it describes them."""
@@ -141,21 +141,21 @@ def sentences(text: str) -> list[str]:
     return [part for part in parts if _WORD.search(part)]
 
 
-GROUP = 'hylo_memory_ros.summarisers'
-"""Entry point group of summarisers."""
-DEFAULT_SUMMARISER = 'extractive@1'
+GROUP = 'hylo_memory_ros.summarizers'
+"""Entry point group of summarizers."""
+DEFAULT_SUMMARIZER = 'extractive@1'
 _MOST_LABELS = 8
 _ENDS = '.', '!', '?', ';', ':', '\u2026', '\u3002', '\uff01', '\uff1f', '\u0964', '\u061f'
 _TIMES = re.compile(r' \(x([1-9]\d{0,8})\)$')
 
 
-class Summariser(Protocol):
+class Summarizer(Protocol):
     """Makes one text of several statements."""
 
     name: str
     """``name@version``; other texts for the same items need another version."""
 
-    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+    def summarize(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         """Return a text that summarizes items.
 
         Parameters
@@ -183,9 +183,9 @@ class Extractive:
     each on a line and closed by a full stop. Sentences quoted by a summary keep their counts.
     """
 
-    name = DEFAULT_SUMMARISER
+    name = DEFAULT_SUMMARIZER
 
-    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+    def summarize(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         """Return the head and the sentences that fit."""
         head = _cut(_head(items), max_bytes)
         by_words, weight = _distinct(items)
@@ -247,7 +247,7 @@ def _distinct(items: Sequence[MemoryItem]) -> tuple[_Sentences, Counter[str]]:
 
 def _sentences(item: MemoryItem) -> Iterator[tuple[str, int]]:
     """Yield the sentences of an item, each with its count."""
-    if item.source != DEFAULT_SUMMARISER or not is_summary(item):
+    if item.source != DEFAULT_SUMMARIZER or not is_summary(item):
         # A merged item repeats its text for each of its near duplicates.
         yield from ((text, event_count(item)) for text in sentences(item.content))
         return
@@ -269,7 +269,7 @@ def _in_order_of_weight(by_words: _Sentences, weight: Counter[str]) -> list[tupl
     return sorted(by_words.values(), key=rank)
 
 
-def load_summariser(name: str) -> Summariser:
+def load_summarizer(name: str) -> Summarizer:
     """Return a summarizer by name: built in, or of an installed entry point.
 
     Raises
@@ -277,6 +277,6 @@ def load_summariser(name: str) -> Summariser:
     ConfigurationError
         None is registered under this name, or it cannot be loaded.
     """
-    ours = {DEFAULT_SUMMARISER: Extractive}
-    made: Summariser = made_by_plugin(GROUP, name, 'consolidation.summariser', ours, ConfigurationError)
+    ours = {DEFAULT_SUMMARIZER: Extractive}
+    made: Summarizer = made_by_plugin(GROUP, name, 'consolidation.summarizer', ours, ConfigurationError)
     return made

@@ -13,7 +13,7 @@ from hylo_memory_ros.domain.consolidation.planner import NEAR_DUPLICATE, NEAR_DU
 from hylo_memory_ros.domain.consolidation.summarizer import (
     CONSOLIDATED,
     SUMMARIZES,
-    Summariser,
+    Summarizer,
     count_labels,
     event_count,
     first_ns,
@@ -34,7 +34,7 @@ class Composer:
 
     Parameters
     ----------
-    summariser : Summariser
+    summarizer : Summarizer
         Writes their texts.
     clock : str
         Name of the service clock, used for events without a time of their own.
@@ -48,13 +48,13 @@ class Composer:
 
     def __init__(
         self,
-        summariser: Summariser,
+        summarizer: Summarizer,
         clock: str,
         turn: int,
         embed: Callable[[MemoryItem], MemoryItem],
         spaces: Callable[[str], EmbeddingSpace | None],
     ) -> None:
-        self._summariser = summariser
+        self._summarizer = summarizer
         self._clock = clock
         self._turn = turn
         self._embed = embed
@@ -108,19 +108,19 @@ class Composer:
         return f'{MemoryKind.EPISODIC.value}/{sha256(canonical_bytes(lineage)).hexdigest()[:32]}'
 
     def _maker(self, rule: Rule) -> str:
-        return NEAR_DUPLICATE if rule == 'merge' else self._summariser.name
+        return NEAR_DUPLICATE if rule == 'merge' else self._summarizer.name
 
     def _text(self, items: Sequence[MemoryItem]) -> str:
-        name, most = self._summariser.name, _SUMMARY_BYTES
+        name, most = self._summarizer.name, _SUMMARY_BYTES
         try:
-            text = self._summariser.summarise(items, most)
+            text = self._summarizer.summarize(items, most)
             validate_text(text, 'summary')
         except Exception as exc:
-            raise InvalidRequestError(f'summariser {name!r} failed: {exc}', summariser=name) from exc
+            raise InvalidRequestError(f'summarizer {name!r} failed: {exc}', summarizer=name) from exc
         if not text.strip() or len(text.encode()) > most:
             raise InvalidRequestError(
-                f'summariser {name!r}: its text has {len(text.encode())} bytes, expected 1 to {most}',
-                summariser=name,
+                f'summarizer {name!r}: its text has {len(text.encode())} bytes, expected 1 to {most}',
+                summarizer=name,
             )
         return text
 

@@ -116,9 +116,9 @@ class TokenKvIdentity(Identity):
     """Identity of cached tokens: tokens, positions and model, as exact reuse needs."""
 
     segment: SegmentDigest
-    """The rendered segment that was tokenised."""
+    """The rendered segment that was tokenized."""
     tokenizer: Tokenizer
-    """What tokenised it."""
+    """What tokenized it."""
     model: ModelRevision
     """Model whose cache it is."""
     position: PositionLayout

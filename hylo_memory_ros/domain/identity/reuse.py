@@ -44,7 +44,7 @@ class CachedPrefix(Contract):
     token_kv: TokenKvIdentity
     """The tokens, positions and model."""
     segment: RenderedSegmentIdentity | None = None
-    """The bytes that were tokenised, to name a difference in detail."""
+    """The bytes that were tokenized, to name a difference in detail."""
     codec: Codec | None = None
     """How it is compressed; None: it is not."""
     artifact: CompressionArtifactIdentity | None = None
@@ -54,7 +54,7 @@ class CachedPrefix(Contract):
     def _one_chain(self) -> CachedPrefix:
         if self.segment is not None and self.segment.digest != self.token_kv.segment:
             raise ValueError(
-                f'segment: its digest {self.segment.digest} is not the one that was tokenised, '
+                f'segment: its digest {self.segment.digest} is not the one that was tokenized, '
                 f'{self.token_kv.segment}'
             )
         if self.artifact is not None:

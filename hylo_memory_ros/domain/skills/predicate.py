@@ -344,7 +344,7 @@ class _Parser:
 
 
 def _is_boolean(term: Term) -> bool:
-    """Whether a term that is not a path can be true or false."""
+    """Return True if a term that is not a path can be true or false."""
     if isinstance(term, Call):
         return term.function == 'starts_with'
     return isinstance(term, Constant) and isinstance(term.value, bool)

@@ -6,17 +6,70 @@ changed item changes its own bytes only, and a planner's prefix cache survives u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hylo_memory_ros.domain.identity import RenderedSegmentIdentity, SegmentDigest, SegmentType, Sha256
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.evidence.prompts.renderers import Renderer
-from hylo_memory_ros.evidence.prompts.token_counters import TokenCounter
 from hylo_memory_ros.model import Hit, QueryResult
+from hylo_memory_ros.plugins import plugin_named
 
-__all__ = ['Rendering', 'Segment', 'rendered']
+__all__ = [
+    'DEFAULT_COUNTER',
+    'Rendering',
+    'Segment',
+    'TokenCounter',
+    'counter_named',
+    'half_of_ascii',
+    'rendered',
+    'utf8_bytes',
+]
+
+TokenCounter = Callable[[str], int]
+"""Returns the tokens of a text; a longer text never has fewer."""
+
+GROUP = 'hylo_memory_ros.token_counters'
+
+
+def half_of_ascii(text: str) -> int:
+    """Count a token for two ASCII bytes and one for any other byte of UTF-8, rounded up.
+
+    On the careful side: byte-pair tokenizers take three to four bytes of English in one token, and
+    two to three digits of an id. No tokenizer is asked, so it is no bound; `utf8_bytes` is one.
+
+    Examples
+    --------
+    >>> half_of_ascii('red mug'), half_of_ascii('赤')
+    (4, 3)
+    """
+    if text.isascii():
+        return (len(text) + 1) // 2
+    ascii_bytes = sum(map(str.isascii, text))
+    return (ascii_bytes + 1) // 2 + len(text.encode('utf-8')) - ascii_bytes
+
+
+def utf8_bytes(text: str) -> int:
+    """Count the bytes: no byte-level tokenizer makes more tokens of a text than it has bytes."""
+    return len(text.encode('utf-8'))
+
+
+DEFAULT_COUNTER = 'half_of_ascii@1'
+
+_COUNTERS: dict[str, TokenCounter] = {DEFAULT_COUNTER: half_of_ascii, 'utf8_bytes@1': utf8_bytes}
+
+
+def counter_named(name: str) -> TokenCounter:
+    """Return a counter by its name: one of ours, or an installed entry point.
+
+    Raises
+    ------
+    InvalidRequestError
+        There is none of this name.
+    """
+    counter: TokenCounter = plugin_named(GROUP, name, 'token_counter', _COUNTERS, InvalidRequestError)
+    return counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +140,7 @@ class Rendering:
 
     @property
     def whole(self) -> Segment:
-        """All of it as one segment, as it is tokenised."""
+        """All of it as one segment, as it is tokenized."""
         head = self.segments[0]
         return Segment(self.text, self.ids, head.renderer, head.policy_digest, 'memory_prelude')
 

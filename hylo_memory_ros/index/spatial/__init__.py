@@ -1,6 +1,6 @@
 """Spatial index: radius and nearest-neighbour queries over the believed rows of the store.
 
-Reading order: `rows`, `segment`, `delta_segment`, `tree_segment`, `partition`, `compaction`, `audit`,
+Reading order: `rows`, `segments`, `partition`, `compaction`, `audit`,
 `index`.
 """
 

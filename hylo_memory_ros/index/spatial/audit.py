@@ -22,7 +22,7 @@ from hylo_memory_ros.index.spatial.rows import (
     split_by_partition,
     within_range,
 )
-from hylo_memory_ros.index.spatial.segment import Segment
+from hylo_memory_ros.index.spatial.segments import Segment
 
 __all__ = ['Audit']
 

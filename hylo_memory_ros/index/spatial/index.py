@@ -39,7 +39,7 @@ from hylo_memory_ros.index.spatial.rows import (
     Rows,
     Window,
 )
-from hylo_memory_ros.index.spatial.segment import Ball, Segment
+from hylo_memory_ros.index.spatial.segments import Ball, Segment
 
 __all__ = ['SpatialMirror']
 
@@ -172,7 +172,7 @@ class SpatialMirror:
 
     @property
     def ready(self) -> bool:
-        """Whether the first load is complete."""
+        """True if the first load is complete."""
         return self._loaded
 
     @property

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from hylo_memory_ros.index.spatial.delta_segment import DeltaSegment
 from hylo_memory_ros.index.spatial.rows import OPEN, TO_SEQ, VALID_TO, Indices, Points, Rows, not_erased
-from hylo_memory_ros.index.spatial.segment import Segment
-from hylo_memory_ros.index.spatial.tree_segment import TreeSegment, merge_rows
+from hylo_memory_ros.index.spatial.segments import DeltaSegment, Segment, TreeSegment, merge_rows
 
 __all__ = ['Partition', 'build_trees', 'compact']
 

@@ -46,7 +46,7 @@ Record = tuple[int, str, bytes]
 def codec_of(space: EmbeddingSpace) -> Codec:
     """Return the codec that a space declares."""
     if space.backend == 'usearch':
-        return GraphCodec(space.dimension, space.metric, space.quantisation)
+        return GraphCodec(space.dimension, space.metric, space.quantization)
     if space.backend == 'turbo_quant':
         return TurboQuant(space.dimension, space.bits, space.seed)
     return PoolCodec(space.dimension, space.seed)

@@ -37,14 +37,14 @@ class GraphCodec:
     family = 'usearch'
     version = '2'
 
-    def __init__(self, dimension: int, metric: Metric, quantisation: str) -> None:
+    def __init__(self, dimension: int, metric: Metric, quantization: str) -> None:
         self.dimension = dimension
         self.seed = 0
-        self.profile = f'hnsw_{quantisation}'
+        self.profile = f'hnsw_{quantization}'
         self._options: dict[str, Any] = {
             'ndim': dimension,
             'metric': _METRICS[metric],
-            'dtype': quantisation,
+            'dtype': quantization,
             'connectivity': _CONNECTIVITY,
             'expansion_add': _EXPANSION_ADD,
             'expansion_search': _EXPANSION_SEARCH,

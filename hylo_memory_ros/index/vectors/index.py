@@ -79,7 +79,7 @@ class VectorIndex:
 
     @property
     def ready(self) -> bool:
-        """Whether the load is complete."""
+        """True if the load is complete."""
         return self._ready.is_set()
 
     @property

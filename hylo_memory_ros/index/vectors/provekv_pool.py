@@ -4,7 +4,7 @@ Vectors are turned by a random rotation, so that every pair of components follow
 each pair is one of 256 codewords. The codebook starts as a golden-angle spiral, whose density is the best
 for many codewords of a round Gaussian (Gersho, 1979: the density to the power k / (k + 2), here 1/2), and is
 then fitted to the pool (Lloyd, 1982). One radius for each vector stands beside its codes, so that directions
-alone are quantised. Block codebooks with separate radii are those of product and residual quantisers (Jegou,
+alone are quantized. Block codebooks with separate radii are those of product and residual quantizers (Jegou,
 Douze and Schmid, 2011, https://doi.org/10.1109/TPAMI.2010.57). By Zador's bound the mean squared error of
 a unit vector at 256 codewords is about (5 / (18 sqrt(3))) 4 pi / 256, 0.8 % of its square.
 """

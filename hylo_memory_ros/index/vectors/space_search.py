@@ -80,7 +80,7 @@ class SpaceSearch:
 
     @property
     def derived(self) -> bool:
-        """Whether the space has enough vectors for its declared derived backend."""
+        """True if the space has enough vectors for its declared derived backend."""
         space = self.table.space
         return space.backend != 'exact' and len(self.table.slots) > space.exact_up_to
 

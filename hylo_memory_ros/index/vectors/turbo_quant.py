@@ -1,4 +1,4 @@
-"""TurboQuant codec: a random rotation, the optimal scalar quantiser of its output, and a sketch of the rest.
+"""TurboQuant codec: a random rotation, the optimal scalar quantizer of its output, and a sketch of the rest.
 
 After a random rotation every component of a unit vector follows one known distribution, whatever the
 data, so that one table of levels is near-optimal for all (Zandieh, Daliri, Hadian and Mirrokni, 2025,

@@ -37,7 +37,7 @@ from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestim
 from hylo_memory_ros.perception.tracking.gating import find_candidates
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL, inverse, times
 from hylo_memory_ros.perception.tracking.update import apply_covariance_floor
-from hylo_memory_ros.storage.corrections.plan import PlacedStatement
+from hylo_memory_ros.storage.corrections.apply import PlacedStatement
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import Quaternion, Vector
 
@@ -392,7 +392,7 @@ class SightingColumns:
     positions: Array
     """Metres, in the global frame, shape (n, 3)."""
     covariances: Array
-    """Covariances of detections and localisation, m^2, shape (n, 6)."""
+    """Covariances of detections and localization, m^2, shape (n, 6)."""
     labels: list[str]
     """Label of each."""
     gates_m: Array

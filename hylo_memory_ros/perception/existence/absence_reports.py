@@ -247,7 +247,7 @@ def _observer_pose(report: AbsenceReport, landmarks: LandmarkMap) -> Transform:
 
 
 def _viewpoint(pose: Transform, settings: LandmarkSettings) -> int:
-    """Return one number for all reports from one place and heading, quantised like keyframes."""
+    """Return one number for all reports from one place and heading, quantized like keyframes."""
     x, y, z, w = pose.rotation
     heading = math.degrees(math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))) % 360.0
     step, turn = settings.keyframe_distance_m, TURN_DEG

@@ -26,7 +26,7 @@ from hylo_memory_ros.perception.existence.existence_monitor import ExistenceMoni
 from hylo_memory_ros.perception.existence.visibility import OccupancyGrid
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.perception.ingestion.sensor_pose import (
-    LocalisationGate,
+    LocalizationGate,
     SensorPoseResolver,
     loss_reason,
 )
@@ -105,7 +105,7 @@ class IngestionPipeline:
         self.landmarks = self.persistence.landmarks_of(map_id)
         """Landmarks of the current map."""
         self._base: tuple[int, Transform] | None = None
-        self._localisation = LocalisationGate(settings)
+        self._localization = LocalizationGate(settings)
 
     def _restore_watermark(self) -> Watermark:
         window_ns = round(self._settings.reorder_window_s * 1e9)
@@ -171,10 +171,10 @@ class IngestionPipeline:
         with self.lock:
             self._counts_of(source).reject(reason, count)
 
-    def report_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
-        """Take a localisation report; return whether the pose is certain enough."""
+    def report_localization(self, stamp_ns: int, covariance: Sequence[float]) -> bool:
+        """Take a localization report; return whether the pose is certain enough."""
         with self.lock:
-            return self._localisation.report(stamp_ns, covariance)
+            return self._localization.report(stamp_ns, covariance)
 
     def flush(self, until_ns: int | None = None) -> int:
         """Lift the watermark to a stamp; return how many messages up to it still lack a transform."""
@@ -262,8 +262,8 @@ class IngestionPipeline:
             self._resolve()
             done = 0
             while (first := self._backlog.first()) and first.message.stamp_ns <= self._watermark.value_ns:
-                if first.message.needs_frame and not self._is_localised(first.message.stamp_ns):
-                    self._drop(first, 'not_localised')
+                if first.message.needs_frame and not self._is_localized(first.message.stamp_ns):
+                    self._drop(first, 'not_localized')
                 elif first.transform is not None:
                     self._consume(first, first.transform)
                     done += 1
@@ -276,8 +276,8 @@ class IngestionPipeline:
                     break
             return done
 
-    def _is_localised(self, stamp_ns: int) -> bool:
-        return not self._settings.localisation_gate or self._localisation.holds(stamp_ns)
+    def _is_localized(self, stamp_ns: int) -> bool:
+        return not self._settings.localization_gate or self._localization.holds(stamp_ns)
 
     def _give_up(self, pending: PendingMessage, refusal: FrameError) -> int:
         """Process an expired message with the poses that are known, or drop it; return 1 or 0."""

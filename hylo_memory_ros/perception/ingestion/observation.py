@@ -170,7 +170,7 @@ class Message:
 
     @property
     def needs_frame(self) -> bool:
-        """Whether its content depends on its frame."""
+        """True if its content depends on its frame."""
         return self.deletion is None and not isinstance(self.view, CameraModel)
 
 

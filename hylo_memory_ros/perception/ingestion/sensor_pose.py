@@ -24,7 +24,7 @@ from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.transforms import Transform, TransformSource
 
-__all__ = ['LocalisationGate', 'SensorPoseResolver', 'TagPoseResolver', 'loss_reason']
+__all__ = ['LocalizationGate', 'SensorPoseResolver', 'TagPoseResolver', 'loss_reason']
 
 # Tags choose frame names freely, so the number of names that are kept must be bounded.
 _FRAMES_KEPT = 4096
@@ -178,7 +178,7 @@ def loss_reason(refusal: FrameError | None) -> str:
 _REPORTS_KEPT = 10_000
 
 
-class LocalisationGate:
+class LocalizationGate:
     """Gate on the uncertainty of the robot pose; at each stamp the newest earlier report is valid.
 
     Parameters
@@ -188,7 +188,7 @@ class LocalisationGate:
 
     Examples
     --------
-    >>> known = LocalisationGate(LandmarkSettings(localised_within_m=0.5))
+    >>> known = LocalizationGate(LandmarkSettings(localized_within_m=0.5))
     >>> def sure(sigma_m):
     ...     return [sigma_m**2 if place in (0, 7) else 0.0 for place in range(36)]
     >>> known.report(10, sure(2.0)), known.report(20, sure(0.1))
@@ -198,8 +198,8 @@ class LocalisationGate:
     """
 
     def __init__(self, settings: LandmarkSettings) -> None:
-        self._within_m = settings.localised_within_m
-        self._within_rad = settings.localised_within_rad
+        self._within_m = settings.localized_within_m
+        self._within_rad = settings.localized_within_rad
         self._reports: list[tuple[int, bool]] = []
 
     def report(self, stamp_ns: int, covariance: Sequence[float]) -> bool:

@@ -29,7 +29,7 @@ from hylo_memory_ros.perception.port import MemoryPort, StatePort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
 from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
-from hylo_memory_ros.storage.landmarks.records import (
+from hylo_memory_ros.storage.landmarks.landmarks import (
     AssociationReceipt,
     Block,
     ConsumedBlock,

@@ -33,7 +33,7 @@ SIGHTING = np.dtype(
 )
 """Number of the landmark, of the keyframe, and of the landmark that it was first given to; its place
 among all sightings of that landmark; detections, first and last stamp (ns); mean (m) and information
-(1/m^2, xx xy xz yy yz zz, of the detections alone, without localisation), both in the base frame of
+(1/m^2, xx xy xz yy yz zz, of the detections alone, without localization), both in the base frame of
 the keyframe; and what is needed to store it."""
 
 SIGHTINGS_MAX = 64

@@ -56,7 +56,7 @@ class Association(Protocol):
 class GatedAssociation:
     """Global nearest neighbour association inside gates, one to one within a message.
 
-    The assignment minimises the sum of d^2 + ln|S|. Different labels add to the cost of a pair but do
+    The assignment minimizes the sum of d^2 + ln|S|. Different labels add to the cost of a pair but do
     not exclude it: the label of a landmark is the one with the most votes. Instances that the input
     names, and labels declared unique, are found by name wherever they are; one outside the gate begins a
     new estimate, which is written once it is confirmed again.

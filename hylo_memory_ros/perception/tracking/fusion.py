@@ -1,7 +1,7 @@
 """Fusion of the sightings of a landmark into one position, covariance and orientation.
 
 Detections from one keyframe share the error of the robot's pose. They refine the mean of the sighting,
-and only the sightings, each with the localisation error added, count as independent.
+and only the sightings, each with the localization error added, count as independent.
 
 Orientations are averaged in the tangent space, as a whole or for one axis. A flat tag seen from afar has
 two ambiguous orientations, and its detector sometimes returns the wrong one. Their mean would be
@@ -21,7 +21,7 @@ from hylo_memory_ros.perception.ingestion.observation import Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.perception.tracking.gating import localisation_covariance
+from hylo_memory_ros.perception.tracking.gating import localization_covariance
 from hylo_memory_ros.perception.tracking.sym3 import inverse, rotation_matrix, times, turned
 
 __all__ = [
@@ -46,14 +46,14 @@ def locate_sightings(slots: Rows, landmarks: LandmarkMap, settings: LandmarkSett
     positions : ndarray, shape (n, 3)
         Metres.
     covariances : ndarray, shape (n, 6)
-        Of the detections and of the localisation, m^2.
+        Of the detections and of the localization, m^2.
     """
     seen = landmarks.sightings.state
     frames = landmarks.keyframes.columns[seen['keyframe'][slots] - 1]
     matrices = rotation_matrix(frames['rotation'])
     mean = seen['mean'][slots]
     levers = np.stack([(matrices[:, axis] * mean).sum(axis=1) for axis in range(3)], axis=1)
-    covariances = turned(matrices, inverse(seen['information'][slots])) + localisation_covariance(
+    covariances = turned(matrices, inverse(seen['information'][slots])) + localization_covariance(
         levers, settings
     )
     return levers + frames['position'], covariances

@@ -18,7 +18,7 @@ from hylo_memory_ros.perception.tracking.sym3 import determinant, mahalanobis
 __all__ = [
     'Candidates',
     'find_candidates',
-    'localisation_covariance',
+    'localization_covariance',
     'sizes_agree',
     'squared_gate',
 ]
@@ -80,7 +80,7 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     """Return the candidate landmarks of each observation.
 
     The covariance of the innovation is the sum of those of the landmark, of the detection, and of the
-    localisation at the distance of the detection from the robot.
+    localization at the distance of the detection from the robot.
     """
     point, row = landmarks.near(scan.positions)
     state = landmarks.state
@@ -91,7 +91,7 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     kept = np.flatnonzero((square_m <= scan.gate_m**2) & open_to_it)
     point, row, step, square_m = point[kept], row[kept], step[kept], square_m[kept]
     levers = scan.positions[point] - np.array(scan.global_from_base.translation)
-    noise = scan.covariances[point] + localisation_covariance(levers, settings)
+    noise = scan.covariances[point] + localization_covariance(levers, settings)
     innovation = state['covariance'][row] + noise
     squared = mahalanobis(step, innovation)
     differs = np.fromiter(
@@ -115,8 +115,8 @@ def find_candidates(scan: Scan, landmarks: LandmarkMap, settings: LandmarkSettin
     return Candidates(point[kept], row[kept], np.sqrt(square_m[kept]), squared[kept], cost, none)
 
 
-def localisation_covariance(levers: Array, settings: LandmarkSettings) -> Array:
-    """Return the covariance that localisation adds to positions seen from one pose.
+def localization_covariance(levers: Array, settings: LandmarkSettings) -> Array:
+    """Return the covariance that localization adds to positions seen from one pose.
 
     Parameters
     ----------
@@ -130,10 +130,10 @@ def localisation_covariance(levers: Array, settings: LandmarkSettings) -> Array:
         the heading times the square of the lever arm, across it.
     """
     x, y, _ = levers.T
-    across, along = settings.localisation_yaw_rad**2, settings.localisation_sigma_m**2
+    across, along = settings.localization_yaw_rad**2, settings.localization_sigma_m**2
     added = np.zeros((len(levers), 6))
     added[:, 0] = along + across * y * y
     added[:, 1] = -across * x * y
     added[:, 3] = along + across * x * x
-    added[:, 5] = settings.localisation_sigma_m**2
+    added[:, 5] = settings.localization_sigma_m**2
     return added

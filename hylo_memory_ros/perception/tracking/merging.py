@@ -20,7 +20,7 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import reestimate
 from hylo_memory_ros.perception.tracking.gating import (
     Candidates,
-    localisation_covariance,
+    localization_covariance,
     sizes_agree,
     squared_gate,
 )
@@ -119,10 +119,10 @@ def _proved(
     if not len(gone):
         return []
     step = state['mean'][gone] - state['mean'][kept]
-    # Estimates of many sightings are surer of themselves than localisation is over a while.
+    # Estimates of many sightings are surer of themselves than localization is over a while.
     spread = state['covariance'][gone] + state['covariance'][kept]
     levers = state['mean'][kept] - np.array(scan.global_from_base.translation)
-    spread = spread + localisation_covariance(levers, settings)
+    spread = spread + localization_covariance(levers, settings)
     squared = mahalanobis(step, spread)
     distance = np.sqrt((step * step).sum(axis=1))
     near = np.flatnonzero(squared <= squared_gate(_MERGE_PROBABILITY, scan.dof)).tolist()

@@ -37,7 +37,7 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.StoreError, ErrorCode.READ_ONLY),
     (errors.NotActiveError, ErrorCode.NOT_ACTIVE),
     (errors.LoadingError, ErrorCode.LOADING),
-    (errors.NotLocalisedError, ErrorCode.NOT_LOCALISED),
+    (errors.NotLocalizedError, ErrorCode.NOT_LOCALIZED),
     (errors.NotNowError, ErrorCode.BUSY),
 )
 

@@ -1,4 +1,4 @@
-"""Uncertainty of localisation, from a topic such as ``amcl_pose``.
+"""Uncertainty of localization, from a topic such as ``amcl_pose``.
 
 Threads: the executor's; the receiver passes reports on to the writer's.
 """
@@ -17,14 +17,14 @@ from hylo_memory_ros.model import normalize_frame
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.convert.fields import stamp_ns
 
-__all__ = ['LocalisationTopic']
+__all__ = ['LocalizationTopic']
 
 logger = logging.getLogger(__name__)
 
 DEPTH = 10
 
 
-class LocalisationTopic:
+class LocalizationTopic:
     """Subscription to the robot's pose, for its covariance.
 
     Parameters
@@ -78,7 +78,7 @@ class LocalisationTopic:
         if at_ns is None or frame_id != self._global_frame:
             if not self.refused:
                 logger.warning(
-                    'localisation: ignored a pose in %r: its stamp is invalid or it is not in %r',
+                    'localization: ignored a pose in %r: its stamp is invalid or it is not in %r',
                     message.header.frame_id,
                     self._global_frame,
                 )

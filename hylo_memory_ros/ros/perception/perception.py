@@ -76,8 +76,8 @@ class Perception:
         """Optional inputs whose message package is missing."""
         self.last_failure = ''
         """Error of the last commit; empty: it succeeded."""
-        self.localised: bool | None = None
-        """True if the newest report of localisation was good enough; None: there was none."""
+        self.localized: bool | None = None
+        """True if the newest report of localization was good enough; None: there was none."""
         self._inputs: list[Input] = []
         watch = StampWatch(clock)
         for source in config.inputs:
@@ -196,19 +196,19 @@ class Perception:
         self._drain_all()
         self._pipeline.set_map(map_id)
 
-    def note_localisation(self, stamp_ns: int, covariance: Sequence[float]) -> None:
+    def note_localization(self, stamp_ns: int, covariance: Sequence[float]) -> None:
         """Let the writer take the covariance of the robot's pose."""
 
         def take() -> None:
-            good = self._pipeline.note_localisation(stamp_ns, covariance)
-            if good != self.localised:
-                logger.info('localisation is %s', 'good enough' if good else 'not good enough')
-            self.localised = good
+            good = self._pipeline.note_localization(stamp_ns, covariance)
+            if good != self.localized:
+                logger.info('localization is %s', 'good enough' if good else 'not good enough')
+            self.localized = good
 
         try:
             self._writer.submit(take, always=True)
         except NotNowError:
-            logger.debug('a report of localisation came while the node ended')
+            logger.debug('a report of localization came while the node ended')
 
     def correct(
         self, correction: RigidCorrection | Trajectory, map_id: str | None, actor: str, dry_run: bool

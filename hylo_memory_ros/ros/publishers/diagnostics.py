@@ -104,8 +104,8 @@ class DiagnosticsTopic:
         context, memory, perception = self._context, self._context.memory, self._context.perception
         if not memory.ready:
             yield 'the spatial mirror is loading'
-        if context.config.localisation_topic and not perception.localised:
-            yield f'perception waits for localisation on {context.config.localisation_topic}'
+        if context.config.localization_topic and not perception.localized:
+            yield f'perception waits for localization on {context.config.localization_topic}'
         if behind := check_clock(context.config, self._recorded_ns, context.clock()):
             if not self._clock_warned:
                 logger.warning('%s', behind)

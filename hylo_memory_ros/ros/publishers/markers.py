@@ -73,7 +73,7 @@ class MarkerTopic:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody subscribes."""
+        """True if somebody subscribes."""
         return self._topic.wanted
 
     def publish(self) -> None:

@@ -81,14 +81,16 @@ class MaintenanceHandlers(Handlers):
         response.manifest_json = json.dumps(manifest, default=str)
         return response
 
-    async def perform(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
+    async def perform(
+        self, goal: Maintain.Goal, report_progress: Progress, result: Maintain.Result
+    ) -> Maintain.Result:
         """Perform the operation of a goal.
 
         Parameters
         ----------
         goal : Maintain.Goal
             The operation.
-        tell : Progress
+        report_progress : Progress
             Takes the completed part and the current stage.
         result : Maintain.Result
             Result to fill.
@@ -109,19 +111,23 @@ class MaintenanceHandlers(Handlers):
             raise UnsupportedError(f'op: {op!r}: expected one of {", ".join(operations)}', field='op')
         if op != Maintain.Goal.CONSOLIDATE:
             _reject_fields(goal, op, 'scope', 'budget_items', 'budget_bytes')
-        return await operations[op](goal, tell, result)
+        return await operations[op](goal, report_progress, result)
 
-    async def _verify(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
+    async def _verify(
+        self, goal: Maintain.Goal, report_progress: Progress, result: Maintain.Result
+    ) -> Maintain.Result:
         if goal.path:
             raise InvalidRequestError(f'path: {goal.path!r}: verify takes none', field='path')
-        tell(0.0, 'recomputing timelines, hashes and the mirror')
+        report_progress(0.0, 'recomputing timelines, hashes and the mirror')
         report = await self.context.readers.do(self.memory.verify)
         result.report_json = json.dumps({'ok': report.ok, **asdict(report)})
         result.digest = await self.context.readers.do(self.memory.snapshot)
-        tell(1.0, 'done')
+        report_progress(1.0, 'done')
         return result
 
-    async def _restore(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
+    async def _restore(
+        self, goal: Maintain.Goal, report_progress: Progress, result: Maintain.Result
+    ) -> Maintain.Result:
         path = checked_text(goal.path, 'path')
         if not path:
             raise InvalidRequestError("path: '' names no file to restore from", field='path')
@@ -129,17 +135,17 @@ class MaintenanceHandlers(Handlers):
             raise UnsupportedError(
                 'dry_run: true: a restore verifies the copy first in any case', field='dry_run'
             )
-        tell(0.0, f'verifying {path}')
+        report_progress(0.0, f'verifying {path}')
         await self.context.writer.do(
             lambda: self.context.perception.replace_memory(lambda: self.memory.restore(path))
         )
         result.digest = await self.context.readers.do(self.memory.snapshot)
         result.report_json = json.dumps({'epoch': self.memory.epoch, 'sequence': self.memory.sequence})
-        tell(1.0, 'done')
+        report_progress(1.0, 'done')
         return result
 
     async def _consolidate(
-        self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result
+        self, goal: Maintain.Goal, report_progress: Progress, result: Maintain.Result
     ) -> Maintain.Result:
         if goal.path:
             raise InvalidRequestError(f'path: {goal.path!r}: consolidate takes none', field='path')
@@ -150,29 +156,31 @@ class MaintenanceHandlers(Handlers):
                 scope,
                 budget,
                 dry_run=goal.dry_run,
-                on_progress=tell,
-                cancelled=lambda: tell.cancel_requested or self.context.slow.closing,
+                on_progress=report_progress,
+                cancelled=lambda: report_progress.cancel_requested or self.context.slow.closing,
                 actor='maintain',
             )
         )
-        tell.cancelled = report.cancelled
+        report_progress.cancelled = report.cancelled
         result.report_json = _fitting(report, self.reply_limit)
         result.digest = report.digest_after
         result.message = 'cancelled: the report lists what was done before' if report.cancelled else ''
         return result
 
-    async def _revert(self, goal: Maintain.Goal, tell: Progress, result: Maintain.Result) -> Maintain.Result:
+    async def _revert(
+        self, goal: Maintain.Goal, report_progress: Progress, result: Maintain.Result
+    ) -> Maintain.Result:
         name = checked_text(goal.path, 'path')
         if not name:
             raise InvalidRequestError("path: '' names no consolidation to revert", field='path')
         _reject_fields(goal, goal.op, 'dry_run')
-        tell(0.0, f'reverting {name}')
+        report_progress(0.0, f'reverting {name}')
         reversion = await self.context.slow.do(
             lambda: self.memory.revert_consolidation(name, actor='maintain')
         )
         result.report_json = _fitting(reversion, self.reply_limit)
         result.digest = reversion.digest
-        tell(1.0, 'done')
+        report_progress(1.0, 'done')
         return result
 
 
@@ -242,7 +250,7 @@ class Progress:
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether the client has cancelled it."""
+        """True if the client has cancelled it."""
         return bool(self._handle.is_cancel_requested)
 
 
@@ -260,22 +268,22 @@ def maintain_server(
     group : CallbackGroup
         A reentrant one.
     perform : callable
-        Takes a goal, something to tell progress to, and a result to fill.
+        Takes a goal, a progress callback and a result to fill.
     wake : callable
         Wakes the executor.
     """
 
     async def execute(handle: Any) -> Any:
-        tell = Progress(handle)
+        report_progress = Progress(handle)
 
         async def run(goal: Maintain.Goal, result: Maintain.Result) -> Maintain.Result:
-            return await perform(goal, tell, result)
+            return await perform(goal, report_progress, result)
 
         guard.entered('maintain')
         try:
             answer = guard.wrapped('maintain', Maintain.Result, run)(handle.request, Maintain.Result())
             result = await awaited_in_executor(answer, wake)
-            if tell.cancelled and handle.is_cancel_requested:
+            if report_progress.cancelled and handle.is_cancel_requested:
                 handle.canceled()
             else:
                 (handle.succeed if result.success else handle.abort)()

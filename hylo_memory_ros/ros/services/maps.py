@@ -1,4 +1,4 @@
-"""Handlers of maps: `~/set_map` and `~/correct_map`, after a loop closure or a relocalisation."""
+"""Handlers of maps: `~/set_map` and `~/correct_map`, after a loop closure or a relocalization."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class _Progress:
     """Progress of a run, or of its dry run."""
 
     merged: list[Condensed] = field(default_factory=list)
-    summarised: list[Condensed] = field(default_factory=list)
+    summarized: list[Condensed] = field(default_factory=list)
     aged: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     number: int | None = None
@@ -183,7 +183,7 @@ class ConsolidationRun:
             cancelled=done.cancelled,
             met=request.budget.holds(*after),
             merged=tuple(done.merged),
-            summarised=tuple(done.summarised),
+            summarized=tuple(done.summarized),
             aged=tuple(done.aged),
             skipped=dict(done.skipped),
             items_before=before.items,
@@ -192,7 +192,7 @@ class ConsolidationRun:
             bytes_after=after[1],
             digest_before=digest_before,
             digest_after=digest_after,
-            hash_changed=bool(done.merged or done.summarised),
+            hash_changed=bool(done.merged or done.summarized),
             sequence=self._store.sequence,
         )
 
@@ -264,7 +264,7 @@ class ConsolidationRun:
         pending: list[Group] = []
         size, made = 0, False
         for chunk, items in self._read_planned(planner):
-            stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarising'
+            stage = 'merging near duplicates' if chunk.rule == 'merge' else 'summarizing'
             if self._pause(stage):
                 return made
             group = self._group(chunk, items, planner.level + 1)
@@ -275,7 +275,7 @@ class ConsolidationRun:
                 pending, size = [], 0
             pending.append(group)
             size += len(group.ids)
-        if pending and not self._pause('summarising'):
+        if pending and not self._pause('summarizing'):
             made = self._settle(pending, planner.level + 1) or made
         self._age_replaced()
         return made
@@ -390,6 +390,6 @@ class ConsolidationRun:
     def _keep(self, done: Sequence[Condensed]) -> None:
         for group in done:
             kept = (
-                self._progress.merged if self._gains[group.id].rule == 'merge' else self._progress.summarised
+                self._progress.merged if self._gains[group.id].rule == 'merge' else self._progress.summarized
             )
             kept.append(group)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from hylo_memory_ros.domain.consolidation import Composer, load_summariser
+from hylo_memory_ros.domain.consolidation import Composer, load_summarizer
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError, ReadOnlyError, StoreBusyError
 from hylo_memory_ros.model import (
     Budget,
@@ -49,7 +49,7 @@ class ConsolidationHandler:
 
     def __init__(self, core: MemoryCore) -> None:
         self._core = core
-        self._summariser = load_summariser(core.config.consolidation.summariser)
+        self._summarizer = load_summarizer(core.config.consolidation.summarizer)
         self._running = threading.Lock()
 
     def consolidate(
@@ -71,7 +71,7 @@ class ConsolidationHandler:
         these have become, level by level, and of more and more days, until the budget is met or nothing that
         belongs together is left. Replaced statements end at the service time, are answered as of before and
         known before, and goes into the archive. What has a key, belongs to the open episode, or is of
-        another kind is never summarised.
+        another kind is never summarized.
 
         The same memory and budget give the same summaries, ids and hash.
 
@@ -218,7 +218,7 @@ class ConsolidationHandler:
         with self._core.store.read() as view:
             reverted = view.consolidations.count_reverted()
         return Composer(
-            self._summariser,
+            self._summarizer,
             self._core.config.clock,
             reverted,
             self._with_vectors,

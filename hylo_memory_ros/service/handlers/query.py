@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
-from hylo_memory_ros.evidence.prompts.render import Rendering, rendered
+from hylo_memory_ros.evidence.prompts.render import Rendering, TokenCounter, counter_named, rendered
 from hylo_memory_ros.evidence.prompts.renderers import renderer_named
-from hylo_memory_ros.evidence.prompts.token_counters import TokenCounter, counter_named
 from hylo_memory_ros.evidence.receipts import RecordedQuery
 from hylo_memory_ros.model import (
     Change,

@@ -4,7 +4,7 @@ What is archived is decided by the main file alone: of each identity everything 
 row in the table `archived`. Whatever else the archive file holds was left by an interrupted move, and counts
 for nothing.
 
-Threads: every method may be called from any thread. Moves serialise on the archive file's lock, taken before
+Threads: every method may be called from any thread. Moves serialize on the archive file's lock, taken before
 that of the database; who holds that of the database only reads the archive file.
 """
 

@@ -3,7 +3,7 @@
 The name of the main file in its connections is ``live``. A table name without a schema is then that of the
 archive file if it has such a table, else that of the main file, so that one statement reads either file.
 
-Threads: `reading` takes a connection of its own from a pool; `moving` serialises on one.
+Threads: `reading` takes a connection of its own from a pool; `moving` serializes on one.
 """
 
 from __future__ import annotations

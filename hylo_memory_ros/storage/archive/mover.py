@@ -242,7 +242,7 @@ def _places(schema: str, assertions: str) -> str:
 
 
 def _staying(schema: str) -> str:
-    """Return SQL for the assertions of the identities that go, but for what goes of them."""
+    """Return SQL for the assertions that stay of the identities that are moved."""
     return f"""
         SELECT assertion_id FROM {schema}.assertion WHERE identity_id IN (SELECT identity_id FROM temp.going)
         AND assertion_id NOT IN (SELECT assertion_id FROM temp.moving)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.storage.consolidation.scope import ANY_SCOPE, IN_SCOPE, scope_values
+from hylo_memory_ros.storage.consolidation.candidates import ANY_SCOPE, IN_SCOPE, scope_values
 from hylo_memory_ros.storage.schema import SIZE
 
 __all__ = ['NEVER_NS', 'Archivable', 'Cut', 'find_archivable', 'find_archivable_ids', 'find_cuts']

@@ -10,17 +10,38 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.storage.consolidation.scope import IN_SCOPE, scope_values
 from hylo_memory_ros.storage.consolidation.sizes import Held, SizeRepository
 from hylo_memory_ros.storage.schema import ROW_BYTES, SIZE
-from hylo_memory_ros.storage.statements.mapper import detail_of, to_json
+from hylo_memory_ros.storage.statements.mapper import detail_of, paired, to_json
 
 __all__ = [
+    'ANY_SCOPE',
+    'IN_SCOPE',
     'amount_at_hand',
     'as_consolidable',
     'consolidable',
+    'scope_values',
     'size_of',
 ]
+
+IN_SCOPE = """
+    (:map_id IS NULL OR {row}.map_id = :map_id) AND NOT EXISTS (
+        SELECT 1 FROM json_each(:pairs) AS pair WHERE NOT EXISTS (
+            SELECT 1 FROM tag AS t
+            WHERE t.field = 'scope' AND t.value = pair.value AND t.assertion_id = {row}.assertion_id
+        )
+    )
+"""
+"""SQL: whether a row of `assertion` was said in the scope that `scope_values` gives."""
+
+ANY_SCOPE = "(:map_id IS NULL AND :pairs = '[]')"
+"""SQL: whether `IN_SCOPE` is so for every row."""
+
+
+def scope_values(scope: Mapping[str, str] | None) -> dict[str, str | None]:
+    """Return what `IN_SCOPE` asks for; None: any scope."""
+    pairs = [paired(*pair) for pair in sorted((scope or {}).items()) if pair[0] != 'map_id']
+    return {'map_id': (scope or {}).get('map_id'), 'pairs': json.dumps(pairs)}
 
 
 def consolidable(
@@ -45,7 +66,7 @@ def consolidable(
     limit : int
         Most of them.
     now_ns : int
-        What consolidations said is taken up to this world time, nanoseconds.
+        Summaries are taken up to this world time, nanoseconds.
     scope : mapping of str to str, optional
         Only those of this scope.
     after : tuple of int
@@ -73,8 +94,8 @@ def amount_at_hand(
     Parameters
     ----------
     holding : bool
-        Count only what is said of things of which something still holds: where there is no archive
-        storage, what has ended stays, and no budget could be held otherwise.
+        Count only identities of which something still holds: without an archive, what has ended stays,
+        and no budget could be met otherwise.
     """
     if not scope and not holding:
         held = SizeRepository(connection).held_by_kind()

@@ -1,4 +1,4 @@
-"""Reinstating: what summaries stand for holds again, and the summaries are withdrawn.
+"""Reversal of summaries: the replaced statements hold again, the summaries are withdrawn.
 
 Each call is one transaction, in which either all of a group happens or nothing. What was believed before
 stays believed as of then.
@@ -39,8 +39,8 @@ def revert_groups(
 ) -> Back:
     """Let the members of summaries hold again, and withdraw the summaries.
 
-    What was said, withdrawn or purged in the meantime counts as it would have without them. What was
-    forgotten as a summary stays forgotten.
+    Statements, retractions and purges since then count as they would have without the summaries. A
+    forgotten summary stays forgotten.
 
     Parameters
     ----------

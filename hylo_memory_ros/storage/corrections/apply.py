@@ -1,4 +1,4 @@
-"""Corrections of a map: changes of belief, not of the world.
+"""Corrections of a map and their reversal: changes of belief, not of the world.
 
 All assertions of the map are moved, closed and hidden ones too, so that later statements still meet
 a timeline that follows from its points. The former coordinates are kept, and a reversal restores
@@ -7,17 +7,17 @@ those: an inverse motion would not give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.domain.timeline import span_at
-from hylo_memory_ros.model import MemoryItem, MemoryKind
+from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.corrections.plan import CorrectionPlan, PlacedStatement
-from hylo_memory_ros.storage.engine.database import insert_rows
+from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, identity, spatial
 from hylo_memory_ros.storage.statements.corrected_statements import (
     CorrectedStatement,
@@ -27,7 +27,92 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
 from hylo_memory_ros.storage.statements.mapper import ASSERTION_COLUMNS, item_of, spatial_row
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
 
-__all__ = ['correct_assertions']
+__all__ = [
+    'CorrectionPlan',
+    'CorrectionSummary',
+    'PlacedStatement',
+    'ReversalPlan',
+    'StoredCorrection',
+    'correct_assertions',
+    'revert_assertions',
+]
+
+
+class PlacedStatement(NamedTuple):
+    """A statement with a pose."""
+
+    key: str | None
+    """Key of its item."""
+    kind: str
+    """Kind of its item."""
+    valid_from_ns: int
+    """Start of its validity, nanoseconds."""
+    pose: Pose
+    """Its pose."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorrectionPlan:
+    """Changes that one correction makes to the statements of a map."""
+
+    map_id: str
+    """The map."""
+    frame_id: str
+    """Only poses in this frame move."""
+    kind: str
+    """``rigid`` or ``path``."""
+    detail: Mapping[str, Any]
+    """The request, JSON."""
+    move: Callable[[Sequence[PlacedStatement]], Sequence[Pose]]
+    """Returns the new pose of each statement."""
+    merged: frozenset[str] = frozenset()
+    """Keys of landmarks that were merged into others."""
+    items: Sequence[MemoryItem] = ()
+    """New statements, such as those of landmarks that were split off."""
+    merges: int = 0
+    """Number of merged landmarks, unwritten ones included."""
+    splits: int = 0
+    """Number of landmarks that were begun."""
+
+
+class StoredCorrection(NamedTuple):
+    """Record of a correction."""
+
+    sequence: int
+    correction_id: str
+    map_id: str
+    frame_id: str
+    kind: str
+    reverts: int | None
+    undo: bytes | None
+    after: bytes | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReversalPlan:
+    """Reversal of a correction."""
+
+    former: StoredCorrection
+    """The correction."""
+    kept_keys: frozenset[str] = frozenset()
+    """Keys of landmarks that stay unchanged, including those that the correction began."""
+    remark: str = ''
+    """Remark for the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionSummary:
+    """Changes that a correction or its reversal made."""
+
+    correction_id: str
+    moved: int = 0
+    """Versions with another pose."""
+    merged: int = 0
+    """Keys that were merged into others."""
+    split: int = 0
+    """Keys that were begun."""
+    remark: str = ''
+    """Remark for the caller."""
 
 
 class _Entry(NamedTuple):
@@ -148,4 +233,95 @@ _assertions = (
         assertion.c.withdrawn_seq.is_(None),
     )
     .order_by(assertion.c.assertion_id)
+)
+
+
+def revert_assertions(txn: Changeset, plan: ReversalPlan) -> tuple[int, int]:
+    """Restore the coordinates that a correction replaced, unless they were replaced again.
+
+    Returns
+    -------
+    tuple
+        Number of restored versions, and of statements that stay because they were moved again.
+    """
+    former = plan.former
+    txn.archive.restore_corrected(former.sequence)
+    found = txn.connection.execute(_made_by, {'seq': former.sequence}).all()
+    rows = [row for row in found if row.to_seq is None and row.key not in plan.kept_keys]
+    before = {
+        row.assertion_id: CorrectedStatement(*row[1:])
+        for part in chunks(row.assertion_id for row in rows)
+        for row in txn.connection.execute(_said_before, {'ids': part, 'seq': former.sequence})
+    }
+    changes = [
+        CorrectedVersions(
+            row.assertion_id,
+            row.identity_id,
+            row.id,
+            True,
+            before.get(row.assertion_id)
+            or CorrectedStatement(row.content_digest, row.element, row.spatial_id, None),
+        )
+        for row in rows
+    ]
+    begun = [
+        row
+        for row in txn.connection.execute(_begun_by, {'seq': former.sequence})
+        if row.key not in plan.kept_keys
+    ]
+    nothing = CorrectedStatement(None, None, None, txn.sequence)
+    changes += [
+        CorrectedVersions(row.assertion_id, row.identity_id, row.id, bool(row.was_corrected), nothing)
+        for row in begun
+    ]
+    timelines = Timelines(txn)
+    timelines.load({change.identity_id: 0 for change in changes})
+    moved = restate(txn, timelines, changes)
+    for row in begun:
+        txn.note(row.id, row.key, 'RETRACT')
+    again = {row.assertion_id for row in found if row.to_seq is None}
+    left = len({row.assertion_id for row in found}) - len(again)
+    return moved, left
+
+
+_made_by = (
+    sa.select(
+        corrected.c.to_seq,
+        assertion.c.assertion_id,
+        assertion.c.identity_id,
+        assertion.c.id,
+        assertion.c.content_digest,
+        assertion.c.element,
+        assertion.c.spatial_id,
+        identity.c.key,
+    )
+    .join(assertion, assertion.c.assertion_id == corrected.c.assertion_id)
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .where(
+        corrected.c.correction_seq == sa.bindparam('seq'),
+        assertion.c.withdrawn_seq.is_(None),
+    )
+    .order_by(assertion.c.assertion_id)
+)
+_said_before = sa.select(
+    corrected.c.assertion_id,
+    corrected.c.content_digest,
+    corrected.c.element,
+    corrected.c.spatial_id,
+    corrected.c.correction_seq,
+).where(
+    corrected.c.assertion_id.in_(sa.bindparam('ids', expanding=True)),
+    corrected.c.to_seq == sa.bindparam('seq'),
+)
+_begun_by = (
+    sa.select(
+        assertion.c.assertion_id,
+        assertion.c.identity_id,
+        assertion.c.id,
+        identity.c.key,
+        corrected.c.assertion_id.is_not(None).label('was_corrected'),
+    )
+    .join(identity, identity.c.identity_id == assertion.c.identity_id)
+    .outerjoin(corrected, says_now)
+    .where(assertion.c.sequence == sa.bindparam('seq'), assertion.c.withdrawn_seq.is_(None))
 )

@@ -13,14 +13,14 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.storage.changeset import Changeset
-from hylo_memory_ros.storage.corrections.apply import correct_assertions
-from hylo_memory_ros.storage.corrections.plan import (
+from hylo_memory_ros.storage.corrections.apply import (
     CorrectionPlan,
     CorrectionSummary,
     ReversalPlan,
     StoredCorrection,
+    correct_assertions,
+    revert_assertions,
 )
-from hylo_memory_ros.storage.corrections.revert import revert_assertions
 from hylo_memory_ros.storage.schema import correction, keyframe, landmark, sighting
 from hylo_memory_ros.storage.statements.writer import resolved, write_items
 

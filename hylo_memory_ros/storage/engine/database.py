@@ -1,6 +1,6 @@
 """Transactions: who may write and read when, and what SQLite's refusals mean.
 
-Threads: `writing` serialises on one lock and one connection. `reading` takes a connection
+Threads: `writing` serializes on one lock and one connection. `reading` takes a connection
 of its own from a pool; in memory, where there is just one, it takes the writer's lock.
 """
 
@@ -295,7 +295,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mappi
     """Insert rows that name every column, values ready for SQLite.
 
     The statement is the table's own, but the rows go to the driver as they are: preparing
-    each value anew took longer than storing it.
+    each value again took longer than storing it.
     """
     if rows:
         statement, values = _insertion(table)

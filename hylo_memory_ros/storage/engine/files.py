@@ -330,7 +330,7 @@ def swap_file(path: Path, incoming: Path, keep: Path) -> None:
     """Put `incoming` in the place of `path`, and keep the file before as `keep`.
 
     The second name comes before the rename, so at every moment one of the two stands whole in
-    the place: a file that is not there would be made anew, and empty.
+    the place: a file that is not there would be created again, and empty.
     """
     try:
         try:

@@ -1,7 +1,7 @@
 """Facts of an episode, counted and picked from the feed, statements, receipts and verdicts.
 
 Nothing is kept up to date for it while the episode goes on: the feed, the statements, the receipts and
-the verdicts tell it once, at the end. What was purged meanwhile is in none of them.
+the verdicts are read once, at the end. Purged items are in none of them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def gathered(connection: sa.Connection, episode_id: str, most: int) -> EpisodeFa
     episode_id : str
         Its name.
     most : int
-        Most key events, and most ids of what was told.
+        Most key events, and most ids of the summary.
     """
     feed = _Feed(connection, episode_id)
     verdicts = sa.select(feedback.c.outcome, sa.func.count()).where(feedback.c.episode == episode_id)

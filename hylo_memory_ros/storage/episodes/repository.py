@@ -55,7 +55,7 @@ def said_in(connection: sa.Connection, assertion_ids: Collection[int]) -> dict[i
 def episode_problems(connection: sa.Connection) -> Iterator[str]:
     """Yield what is wrong: an episode is all transactions from its begin to its end, one at a time.
 
-    Those of a consolidation carry the episode of what they summarise, whenever they were made.
+    Those of a consolidation carry the episode of what they summarize, whenever they were made.
     """
     last, carrying = connection.execute(_CARRYING).one()
     spans = connection.execute(_SPANS).all()

@@ -2,7 +2,7 @@
 
 A key event about an item is deleted with it. A note or an outcome that names it is deleted, and so is the
 summary of an episode that names it or repeats such a text. An episode whose summary is asked for itself
-loses notes and outcome, and its name and scope too when nothing that was said in it is left.
+loses notes and outcome, and its name and scope too when no statement of it is left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.episodes.facts import SUMMARY_PREFIX, SUMMARY_SOURCE, summary_key
 from hylo_memory_ros.storage.episodes.repository import all_episodes
 from hylo_memory_ros.storage.schema import assertion, episode, identity, metadata, receipt, tag, txn
-from hylo_memory_ros.storage.schema.erasure import Purged
+from hylo_memory_ros.storage.schema.base import Purged
 from hylo_memory_ros.storage.statements.mapper import paired
 
 __all__ = ['EpisodeErasure']
@@ -31,7 +31,7 @@ _EMPTY = {'note': '', 'end_note': '', 'outcome': PURGED}
 
 
 class EpisodeErasure:
-    """What the ends of episodes keep of items that are to be purged.
+    """Traces of purged items in the ends of episodes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Deleting for good: identities with all that was ever said of them, wherever it stands."""
+"""Deletion for good: identities with all their statements, in every table."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hylo_memory_ros.storage.schema import (
     txn,
     version,
 )
-from hylo_memory_ros.storage.schema.erasure import erase_from_tables
+from hylo_memory_ros.storage.schema.base import erase_from_tables
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
 
 __all__ = ['first_said', 'purge_identities', 'purged_of']
 
 
 def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
-    """Return the transaction that said the first of identities; 0: there are none."""
+    """Return the sequence of the first statement of identities; 0: there are none."""
     firsts = (connection.scalar(_first, {'ids': part}) for part in chunks(identity_ids))
     return min((first for first in firsts if first is not None), default=0)
 
@@ -44,7 +44,7 @@ def purged_of(connection: sa.Connection, identity_ids: Sequence[int]) -> PurgedI
 def purge_identities(
     transaction: Changeset, identity_ids: Sequence[int], unstored: Sequence[str] = ()
 ) -> int:
-    """Delete identities with all that was ever said of them, and what tells of them from every record.
+    """Delete identities with all their statements, and every trace of them in records.
 
     References between tables must not be enforced row by row (`Database.writing`): they are held
     against each other here, once and whole.

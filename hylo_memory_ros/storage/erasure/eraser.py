@@ -1,6 +1,6 @@
 """Purges: rows, then their remains in pages, logs and unfinished files.
 
-Threads: any; purges serialise on the database's lock.
+Threads: any; purges serialize on the database's lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REMAINS = 'purge_remains'
 
 
 class _Scope(NamedTuple):
-    """What a purge deletes."""
+    """Request of a purge."""
 
     identity_ids: list[int]
     """Identities of what matches, of the summaries over it, and of what episodes keep of it."""

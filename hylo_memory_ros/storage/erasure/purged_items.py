@@ -19,11 +19,11 @@ __all__ = ['PurgedItems']
 
 @dataclass(eq=False)
 class PurgedItems:
-    """What is deleted for good: its row numbers and its names, and which records touch it.
+    """Items that are deleted for good: row numbers, names, and the records that touch them.
 
     The rules for records that stay are simple, and rather delete too much: a text touches it that contains
     an id, a key or an entity of it as a word; a query touches it that asks by a value of it (see
-    `touches_query`). Other words of what was said are not looked for.
+    `touches_query`). Other words of the items are not searched for.
     """
 
     identity_ids: Sequence[int]

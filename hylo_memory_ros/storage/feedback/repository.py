@@ -73,7 +73,7 @@ class FeedbackRepository:
         Parameters
         ----------
         judgement : Judgement
-            What is said.
+            The verdict, with its episode and actor.
         subjects : mapping of str to str
             By the id of each item, what its counts belong to.
         most : int

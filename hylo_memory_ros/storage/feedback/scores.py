@@ -1,8 +1,8 @@
 """Helpfulness of items: counts beside them, and the lookups of open episodes.
 
-They are no statements: they take no sequence, have no versions and are in no hash. What is counted
-belongs to an id, so that another statement under the same key begins anew; of a landmark, which is
-the same thing wherever it is seen, it belongs to the landmark.
+Counts are not statements: they take no sequence, have no versions and are in no hash. They belong to an
+id, so that another statement under the same key starts from zero; those of a landmark, which is the same
+thing wherever it is seen, belong to the landmark.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]
     Parameters
     ----------
     standing : mapping of str to sequence of str
-        By the id of what stands for them, their ids; none has a key.
+        Ids of replaced items by the id of their summary; none has a key.
     """
     raw: Any = connection.connection.dbapi_connection
     for item_id, ids in standing.items():

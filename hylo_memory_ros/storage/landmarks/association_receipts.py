@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from hylo_memory_ros.storage.landmarks.records import AssociationReceipt
+from hylo_memory_ros.storage.landmarks.landmarks import AssociationReceipt
 from hylo_memory_ros.storage.schema import association_receipt
 
 __all__ = [

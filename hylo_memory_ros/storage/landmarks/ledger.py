@@ -24,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from hylo_memory_ros.storage.landmarks.records import Block, ConsumedBlock, InputRow, ObservationRecord
+from hylo_memory_ros.storage.landmarks.landmarks import Block, ConsumedBlock, InputRow, ObservationRecord
 from hylo_memory_ros.storage.schema import (
     landmark,
     ledger_assignment,

@@ -146,7 +146,7 @@ def matching_rows(
 
 
 def count_matches(connection: sa.Connection, spec: QuerySpec) -> int:
-    """Return how many versions match; `TOTAL_LIMIT` + 1 stands for "more"."""
+    """Return how many versions match; `TOTAL_LIMIT` + 1 means "more"."""
 
     def build() -> sa.Select[Any]:
         found = _select(spec, version.c.version_row).limit(TOTAL_LIMIT + 1).subquery()

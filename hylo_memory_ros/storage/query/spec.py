@@ -47,7 +47,7 @@ class QuerySpec:
 
     @property
     def reads_helpfulness(self) -> bool:
-        """Whether the statistics of helpfulness filter or are returned."""
+        """True if the statistics of helpfulness filter or are returned."""
         return self.helpfulness or self.query.min_helpfulness is not None
 
     @property

@@ -16,12 +16,18 @@ from functools import cache
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from hylo_memory_ros.storage.schema.archive import archived
 from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.consolidation import consolidated, consolidation
-from hylo_memory_ros.storage.schema.corrections import corrected, correction
-from hylo_memory_ros.storage.schema.embeddings import embedding
-from hylo_memory_ros.storage.schema.episodes import episode
+from hylo_memory_ros.storage.schema.consolidation import (
+    ROW_BYTES,
+    SIZE,
+    STATEMENT_BYTES,
+    TRIGGERS,
+    archived,
+    consolidated,
+    consolidation,
+    held,
+)
+from hylo_memory_ros.storage.schema.episodes import episode, receipt, registered
 from hylo_memory_ros.storage.schema.feedback import (
     SUBJECT_SEPARATOR,
     episode_retrieval,
@@ -38,15 +44,15 @@ from hylo_memory_ros.storage.schema.landmarks import (
     ledger_input,
     sighting,
 )
-from hylo_memory_ros.storage.schema.receipts import receipt, registered
-from hylo_memory_ros.storage.schema.sizes import ROW_BYTES, SIZE, STATEMENT_BYTES, TRIGGERS, held
-from hylo_memory_ros.storage.schema.skills import skill_transition
-from hylo_memory_ros.storage.schema.state import known_map, state
+from hylo_memory_ros.storage.schema.state import known_map, skill_transition, state
 from hylo_memory_ros.storage.schema.statements import (
     FULL_TEXT,
     FULL_TEXT_TABLES,
     SUMMARY_TEXT,
     assertion,
+    corrected,
+    correction,
+    embedding,
     forgetting,
     identity,
     spatial,

@@ -1,4 +1,4 @@
-"""Records of consolidations, and the lineage of summaries."""
+"""Consolidations, the lineage of summaries, sizes by kind, and what was archived."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import json
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text
 
-from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
+from hylo_memory_ros.storage.schema.base import Purged, metadata, set_erasure
 
-__all__ = ['consolidated', 'consolidation']
+__all__ = [
+    'ROW_BYTES',
+    'SIZE',
+    'STATEMENT_BYTES',
+    'TRIGGERS',
+    'archived',
+    'consolidated',
+    'consolidation',
+    'held',
+]
 
 consolidation = Table(
     'consolidation',
@@ -62,3 +70,69 @@ def _erase_lineage(connection: sa.Connection, purged: Purged) -> None:
 
 set_erasure(_erase_scope, consolidation)
 set_erasure(_erase_lineage, consolidated)
+
+held = Table(
+    'held',
+    metadata,
+    Column('kind', Text, primary_key=True),
+    Column('statements', Integer, nullable=False, comment='rows of assertion'),
+    Column('bytes', Integer, nullable=False, comment='what they take, about'),
+    comment='how much of each kind this file holds, kept by triggers',
+    sqlite_with_rowid=False,
+)
+
+ROW_BYTES = 400
+"""What a short statement takes beside its text, about: its row, its version, and their indexes."""
+STATEMENT_BYTES = (
+    f'{ROW_BYTES} + length(CAST({{row}}.content AS BLOB)) + coalesce(length(CAST({{row}}.detail AS BLOB)), 0)'
+)
+_VECTOR_BYTES = 'length({row}.vector)'
+SIZE = f"""
+    {STATEMENT_BYTES} + coalesce(CASE WHEN {{row}}.has_embedding THEN (
+        SELECT sum({_VECTOR_BYTES.format(row='e')}) FROM embedding AS e
+        WHERE e.assertion_id = {{row}}.assertion_id
+    ) END, 0)
+"""  # noqa: S608 - our own words
+"""SQL: what a row of `assertion` counts for, with its vectors."""
+
+_COUNT = """
+CREATE TRIGGER {name} AFTER {event} ON {table} BEGIN
+  INSERT INTO held (kind, statements, bytes)
+  SELECT identity.kind, {number},
+  {sign}({bytes})
+  FROM {source}
+  WHERE {key} ON CONFLICT (kind) DO UPDATE
+  SET statements = statements + excluded.statements, bytes = bytes + excluded.bytes;
+END
+"""
+
+
+def _trigger(table: str, event: str) -> str:
+    row, sign = ('NEW', '') if event == 'INSERT' else ('OLD', '-')
+    if table == 'assertion':
+        source, key = 'identity', f'identity.identity_id = {row}.identity_id'
+        number, size = f'{sign}1', STATEMENT_BYTES
+    else:
+        source = 'assertion JOIN identity ON identity.identity_id = assertion.identity_id'
+        key, number, size = f'assertion.assertion_id = {row}.assertion_id', '0', _VECTOR_BYTES
+    return _COUNT.format(
+        name=f'held_{table}_{event.lower()}', event=event, table=table, number=number, sign=sign,
+        bytes=size.format(row=row), source=source, key=key,
+    )  # fmt: skip
+
+
+TRIGGERS = tuple(
+    _trigger(table, event) for table in ('assertion', 'embedding') for event in ('INSERT', 'DELETE')
+)
+"""They count every row; a file without the table `held` has none of them."""
+
+
+set_erasure('counts', held)
+
+archived = Table(
+    'archived',
+    metadata,
+    Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
+    Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the archive file'),
+    comment='identities whose past is in the archive file, and how far',
+)

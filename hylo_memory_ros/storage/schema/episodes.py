@@ -1,13 +1,15 @@
-"""Stretches of work with an outcome."""
+"""Episodes, and the receipts of the retrievals in them."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Table, Text, text
+import json
 
-from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import set_erasure
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
 
-__all__ = ['episode']
+from hylo_memory_ros.storage.schema.base import Purged, metadata, set_erasure
+
+__all__ = ['episode', 'receipt', 'registered']
 
 episode = Table(
     'episode',
@@ -28,3 +30,56 @@ episode = Table(
 
 
 set_erasure('its notes, outcome and name are taken by `EpisodeErasure`, which knows its summary', episode)
+
+receipt = Table(
+    'receipt',
+    metadata,
+    Column('number', Integer, primary_key=True, comment='in the order of storing'),
+    Column('receipt_id', Text, nullable=False, unique=True),
+    Column('kind', Text, nullable=False, comment='retrieval, association'),
+    Column(
+        'made_at_ns', BigInteger, nullable=False, comment='service clock, or stamp of what was decided on'
+    ),
+    Column('size', Integer, nullable=False, comment='bytes of the body in UTF-8'),
+    Column('body', Text, nullable=False, comment='JSON'),
+    Column('episode', Text, nullable=False, server_default='', comment='in which it was asked; empty: none'),
+    Index('receipt_episode', 'episode', sqlite_where=text("episode != ''")),
+    comment='evidence of retrievals and associations; the oldest leave',
+)
+
+registered = Table(
+    'registered',
+    metadata,
+    Column('digest', Text, primary_key=True, comment='of the identity; names its layer'),
+    Column('receipt_id', Text, primary_key=True),
+    Column('body', Text, nullable=False, comment='JSON: the identity'),
+    Index('registered_receipt', 'receipt_id'),
+    comment='identities of caches and compressed bytes that callers made of an answer',
+    sqlite_with_rowid=False,
+)
+
+
+def _erase(connection: sa.Connection, purged: Purged) -> None:
+    """Take purged items out of receipts, in the transaction of the purge.
+
+    A retrieval keeps its other hits and counts those that are gone; its query leaves with them when it
+    touches them. A receipt of an association that names them leaves whole, as do the caches and compressed
+    bytes that were made of such an answer.
+    """
+    for row in list(connection.execute(sa.select(receipt.c.receipt_id, receipt.c.kind, receipt.c.body))):
+        body = json.loads(row.body)
+        this = receipt.c.receipt_id == row.receipt_id
+        if row.kind == 'retrieval':
+            if not purged.scrub_retrieval(body):
+                continue
+            text = json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(',', ':'))
+            values = {'body': text, 'size': len(text.encode('utf-8'))}
+            connection.execute(receipt.update().where(this).values(values))
+        elif purged.named_in(body):
+            connection.execute(receipt.delete().where(this))
+        else:
+            continue
+        connection.execute(registered.delete().where(registered.c.receipt_id == row.receipt_id))
+
+
+set_erasure(_erase, receipt, registered)

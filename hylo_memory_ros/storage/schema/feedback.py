@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text, UniqueConstraint
 
-from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
+from hylo_memory_ros.storage.schema.base import Purged, among, metadata, set_erasure
 
 __all__ = ['SUBJECT_SEPARATOR', 'episode_retrieval', 'feedback', 'helpfulness']
 

@@ -21,8 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import Purged, among, set_erasure
+from hylo_memory_ros.storage.schema.base import Purged, among, metadata, set_erasure
 
 __all__ = [
     'association_receipt',

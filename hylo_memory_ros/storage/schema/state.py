@@ -1,13 +1,13 @@
-"""Named values of the whole memory, and known maps."""
+"""Named values of the whole memory, known maps, and transitions of skills."""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, LargeBinary, Table, Text
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, Table, Text
 
-from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import set_erasure
+from hylo_memory_ros.storage.schema.base import Purged, among, metadata, set_erasure
 
-__all__ = ['known_map', 'state']
+__all__ = ['known_map', 'skill_transition', 'state']
 
 state = Table(
     'state',
@@ -29,3 +29,28 @@ known_map = Table(
 
 set_erasure('hashes, counters, and the configuration of the whole', state)
 set_erasure('maps are the names of places', known_map)
+
+skill_transition = Table(
+    'skill_transition',
+    metadata,
+    Column('sequence', ForeignKey('txn.sequence'), primary_key=True),
+    Column('position', Integer, primary_key=True, comment='place in the call'),
+    Column('identity_id', Integer, index=True, comment='null after a purge'),
+    Column('id', Text, comment='the item with the new status; null after a purge'),
+    Column('key', Text, comment='null after a purge'),
+    Column('from_status', Text, comment='null: there was none'),
+    Column('to_status', Text, nullable=False),
+    Column('evidence', Text, comment='JSON: traces and verdicts; null after a purge'),
+    comment='who moved a skill through its gate, when and by what evidence; never deleted',
+    sqlite_with_rowid=False,
+)
+
+
+def _forget_skill(connection: sa.Connection, purged: Purged) -> None:
+    """Keep when a skill went from where to where, and nothing of the skill."""
+    gone = dict.fromkeys(('identity_id', 'id', 'key', 'evidence'))
+    of_them = among(skill_transition.c.identity_id, purged.identity_ids)
+    connection.execute(skill_transition.update().where(of_them).values(gone))
+
+
+set_erasure(_forget_skill, skill_transition)

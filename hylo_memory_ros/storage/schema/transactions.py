@@ -8,8 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
 
-from hylo_memory_ros.storage.schema.base import metadata
-from hylo_memory_ros.storage.schema.erasure import Purged, set_erasure
+from hylo_memory_ros.storage.schema.base import Purged, metadata, set_erasure
 
 __all__ = ['audit', 'change', 'request', 'txn']
 

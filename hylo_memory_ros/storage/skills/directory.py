@@ -224,7 +224,7 @@ class SkillDirectory:
             os.close(handle)
 
     def is_sound(self, name: str) -> bool:
-        """Whether a file is there and its bytes are what its name says."""
+        """Return True if a file is there and its bytes are what its name says."""
         try:
             digest = sha256(self.read(name)).hexdigest()
         except ValueError:

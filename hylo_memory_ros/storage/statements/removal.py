@@ -58,8 +58,8 @@ def matched_versions(connection: sa.Connection, version_rows: Iterable[int]) -> 
 def forget_versions(txn: Changeset, matched: Sequence[Matched]) -> None:
     """End current versions at the service time, and void scheduled ones.
 
-    What was said from a later time of a version is void too, also what it had outdone at
-    that time: nothing resurfaces. Whatever else its identity says stays.
+    Assertions from a later time of a version are void too, those that it had superseded included:
+    nothing resurfaces. Other assertions of its identity stay.
     """
     at_ns = txn.recorded_at_ns
     timelines = _loaded(txn, matched, at_ns)
@@ -158,14 +158,14 @@ class Ending(NamedTuple):
     reason: str = ''
     """Why, for the audit."""
     merged_into: str = ''
-    """Key of what it proves to be, which the feed tells as a merge; empty: it ended."""
+    """Key of the landmark it is merged into, reported as a merge in the feed; empty: it ended."""
 
 
 def end_versions(txn: Changeset, endings: Sequence[Ending], kind: str) -> list[Matched]:
     """End the versions that hold at the times of the endings; return them.
 
-    What was said from a later time stays, whichever came first: it is evidence of its own. So
-    the order of endings and assertions has no meaning, but at the same time the later one wins.
+    Assertions from a later time stay, whichever came first: they are evidence of their own. So the
+    order of endings and assertions does not matter, except at equal time, where the later one wins.
     """
     found: dict[int, tuple[Matched, Ending]] = {}
     for ending in endings:

@@ -1,7 +1,7 @@
 """Repetitions of a statement, counted on the statement instead of stored as rows of their own.
 
-A statement that is repeated word for word changes no timeline while nothing else is said in between.
-So its row keeps how often it was repeated, in which transaction last, and the last world time. Before a
+A statement repeated with equal content changes no timeline while no other statement lies in between, so
+its row keeps how often it was repeated, in which transaction last, and the last world time. Before a
 change can reach that time, the last repetition becomes a row: it is where the statement resumes after
 a late fact. Of the repetitions between the first and the last only the number is kept.
 """
@@ -47,10 +47,10 @@ class Carrier:
     is_changed: bool = False
 
     def carries(self, row: Mapping[str, Any], given_id: str | None, episode: str) -> bool:
-        """Return whether a later row says nothing more than that the statement still holds.
+        """Return True if a later row adds nothing but that the statement still holds.
 
-        What a repetition adds (another confidence, source or evidence, an id to ask for, an episode in
-        which it was said) needs a row.
+        What a repetition adds (another confidence, source or evidence, a given id, another episode)
+        needs a row.
         """
         if self.row['has_embedding'] or self.row['spatial_id'] is not None or self.episode != episode:
             return False

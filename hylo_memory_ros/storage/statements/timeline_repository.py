@@ -85,23 +85,23 @@ class Timelines:
         """Return a timeline that was begun or loaded."""
         return self._held[identity_id]
 
-    def correct(self, identity_id: int, said: Mapping[int, tuple[bytes, Evidence] | None]) -> None:
+    def correct(self, identity_id: int, corrected: Mapping[int, tuple[bytes, Evidence] | None]) -> None:
         """Replace the contents of assertions of one timeline from now on.
 
         Parameters
         ----------
-        said : mapping
-            Content and evidence of each assertion by its number, one that said nothing until now
-            too; None: it says nothing any more.
+        corrected : mapping
+            Content and evidence of each assertion by its number, also of one that had no content until
+            now; None: it has no content any more.
         """
         held = self._held[identity_id]
         spoke = {point.assertion_id: point for point in held.points if point.assertion_id}
-        for assertion_id in spoke.keys() & said.keys():
+        for assertion_id in spoke.keys() & corrected.keys():
             self._former.setdefault(assertion_id, self.evidence[assertion_id])
-        held.points = [point for point in held.points if point.assertion_id not in said]
-        silent = [number for number, one in said.items() if one is not None and number not in spoke]
+        held.points = [point for point in held.points if point.assertion_id not in corrected]
+        silent = [number for number, one in corrected.items() if one is not None and number not in spoke]
         spoke |= self._silent_points(silent)
-        for assertion_id, one in said.items():
+        for assertion_id, one in corrected.items():
             if one is not None:
                 held.add(spoke[assertion_id]._replace(content=one[0]))
                 self.evidence[assertion_id] = one[1]
@@ -152,8 +152,8 @@ class Timelines:
     def _load_window(self, starts: str, spoken: str, earliest: str) -> None:
         """Load versions from their starts on, and the assertions that they follow from.
 
-        Of what was said between the start of a version and the earliest change only the newest is read:
-        the rest says the same again, or is outdone.
+        Of the assertions between the start of a version and the earliest change only the newest is read:
+        the others repeat it, or are superseded.
         """
         connection = self._txn.connection
         for identity_id, *rest in connection.execute(_believed, {'pairs': starts}):

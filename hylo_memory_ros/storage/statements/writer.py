@@ -1,10 +1,10 @@
-"""Writing: accepted items become assertions, and timelines follow from them."""
+"""Repository and writer of statements: items become assertions, timelines follow from them."""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ from hylo_memory_ros.domain.identity import Statement, statement_of
 from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
 from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
-from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.model import MemoryItem, MemoryKind, Removal, WriteEvent, WriteResult, depth_of
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
+from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import (
     assertion,
     embedding,
@@ -28,6 +29,7 @@ from hylo_memory_ros.storage.schema import (
     text_index_of,
 )
 from hylo_memory_ros.storage.skills.repository import Gate
+from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.corrected_statements import corrected_among, repeat_corrections
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
 from hylo_memory_ros.storage.statements.mapper import (
@@ -37,6 +39,7 @@ from hylo_memory_ros.storage.statements.mapper import (
     spatial_row,
     tags_of,
 )
+from hylo_memory_ros.storage.statements.removal import Ending, end_versions, keep_audit
 from hylo_memory_ros.storage.statements.repetitions import (
     INSERT_TEXT,
     Carrier,
@@ -46,7 +49,16 @@ from hylo_memory_ros.storage.statements.repetitions import (
 )
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Held, Timelines
 
-__all__ = ['answer_of_request', 'check_items', 'check_stamps', 'keep_answer', 'resolved', 'write_items']
+__all__ = [
+    'StatementRepository',
+    'StatementWriter',
+    'answer_of_request',
+    'check_items',
+    'check_stamps',
+    'keep_answer',
+    'resolved',
+    'write_items',
+]
 
 
 def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:
@@ -252,13 +264,13 @@ def _intern(
 def _repeated(txn: Changeset, timelines: Timelines, accepted: Sequence[_Accepted]) -> dict[int, Point]:
     """Return the corrected points that are repeated, by the new assertion.
 
-    Who says again what was said before the map moved means the same thing, and not its old place.
+    A repetition of a statement from before the map moved means the same thing, not its old place.
     """
     likes = {}
     for entry in accepted:
         for point in reversed(timelines[entry.identity_id].points):
             known = timelines.evidence.get(point.assertion_id)
-            # A statement without a key is told by its content, which is its identity.
+            # A statement without a key is identified by its content.
             if known is not None and (entry.item.key is None or known.id == entry.statement.id):
                 likes[entry.assertion_id] = point
                 break
@@ -447,3 +459,64 @@ _answer = sa.select(request.c.answer, request.c.sequence).where(
     request.c.request_id == sa.bindparam('request')
 )
 _expire_requests = request.delete().where(request.c.sequence < sa.bindparam('least'))
+
+
+class StatementRepository:
+    """Statements and the transactions that brought them."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def last_transaction(self) -> tuple[int, int]:
+        """Return sequence and service time of the newest transaction; zeros before the first one."""
+        return history.last_transaction(self._connection)
+
+    def sequence_at(self, known_at_ns: int) -> int:
+        """Return the last sequence recorded at or before a service time."""
+        return history.sequence_at(self._connection, known_at_ns)
+
+    def existing_ids(self, ids: Collection[str]) -> set[str]:
+        """Return which ids the main file knows."""
+        return existing_ids(self._connection, ids)
+
+    def answer(self, request_id: str) -> WriteResult | None:
+        """Return the first answer to a write with a request id, or None."""
+        return answer_of_request(self._connection, request_id)
+
+
+class StatementWriter(StatementRepository):
+    """Statements written, ended and removed in a numbered transaction."""
+
+    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+        super().__init__(changeset.connection)
+        self._changeset = changeset
+        self._config = config
+
+    def write(self, items: Sequence[MemoryItem], *, trusted: bool = False) -> WriteResult:
+        """Store items in order, all or none.
+
+        Parameters
+        ----------
+        trusted : bool
+            The service itself wrote and stamped them: limits on callers' stamps do not apply.
+        """
+        config = self._config
+        ready = [resolved(item, self._changeset.recorded_at_ns) for item in items]
+        if not trusted:
+            check_stamps(ready, config)
+        thresholds = Thresholds(
+            config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share
+        )
+        return write_items(self._changeset, ready, config.identity_scope, thresholds)
+
+    def keep_answer(self, request_id: str, result: WriteResult) -> None:
+        """Keep the answer for a repeated request, and delete the oldest."""
+        keep_answer(self._changeset, request_id, result, self._config.request_retention)
+
+    def end(self, endings: Sequence[Ending], *, kind: str, reason: str) -> Removal:
+        """End what holds at the stated world times."""
+        matched = end_versions(self._changeset, endings, kind)
+        ids = [one.id for one in matched]
+        query: Any = {'end': endings, 'kind': kind}
+        keep_audit(self._changeset, reason, json.dumps(query, ensure_ascii=False), ids, len(matched))
+        return Removal(len(matched), ids, self._changeset.sequence)

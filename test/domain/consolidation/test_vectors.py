@@ -107,7 +107,7 @@ def test_without_a_vector_of_all_or_a_word_of_the_space_there_is_none() -> None:
         with memory_of(space) as memory:
             memory.write(said)
             report = memory.consolidate(budget=Budget(items=1))
-            (made,) = report.summarised
+            (made,) = report.summarized
             assert memory.history(made.id).versions[0].item.embeddings == {}
 
 
@@ -115,6 +115,6 @@ def test_an_embedder_makes_it_of_the_text(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(spaces, 'embedder_named', lambda _: Letters())
     with memory_of(EmbeddingSpace(dimension=4, embedder='letters')) as memory:
         memory.write(SAID)
-        (made,) = memory.consolidate(budget=Budget(items=1)).summarised
+        (made,) = memory.consolidate(budget=Budget(items=1)).summarized
         item = memory.history(made.id).versions[0].item
         assert item.embeddings[SPACE] == tuple(Letters().embed([item.content])[0].tolist())

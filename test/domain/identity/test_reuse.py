@@ -111,7 +111,7 @@ def test_similarity_and_bare_digests_are_no_evidence(evidence):
 
 def test_a_cache_of_other_bytes_than_it_shows_is_refused():
     other = RenderedSegmentIdentity(**{**segment().fields, 'renderer': 'x@1'})
-    with pytest.raises(ValueError, match='is not the one that was tokenised'):
+    with pytest.raises(ValueError, match='is not the one that was tokenized'):
         CachedPrefix(token_kv=token_kv(), segment=other)
     with pytest.raises(ValueError, match='not of these tokens'):
         CachedPrefix(token_kv=kept(token_ids=(1, 2, 4)).token_kv, artifact=artifact())

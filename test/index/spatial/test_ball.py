@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.index.spatial.segment import Ball
+from hylo_memory_ros.index.spatial.segments import Ball
 
 metres = st.floats(-1e9, 1e9) | st.floats(-1.0, 1.0) | st.sampled_from([0.0, 5e-324, 1e-160, 1e-12, 0.1])
 points = st.tuples(metres, metres, metres)

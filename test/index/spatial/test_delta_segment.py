@@ -8,8 +8,7 @@ import random
 import pytest
 
 from hylo_memory_ros.index.spatial import OPEN
-from hylo_memory_ros.index.spatial.delta_segment import DeltaSegment
-from hylo_memory_ros.index.spatial.segment import Ball
+from hylo_memory_ros.index.spatial.segments import Ball, DeltaSegment
 
 ALWAYS = -OPEN, OPEN, 1
 

@@ -127,7 +127,7 @@ def test_a_generation_of_something_else_is_rebuilt(
             assert own != first
         return
     if change == 'seed':
-        space = {'quantisation': 'f32'} if backend == 'usearch' else {'seed': 5}
+        space = {'quantization': 'f32'} if backend == 'usearch' else {'seed': 5}
         with _restarted(path, backend, **space) as memory:
             assert generation(memory) not in {first, ''}
         return

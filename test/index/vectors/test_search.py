@@ -115,9 +115,9 @@ def test_the_declared_backend_finds_what_is_most_similar(memory: Memory) -> None
         assert hits.evidence.reranked >= (100 if backend_of(memory) in DERIVED else 10)
 
 
-@pytest.mark.parametrize('quantisation', ['f32', 'f16', 'i8'])
-def test_a_graph_in_fewer_bits_finds_the_same(open_memory: Callable[..., Memory], quantisation: str) -> None:
-    memory = open_memory(backend='usearch', quantisation=quantisation)
+@pytest.mark.parametrize('quantization', ['f32', 'f16', 'i8'])
+def test_a_graph_in_fewer_bits_finds_the_same(open_memory: Callable[..., Memory], quantization: str) -> None:
+    memory = open_memory(backend='usearch', quantization=quantization)
     vectors = some_vectors()
     memory.fill(vectors)
 

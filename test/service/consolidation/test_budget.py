@@ -17,7 +17,7 @@ def test_only_as_much_is_done_as_the_budget_needs_oldest_first(memory: MemorySer
     memory.write([event('saw it', 1000.0 + number) for number in range(6)] + diary(6))
     report = memory.consolidate(budget=Budget(items=9))
     assert [len(one.ids) for one in report.merged] == [4]
-    assert report.summarised == ()
+    assert report.summarized == ()
     assert report.items_after == 9
 
 
@@ -43,7 +43,7 @@ def test_what_has_ended_is_aged_first_and_changes_no_answer(
     report = memory.consolidate(budget=Budget(items=8))
 
     assert (len(report.aged), report.items_after, report.met) == (4, 8, True)
-    assert (report.merged, report.summarised, report.consolidation_id, report.hash_changed) == (
+    assert (report.merged, report.summarized, report.consolidation_id, report.hash_changed) == (
         (),
         (),
         '',
@@ -58,7 +58,7 @@ def test_what_has_ended_is_aged_first_and_changes_no_answer(
     assert len(memory.history(key='door').versions) == 11
 
 
-def test_what_holds_and_is_no_event_is_never_summarised_away(memory: MemoryService) -> None:
+def test_what_holds_and_is_no_event_is_never_summarized_away(memory: MemoryService) -> None:
     place = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
     memory.write(
         [
@@ -71,7 +71,7 @@ def test_what_holds_and_is_no_event_is_never_summarised_away(memory: MemoryServi
         ]
     )
     report = memory.consolidate(budget=Budget(items=1))
-    assert (report.merged, report.summarised, report.aged, report.met) == ((), (), (), False)
+    assert (report.merged, report.summarized, report.aged, report.met) == ((), (), (), False)
     assert report.items_after == report.items_before
 
 
@@ -81,7 +81,7 @@ def test_a_budget_of_bytes_is_held(memory: MemoryService) -> None:
     report = memory.consolidate(budget=Budget(bytes=held // 2))
     assert report.met
     assert report.bytes_after <= held // 2
-    assert report.summarised
+    assert report.summarized
 
 
 def test_a_dry_run_tells_exactly_what_the_run_will_do_and_changes_nothing(
@@ -100,9 +100,9 @@ def test_a_dry_run_tells_exactly_what_the_run_will_do_and_changes_nothing(
 
     wet = memory.consolidate(budget=Budget(items=50))
 
-    assert (wet.merged, wet.summarised, wet.aged) == (dry.merged, dry.summarised, dry.aged)
+    assert (wet.merged, wet.summarized, wet.aged) == (dry.merged, dry.summarized, dry.aged)
     assert (wet.items_after, wet.bytes_after, wet.met) == (dry.items_after, dry.bytes_after, dry.met)
-    assert (wet.merged != (), wet.summarised != (), len(wet.aged) > 7) == (True, True, True)
+    assert (wet.merged != (), wet.summarized != (), len(wet.aged) > 7) == (True, True, True)
 
 
 def test_the_same_memory_and_budget_give_the_same_ids_and_hash(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_the_same_memory_and_budget_give_the_same_ids_and_hash(tmp_path: Path) -
             reports.append(memory.consolidate(budget=Budget(items=30)))
             assert memory.verify().ok
     first, second = reports
-    assert (first.merged, first.summarised, first.digest_after) == (
+    assert (first.merged, first.summarized, first.digest_after) == (
         second.merged,
-        second.summarised,
+        second.summarized,
         second.digest_after,
     )
     assert sorted(first.aged) == sorted(second.aged)

@@ -87,7 +87,7 @@ class Life:
         budget = Budget(items=self._rng.randrange(1, 12))
         dry = self._memory.consolidate(budget=budget, dry_run=True)
         wet = self._memory.consolidate(budget=budget)
-        assert (wet.merged, wet.summarised, wet.aged) == (dry.merged, dry.summarised, dry.aged)
+        assert (wet.merged, wet.summarized, wet.aged) == (dry.merged, dry.summarized, dry.aged)
         # A summary that is made again after a reversal brings back what was said of it before.
         if all(record.reverted_ns is None for record in self._memory.consolidations()):
             assert (wet.items_after, wet.bytes_after) == (dry.items_after, dry.bytes_after)

@@ -33,8 +33,8 @@ def test_it_ends_between_slices_and_the_next_one_finishes_it(
 
     assert rest.met
     assert rest.digest_after == undisturbed.digest_after
-    made = {one.id for report in (part, rest) for one in (*report.merged, *report.summarised)}
-    assert made == {one.id for one in (*undisturbed.merged, *undisturbed.summarised)}
+    made = {one.id for report in (part, rest) for one in (*report.merged, *report.summarized)}
+    assert made == {one.id for one in (*undisturbed.merged, *undisturbed.summarized)}
 
 
 def test_others_write_between_slices_and_what_changed_meanwhile_is_left_alone(memory: MemoryService) -> None:
@@ -55,9 +55,9 @@ def test_others_write_between_slices_and_what_changed_meanwhile_is_left_alone(me
     assert text.endswith(':\nsaw it. (x31)\nin between.')
     assert ids[3] not in {hit.item.id for hit in memory.query(MemoryQuery(k=100))}
     # No summary stands for what was forgotten, and the others of its group became one later.
-    event_count = Counter(name for one in (*report.merged, *report.summarised) for name in one.ids)
+    event_count = Counter(name for one in (*report.merged, *report.summarized) for name in one.ids)
     assert (event_count[ids[3]], event_count[ids[2]]) == (0, 1)
-    assert memory.query(MemoryQuery(relation=('summarises', ids[3]), include_invalidated=True)).total == 0
+    assert memory.query(MemoryQuery(relation=('summarizes', ids[3]), include_invalidated=True)).total == 0
     parts = [part for part, _ in told]
     assert parts == sorted(parts)
     assert told[-1] == (1.0, 'done')
@@ -65,15 +65,15 @@ def test_others_write_between_slices_and_what_changed_meanwhile_is_left_alone(me
 
 def test_an_id_that_is_given_meanwhile_is_told(memory: MemoryService) -> None:
     memory.write(diary(16, first_s=86400.0 * 12))
-    taken = memory.consolidate(budget=Budget(items=2), dry_run=True).summarised[0].id
+    taken = memory.consolidate(budget=Budget(items=2), dry_run=True).summarized[0].id
 
     def tell(part: float, stage: str) -> None:
-        if stage == 'summarising' and part > 0 and memory.sequence == 1:
+        if stage == 'summarizing' and part > 0 and memory.sequence == 1:
             memory.write([MemoryItem(id=taken, kind='semantic', content='mine', valid_from=1)])
 
     report = memory.consolidate(budget=Budget(items=2), kinds=[MemoryKind.EPISODIC], tell=tell)
     assert report.skipped[taken] == 'its id is that of another statement'
-    assert len(report.summarised) >= 1
+    assert len(report.summarized) >= 1
 
 
 def test_there_is_one_at_a_time(memory: MemoryService) -> None:
@@ -96,7 +96,7 @@ def test_a_memory_that_was_restored_meanwhile_is_not_touched(memory: MemoryServi
     digest = memory.snapshot()
 
     def tell(_: float, stage: str) -> None:
-        if stage == 'summarising' and memory.sequence == 1:
+        if stage == 'summarizing' and memory.sequence == 1:
             memory.restore(str(copy))
 
     with pytest.raises(EpochChangedError):

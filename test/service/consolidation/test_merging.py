@@ -34,7 +34,7 @@ def test_near_duplicates_become_one_that_tells_how_often_and_when(memory: Memory
         'mug',
         ('O1',),
     )
-    assert item.links == tuple(('summarises', one) for one in ids)
+    assert item.links == tuple(('summarizes', one) for one in ids)
     assert item.event_time == TimeSpan(start=1000.0, end=1001.0 + 3 * HOUR_S)
     assert item.confidence == 0.8
     told = item.payload['consolidated']
@@ -42,7 +42,7 @@ def test_near_duplicates_become_one_that_tells_how_often_and_when(memory: Memory
     assert (told['first_ns'], told['last_ns']) == (1000 * 10**9, round((1001.0 + 3 * HOUR_S) * 1e9))
     assert told['labels'] == {'mug': 4}
     assert hit.status == 'current'
-    assert memory.query(MemoryQuery(relation=('summarises', ids[2])))[0].item.id == merged.id
+    assert memory.query(MemoryQuery(relation=('summarizes', ids[2])))[0].item.id == merged.id
 
 
 @pytest.mark.parametrize(

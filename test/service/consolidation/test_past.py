@@ -87,7 +87,7 @@ def test_what_was_judged_goes_on_with_what_stands_for_it(memory: MemoryService, 
     assert (first.merged[0].id, 2, 1) in judged()
     clock.set(NOW_S + 5.0)
     second = memory.consolidate(budget=Budget(items=1))
-    assert judged() == [(second.summarised[-1].id, 3, 1)]
+    assert judged() == [(second.summarized[-1].id, 3, 1)]
     assert len(memory.query(MemoryQuery(min_helpfulness=0.5))) == 1
     for report in (second, first):
         memory.revert_consolidation(report.consolidation_id)

@@ -57,7 +57,7 @@ def test_a_scope_that_matches_nothing_gives_an_empty_report(memory: MemoryServic
     memory.write(diary(5))
     report = memory.consolidate({'robot_id': 'nobody'}, Budget(items=1))
     assert (report.items_before, report.items_after, report.met) == (0, 0, True)
-    assert (report.merged, report.summarised, report.aged, report.consolidation_id) == ((), (), (), '')
+    assert (report.merged, report.summarized, report.aged, report.consolidation_id) == ((), (), (), '')
 
 
 def test_a_scope_leaves_what_is_not_in_it(memory: MemoryService) -> None:
@@ -77,7 +77,7 @@ def test_a_file_that_was_opened_for_reading_is_only_looked_at(memory: MemoryServ
         dry = reading.consolidate(budget=Budget(items=2), dry_run=True)
         with pytest.raises(ReadOnlyError):
             reading.consolidate(budget=Budget(items=2))
-    assert memory.consolidate(budget=Budget(items=2)).summarised == dry.summarised
+    assert memory.consolidate(budget=Budget(items=2)).summarized == dry.summarized
 
 
 def test_its_record_is_kept(memory: MemoryService) -> None:
@@ -87,9 +87,9 @@ def test_its_record_is_kept(memory: MemoryService) -> None:
     assert (record.name, record.actor) == (report.consolidation_id, 'ann')
     assert record.asked == {'scope': {}, 'budget': {'items': 2}, 'kinds': ['episodic']}
     assert record.report is not None
-    assert record.report['summarised_count'] == len(report.summarised)
+    assert record.report['summarized_count'] == len(report.summarized)
     assert json.dumps(report.as_dict())
-    assert report.as_dict(1)['summarised'] == [
-        {'id': report.summarised[0].id, 'ids': report.summarised[0].ids}
+    assert report.as_dict(1)['summarized'] == [
+        {'id': report.summarized[0].id, 'ids': report.summarized[0].ids}
     ]
-    assert isinstance(report.summarised[0], Condensed)
+    assert isinstance(report.summarized[0], Condensed)

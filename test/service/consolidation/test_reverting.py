@@ -18,14 +18,14 @@ def test_a_consolidation_is_taken_back_to_the_same_hash(memory: MemoryService) -
     memory.write([*happenings(80, seed=4), *(event('x', 5.0 + number) for number in range(5))])
     before, open_before = memory.snapshot(), contents(memory)
     report = memory.consolidate(budget=Budget(items=20))
-    summaries = [one.id for one in (*report.merged, *report.summarised)]
+    summaries = [one.id for one in (*report.merged, *report.summarized)]
 
     reversion = memory.revert_consolidation(report.consolidation_id, actor='ann')
 
     assert (reversion.digest, memory.snapshot(), contents(memory)) == (before, before, open_before)
     assert sorted(reversion.withdrawn) == sorted(summaries)
     assert sorted(reversion.restored) == sorted(
-        name for one in (*report.merged, *report.summarised) for name in one.ids
+        name for one in (*report.merged, *report.summarized) for name in one.ids
     )
     assert memory.query(MemoryQuery(ids=tuple(summaries))).total == 0
     # What was known in between stays answerable.
@@ -35,7 +35,7 @@ def test_a_consolidation_is_taken_back_to_the_same_hash(memory: MemoryService) -
     with pytest.raises(InvalidRequestError, match='reverted before'):
         memory.revert_consolidation(report.consolidation_id)
     again = memory.consolidate(budget=Budget(items=20))
-    assert {one.id for one in again.summarised}.isdisjoint(summaries)
+    assert {one.id for one in again.summarized}.isdisjoint(summaries)
     assert again.digest_after == report.digest_after
 
 
@@ -44,12 +44,12 @@ def test_what_was_consolidated_again_is_reverted_in_order_only(
 ) -> None:
     memory.write(diary(64, first_s=86400.0 * 12))
     first = memory.consolidate(budget=Budget(items=8))
-    assert len(first.summarised) == 8
+    assert len(first.summarized) == 8
     clock.set(NOW_S + 1.0)
     second = memory.consolidate(budget=Budget(items=1))
     assert second.met
-    (top,) = second.summarised
-    assert set(top.ids) == {one.id for one in first.summarised}
+    (top,) = second.summarized
+    assert set(top.ids) == {one.id for one in first.summarized}
     (hit,) = memory.query(MemoryQuery())
     assert hit.item.payload['consolidated']['stands_for'] == 64
 
@@ -66,11 +66,11 @@ def test_what_was_forgotten_as_the_summary_of_summaries_stays_forgotten(
 ) -> None:
     memory.write(diary(40, first_s=86400.0 * 12))
     report = memory.consolidate(budget=Budget(items=1))
-    assert len(report.summarised) == 6
+    assert len(report.summarized) == 6
     clock.set(NOW_S + 1.0)
-    memory.forget(MemoryQuery(ids=(report.summarised[-1].id,)))
+    memory.forget(MemoryQuery(ids=(report.summarized[-1].id,)))
     reversion = memory.revert_consolidation(report.consolidation_id)
-    assert set(reversion.kept) == {one.id for one in report.summarised}
+    assert set(reversion.kept) == {one.id for one in report.summarized}
     assert (reversion.restored, memory.query(MemoryQuery()).total) == ((), 0)
 
 
@@ -101,7 +101,7 @@ def test_what_was_retracted_or_purged_meanwhile_does_not_come_back(memory: Memor
     ids = memory.write(items).ids
     report = memory.consolidate(budget=Budget(items=2))
     memory.retract(MemoryQuery(ids=(ids[0],)))
-    told = memory.query(MemoryQuery(relation=('summarises', ids[5])))[0].item.id
+    told = memory.query(MemoryQuery(relation=('summarizes', ids[5])))[0].item.id
     removal = memory.purge(MemoryQuery(ids=(ids[5],)))
     # The summary has its words.
     assert set(removal.ids) == {ids[5], told}

@@ -79,7 +79,7 @@ class HistoryClauses(Clauses):
         with pytest.raises(InvalidRequestError):
             memory.history(**asked)
 
-    def test_keys_are_normalised_like_everywhere(self, memory: MemoryService) -> None:
+    def test_keys_are_normalized_like_everywhere(self, memory: MemoryService) -> None:
         memory.write([fact('a', 1, key='caf\u00e9')])
         assert len(memory.history(key='cafe\u0301').versions) == 1
 

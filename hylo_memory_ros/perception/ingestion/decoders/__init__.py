@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections, decode_tags
 from hylo_memory_ros.perception.ingestion.decoders.geometry import (
     decode_clock,
-    decode_localisation,
+    decode_localization,
     decode_pose,
     decode_poses,
     decode_transforms,
@@ -28,7 +28,7 @@ __all__ = [
     'DecodedMessage',
     'Decoder',
     'decode_clock',
-    'decode_localisation',
+    'decode_localization',
     'decode_transforms',
 ]
 

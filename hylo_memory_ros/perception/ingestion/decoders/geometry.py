@@ -14,9 +14,9 @@ from hylo_memory_ros.transforms.frame_tree import RawTransform
 
 __all__ = [
     'POSE',
-    'LocalisationReport',
+    'LocalizationReport',
     'decode_clock',
-    'decode_localisation',
+    'decode_localization',
     'decode_pose',
     'decode_poses',
     'decode_transforms',
@@ -76,7 +76,7 @@ def _pose_message(
 _COVARIANCE = {order: struct.Struct(order + '36d') for order in '<>'}
 
 
-class LocalisationReport(NamedTuple):
+class LocalizationReport(NamedTuple):
     """Uncertainty of the robot pose at a stamp."""
 
     stamp_ns: int
@@ -87,7 +87,7 @@ class LocalisationReport(NamedTuple):
     """36 numbers, row-major over x y z rotX rotY rotZ."""
 
 
-def decode_localisation(message: bytes) -> LocalisationReport:
+def decode_localization(message: bytes) -> LocalizationReport:
     """Decode a geometry_msgs/PoseWithCovarianceStamped.
 
     Parameters
@@ -101,10 +101,10 @@ def decode_localisation(message: bytes) -> LocalisationReport:
         If the bytes are no such message.
     """
 
-    def read(cursor: Cursor) -> LocalisationReport:
+    def read(cursor: Cursor) -> LocalizationReport:
         stamp_ns, frame_id = cursor.header()
         cursor.numbers(POSE[cursor.order], 8)
-        return LocalisationReport(stamp_ns, frame_id, cursor.numbers(_COVARIANCE[cursor.order], 8))
+        return LocalizationReport(stamp_ns, frame_id, cursor.numbers(_COVARIANCE[cursor.order], 8))
 
     return decode_whole(message, read)
 

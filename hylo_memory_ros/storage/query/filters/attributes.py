@@ -52,7 +52,7 @@ class KindsFilter(Filter):
     options = (Option('--kind', 'kinds', 'May be repeated.', type=MemoryKind, repeated=True),)
 
     def selects(self, query: MemoryQuery) -> bool:
-        """Whether it names kinds; an empty set of them passes nothing."""
+        """Return True if it names kinds; an empty set of them passes nothing."""
         return bool(query.kinds)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -61,7 +61,7 @@ class KindsFilter(Filter):
             yield version.c.kind.in_(sorted(kind.value for kind in spec.query.kinds))
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it is of one of the kinds."""
+        """Return True if it is of one of the kinds."""
         return query.kinds is None or MemoryKind(item.kind) in query.kinds
 
     def from_message(self, message: FilterMessage) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class IdsFilter(ListFilter):
             yield assertion.c.id.in_(spec.query.ids)
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has one of the ids."""
+        """Return True if it has one of the ids."""
         return not query.ids or item.id in query.ids
 
     def indexed(self, query: MemoryQuery) -> Iterable[tuple[str, sa.Select[Any]]]:
@@ -104,7 +104,7 @@ class KeysFilter(ListFilter):
             yield assertion.c.identity_id == identity.c.identity_id
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has one of the keys."""
+        """Return True if it has one of the keys."""
         return not query.all_keys or item.key in query.all_keys
 
     def indexed(self, query: MemoryQuery) -> Iterable[tuple[str, sa.Select[Any]]]:
@@ -125,7 +125,7 @@ class LabelsFilter(ListFilter):
             yield assertion.c.label.in_(spec.query.labels)
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has one of the labels."""
+        """Return True if it has one of the labels."""
         return not query.labels or item.label in query.labels
 
     def indexed(self, query: MemoryQuery) -> Iterable[tuple[str, sa.Select[Any]]]:
@@ -146,7 +146,7 @@ class ObjectIdsFilter(ListFilter):
         return (tagged('object', name) for name in spec.query.object_ids)
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has all of the object ids."""
+        """Return True if it has all of the object ids."""
         return set(query.object_ids) <= set(item.object_ids)
 
     def indexed(self, query: MemoryQuery) -> Iterable[tuple[str, sa.Select[Any]]]:
@@ -163,7 +163,7 @@ class ScopeFilter(Filter):
     reasons = ('other_map',)
 
     def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether it sets more than the map, which the spatial mirror tests."""
+        """Return True if it sets more than the map, which the spatial mirror tests."""
         return any(name != 'map_id' for name in query.scope or ())
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -172,7 +172,7 @@ class ScopeFilter(Filter):
             yield assertion.c.map_id == value if name == 'map_id' else tagged('scope', paired(name, value))
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has all of the scope values."""
+        """Return True if it has all of the scope values."""
         return (query.scope or {}).items() <= item.scope.items()
 
     def identifying_values(self, field: str, value: Any) -> list[Any]:
@@ -205,7 +205,7 @@ class ConfidenceFilter(MinimumFilter):
             yield assertion.c.confidence >= spec.query.min_confidence
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it is that confident."""
+        """Return True if it is that confident."""
         return query.min_confidence is None or item.confidence >= query.min_confidence
 
 
@@ -230,7 +230,7 @@ class TimeRangeFilter(Filter):
         yield assertion.c.event_clock == spec.clock
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has an event that meets the interval."""
+        """Return True if it has an event that meets the interval."""
         if query.time_range_ns is None:
             return True
         event, (start_ns, end_ns) = item.event_time, query.time_range_ns

@@ -125,7 +125,7 @@ class Filter:
         return {name: DEFAULTS[name] for name in self.fields}
 
     def narrows(self, query: MemoryQuery) -> bool:
-        """Whether a query sets this filter."""
+        """Return True if a query sets this filter."""
         for name, default in self._tested:
             value = getattr(query, name)
             # Most fields of most queries have the default object itself.
@@ -134,11 +134,11 @@ class Filter:
         return False
 
     def tests_rows(self, query: MemoryQuery) -> bool:
-        """Whether SQL has to test items that have a place or a vector, where it is set."""
+        """Return True if SQL has to test items that have a place or a vector, where it is set."""
         return self.places
 
     def selects(self, query: MemoryQuery) -> bool:
-        """Whether it may alone choose what a removal takes."""
+        """Return True if it may alone choose what a removal takes."""
         return self.selective and self.narrows(query)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -146,7 +146,7 @@ class Filter:
         return ()
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether an item of working memory passes."""
+        """Return True if an item of working memory passes."""
         return True
 
     def identifying_values(self, field: str, value: Any) -> list[Any]:

@@ -41,7 +41,7 @@ class EpisodeFilter(Filter):
             yield version.c.version_row.in_(sa.union(*repeated, _scoped(spec)))
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it was written in the episode; no outcome is known of working memory."""
+        """Return True if it was written in the episode; no outcome is known of working memory."""
         if query.outcome is not None:
             return False
         return query.episode is None or query.episode in (context.episode, item.scope.get('episode_id'))

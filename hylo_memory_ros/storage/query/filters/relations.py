@@ -70,7 +70,7 @@ class RelationFilter(Filter):
             yield tagged('link', paired(*query.relation))
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has the link, or one to what the durable memory reaches by it."""
+        """Return True if it has the link, or one to what the durable memory reaches by it."""
         if query.relation is None or query.relation in item.links:
             return True
         map_id = item.scope.get('map_id', '')
@@ -104,7 +104,7 @@ class EntitiesFilter(ListFilter):
         return (tagged('entity', name) for name in self._own(spec.query))
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it names all of the entities."""
+        """Return True if it names all of the entities."""
         return set(query.entities) <= set(item.entities)
 
     def indexed(self, query: MemoryQuery) -> Iterable[tuple[str, sa.Select[Any]]]:

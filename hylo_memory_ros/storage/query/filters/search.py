@@ -32,7 +32,7 @@ class TextFilter(Filter):
     reasons = ('no_search_words',)
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether each word appears in one of its texts, by the rules of the full-text index."""
+        """Return True if each word appears in one of its texts, by the rules of the full-text index."""
         if query.text is None:
             return True
         texts = (item.content, item.key or '', item.label, ' '.join(item.entities))
@@ -64,7 +64,7 @@ class NearFilter(Filter):
     reasons = ('other_frame', 'outside_radius')
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it lies within the radius, in the frame and the map that are searched."""
+        """Return True if it lies within the radius, in the frame and the map that are searched."""
         if query.near is None:
             return True
         pose, radius_m = query.near
@@ -119,7 +119,7 @@ class EmbeddingFilter(Filter):
             yield assertion.c.assertion_id.in_(placed)
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether it has a vector in the space."""
+        """Return True if it has a vector in the space."""
         return query.embedding is None or query.embedding[0] in item.embeddings
 
     def from_message(self, message: FilterMessage) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class SkillFilter(Filter):
     lifted = {'skill_status': SKILL_STATUSES, 'state': None}
 
     def narrows(self, query: MemoryQuery) -> bool:
-        """Whether a skill that matches otherwise may be excluded."""
+        """Return True if a skill that matches otherwise may be excluded."""
         if query.kinds is not None and MemoryKind.SKILL not in query.kinds:
             return False
         return query.state is not None or set(query.skill_status) != set(SKILL_STATUSES)

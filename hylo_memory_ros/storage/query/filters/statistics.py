@@ -120,7 +120,7 @@ class HelpfulnessFilter(StatisticFilter, MinimumFilter):
         return score_or_never < query.min_helpfulness
 
     def matches(self, item: MemoryItem, query: MemoryQuery, context: ItemContext) -> bool:
-        """Whether the score of what was never judged is high enough."""
+        """Return True if the score of what was never judged is high enough."""
         return query.min_helpfulness is None or query.min_helpfulness <= NEVER_JUDGED
 
 

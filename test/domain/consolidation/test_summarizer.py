@@ -11,7 +11,7 @@ from support.clock import ManualClock
 
 from hylo_memory_ros import plugins
 from hylo_memory_ros.config import ConsolidationSettings, MemoryConfig
-from hylo_memory_ros.domain.consolidation import GROUP, Extractive, load_summariser
+from hylo_memory_ros.domain.consolidation import GROUP, Extractive, load_summarizer
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import Budget, MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -29,31 +29,31 @@ def test_first_and_last_come_first_then_what_shares_most_words() -> None:
         item('Drove from the kitchen table to the hall.', 180, 'table'),
         item('Reached the dock. Charging.', 240, 'dock'),
     ]
-    assert Extractive().summarise(items, 1000) == (
+    assert Extractive().summarize(items, 1000) == (
         '5 records, 1970-01-01T00:00:00Z to 1970-01-01T00:04:00Z (table x2, dock x1):\nLeft the dock.\n'
         'A parrot shouted.\nDrove to the kitchen table.\nDrove from the kitchen table to the hall.\n'
         'Reached the dock.\nCharging.'
     )
-    short = Extractive().summarise(items, 150)
+    short = Extractive().summarize(items, 150)
     assert short.endswith(':\nLeft the dock.\nDrove to the kitchen table.\nReached the dock.\nCharging.')
     assert len(short.encode()) <= 150
 
 
 def test_what_is_said_again_is_counted() -> None:
     said = 'Door 3 opened.', 'Door 4 opened.', 'door 3 opened', 'Bell rang.'
-    text = Extractive().summarise([item(one, n) for n, one in enumerate(said)], 500)
+    text = Extractive().summarize([item(one, n) for n, one in enumerate(said)], 500)
     assert text.endswith(':\nDoor 3 opened. (x2)\nDoor 4 opened.\nBell rang.')
 
 
 @pytest.mark.parametrize('most', [64, 65, 66, 67, 80])
 def test_it_fits_whatever_the_letters(most: int) -> None:
     items = [item('ü' * 40 + '.', 0, 'ß' * 40), item('漢字' * 30, 1)]
-    text = Extractive().summarise(items, most)
+    text = Extractive().summarize(items, most)
     assert 0 < len(text.encode()) <= most
 
 
 def test_without_a_sentence_only_the_head_is_left() -> None:
-    text = Extractive().summarise([item('', 0), item('...', 1)], 500)
+    text = Extractive().summarize([item('', 0), item('...', 1)], 500)
     assert text == '2 records, 1970-01-01T00:00:00Z to 1970-01-01T00:00:01Z:'
 
 
@@ -62,7 +62,7 @@ class Counting:
 
     name = 'counting@1'
 
-    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+    def summarize(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         return f'{len(items)} things, {max_bytes} bytes at most'
 
 
@@ -71,7 +71,7 @@ class Failing(Counting):
 
     name = 'failing@1'
 
-    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+    def summarize(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         raise RuntimeError('no model')
 
 
@@ -80,7 +80,7 @@ class Babbling(Counting):
 
     name = 'babbling@1'
 
-    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+    def summarize(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         return 'x' * (max_bytes + 1)
 
 
@@ -89,7 +89,7 @@ class Silent(Counting):
 
     name = 'silent@1'
 
-    def summarise(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
+    def summarize(self, items: Sequence[MemoryItem], max_bytes: int) -> str:
         return '  '
 
 
@@ -104,7 +104,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def consolidated(name: str) -> tuple[Any, list[str], bool]:
-    config = MemoryConfig(consolidation=ConsolidationSettings(summariser=name))
+    config = MemoryConfig(consolidation=ConsolidationSettings(summarizer=name))
     with MemoryService.open(clock=ManualClock(1e6), config=config) as memory:
         memory.write(
             [item(f'went {word}', 10.0 * n) for n, word in enumerate(('up', 'down', 'left', 'right'))]
@@ -116,7 +116,7 @@ def consolidated(name: str) -> tuple[Any, list[str], bool]:
 
 @pytest.mark.usefixtures('installed')
 def test_an_installed_one_is_used_by_its_name() -> None:
-    assert load_summariser('counting@1').name == 'counting@1'
+    assert load_summarizer('counting@1').name == 'counting@1'
     report, said, _ = consolidated('counting@1')
     assert report.met
     assert said == ['4 things, 1024 bytes at most']
@@ -129,7 +129,7 @@ def test_an_installed_one_is_used_by_its_name() -> None:
 )
 def test_one_that_fails_is_told_and_leaves_all_as_it_was(name: str, reason: str) -> None:
     report, said, same = consolidated(name)
-    assert (report.met, report.summarised, report.consolidation_id, same) == (False, (), '', True)
+    assert (report.met, report.summarized, report.consolidation_id, same) == (False, (), '', True)
     assert len(said) == 4
     (why,) = report.skipped.values()
     assert name in why

@@ -26,7 +26,7 @@ def test_what_is_left_of_a_day_and_scope_becomes_summaries(memory: MemoryService
     report = memory.consolidate(budget=Budget(items=2))
 
     assert report.merged == ()
-    assert sorted(one.ids for one in report.summarised) == sorted((ids[0::2], ids[1::2]))
+    assert sorted(one.ids for one in report.summarized) == sorted((ids[0::2], ids[1::2]))
     first, second = sorted(
         (hit.item for hit in memory.query(MemoryQuery())), key=lambda item: item.scope['robot_id']
     )
@@ -39,7 +39,7 @@ def test_what_is_left_of_a_day_and_scope_becomes_summaries(memory: MemoryService
     assert first.source == 'extractive@1'
 
 
-def test_an_episode_is_summarised_apart_and_its_summary_belongs_to_it(
+def test_an_episode_is_summarized_apart_and_its_summary_belongs_to_it(
     memory: MemoryService, clock: ManualClock
 ) -> None:
     memory.write(diary(4))
@@ -79,19 +79,19 @@ def test_one_run_goes_on_with_summaries_of_summaries_until_the_budget_is_met(
         dry = memory.consolidate(budget=Budget(items=1), dry_run=True)
         report = memory.consolidate(budget=Budget(items=1))
 
-        assert (report.merged, report.summarised, report.aged) == (dry.merged, dry.summarised, dry.aged)
+        assert (report.merged, report.summarized, report.aged) == (dry.merged, dry.summarized, dry.aged)
         assert (report.items_after, report.bytes_after, report.met) == (1, dry.bytes_after, True)
-        assert [len(one.ids) for one in report.summarised] == [8] * 8 + [6, 8, 2]
+        assert [len(one.ids) for one in report.summarized] == [8] * 8 + [6, 8, 2]
         (hit,) = memory.query(MemoryQuery())
         told = hit.item.payload['consolidated']
         assert (hit.item.id, told['level'], told['count'], told['stands_for']) == (
-            report.summarised[-1].id,
+            report.summarized[-1].id,
             3,
             2,
             70,
         )
         assert told['labels'] == {'trip': 35, 'walk': 35}
-        assert hit.item.links == tuple(('summarises', one) for one in report.summarised[-1].ids)
+        assert hit.item.links == tuple(('summarizes', one) for one in report.summarized[-1].ids)
         head, *quoted = hit.item.content.splitlines()
         assert head == '70 records, 1970-01-13T00:00:00Z to 1970-01-13T11:30:01Z (trip x35, walk x35):'
         assert quoted[0] == f'{items[0].content}.'
@@ -100,7 +100,7 @@ def test_one_run_goes_on_with_summaries_of_summaries_until_the_budget_is_met(
 
         reversion = memory.revert_consolidation(report.consolidation_id)
         assert set(reversion.restored) == set(ids)
-        assert set(reversion.withdrawn) == {one.id for one in report.summarised}
+        assert set(reversion.withdrawn) == {one.id for one in report.summarized}
         assert (reversion.digest, memory.query(MemoryQuery(k=0)).total) == (before, 70)
         assert memory.verify().problems == ()
 
@@ -133,12 +133,12 @@ def test_what_is_of_many_days_becomes_one_when_nothing_of_a_day_is_left(
     memory.snapshot(str(copy))
     of_days = memory.consolidate(budget=Budget(items=40), dry_run=True)
     assert of_days.met
-    assert {len(one.ids) for one in (*of_days.merged, *of_days.summarised)} == {2}
+    assert {len(one.ids) for one in (*of_days.merged, *of_days.summarized)} == {2}
     dry = memory.consolidate(budget=Budget(items=1), dry_run=True)
     with MemoryService.open(f'sqlite:///{copy}', clock=ManualClock(NOW_S), config=SMALL) as whole:
         undisturbed = whole.consolidate(budget=Budget(items=1))
-    made = [*undisturbed.merged, *undisturbed.summarised]
-    assert (*dry.merged, *dry.summarised) == tuple(made)
+    made = [*undisturbed.merged, *undisturbed.summarized]
+    assert (*dry.merged, *dry.summarized) == tuple(made)
     last = undisturbed.sequence - 2
     memory.consolidate(budget=Budget(items=1), cancelled=lambda: memory.sequence >= last)
     rest = memory.consolidate(budget=Budget(items=1))
@@ -153,11 +153,11 @@ def test_what_is_of_many_days_becomes_one_when_nothing_of_a_day_is_left(
 @pytest.mark.parametrize('count', ['many', 10**6, -1, None, {'a': 1}])
 def test_only_what_a_consolidation_made_counts_as_a_summary(memory: MemoryService, count: Any) -> None:
     told = {'stands_for': count, 'level': count, 'labels': {'x': count}, 'count': count}
-    links = (('summarises', 'x'),)
+    links = (('summarizes', 'x'),)
     made = [event(f'said {n}', 1000.0 + n, payload={'consolidated': told}, links=links) for n in range(3)]
     memory.write([*made, event('else', 1010.0, payload={'consolidated': told})])
     report = memory.consolidate(budget=Budget(items=1))
-    assert (report.met, len(report.summarised)) == (True, 1)
+    assert (report.met, len(report.summarized)) == (True, 1)
     (hit,) = memory.query(MemoryQuery())
     assert (hit.item.payload['consolidated']['stands_for'], hit.item.content[:9]) == (4, '4 records')
     assert 'labels' not in hit.item.payload['consolidated']
@@ -167,10 +167,10 @@ def test_an_id_that_is_given_to_something_else_is_told_and_hinders_nothing_else(
     memory: MemoryService, clock: ManualClock
 ) -> None:
     memory.write(diary(16, first_s=86400.0 * 12))
-    taken = memory.consolidate(budget=Budget(items=8), dry_run=True).summarised[0].id
+    taken = memory.consolidate(budget=Budget(items=8), dry_run=True).summarized[0].id
     memory.write([MemoryItem(id=taken, kind='semantic', content='mine', valid_from=1)])
     dry = memory.consolidate(budget=Budget(items=3), dry_run=True)
     report = memory.consolidate(budget=Budget(items=3))
     assert dict(report.skipped) == dict(dry.skipped) == {taken: 'its id is that of another statement'}
-    assert (report.summarised, len(report.summarised) > 0) == (dry.summarised, True)
+    assert (report.summarized, len(report.summarized) > 0) == (dry.summarized, True)
     assert 'mine' in contents(memory)

@@ -1,4 +1,4 @@
-"""The topic on which localisation says how sure it is, before perception is taken from a node."""
+"""The topic on which localization says how sure it is, before perception is taken from a node."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +14,14 @@ from hylo_memory_ros.srv import Flush
 
 pytestmark = pytest.mark.ros
 
-GOOD_ENOUGH = 'localisation is good enough'
+GOOD_ENOUGH = 'localization is good enough'
 
 
 @pytest.fixture(scope='module')
 def parameters() -> dict[str, Any]:
     return {
-        'localisation_topic': 'amcl_pose',
-        'landmarks.localised_within_m': 0.5,
+        'localization_topic': 'amcl_pose',
+        'landmarks.localized_within_m': 0.5,
         'inputs': ['dock'],
         'input.dock.topic': 'dock',
         'input.dock.type': 'geometry_msgs/msg/PoseStamped',
@@ -45,7 +45,7 @@ def dock(sec: int) -> PoseStamped:
 
 
 @pytest.mark.parametrize('durability', [DurabilityPolicy.TRANSIENT_LOCAL, DurabilityPolicy.VOLATILE])
-def test_what_comes_before_localisation_is_good_enough_is_dropped(
+def test_what_comes_before_localization_is_good_enough_is_dropped(
     shared: SimpleNamespace, durability: DurabilityPolicy
 ) -> None:
     talker, node = shared.talker, shared.talker.node
@@ -69,7 +69,7 @@ def test_what_comes_before_localisation_is_good_enough_is_dropped(
     assert talker.call(Flush, 'flush').success
     talker.spin_until(lambda: statuses[-1].dropped[0] > before)
     assert statuses[-1].dropped[0] - before == 9
-    assert 'not_localised' in shared.process.log
+    assert 'not_localized' in shared.process.log
     reports.publish(report(start + 30, 25.0))
     node.destroy_publisher(reports)
     node.destroy_publisher(docks)

@@ -1,4 +1,4 @@
-"""Nothing is admitted before localisation is good enough, if that is asked for."""
+"""Nothing is admitted before localization is good enough, if that is asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perception.pieces import (
     some_settings,
 )
 
-from hylo_memory_ros.perception.ingestion.ingestion_pipeline import LocalisationGate
+from hylo_memory_ros.perception.ingestion.ingestion_pipeline import LocalizationGate
 
 
 def covariance(sigma_m: float, sigma_rad: float = 0.1) -> list[float]:
@@ -29,7 +29,7 @@ def covariance(sigma_m: float, sigma_rad: float = 0.1) -> list[float]:
 
 
 def gated(**fields: Any) -> Any:
-    return some_settings(an_input(), localisation_gate=True, **fields)
+    return some_settings(an_input(), localization_gate=True, **fields)
 
 
 def seen(start: int, count: int) -> list[Any]:
@@ -39,11 +39,11 @@ def seen(start: int, count: int) -> list[Any]:
 def test_what_is_seen_before_is_dropped_and_counted() -> None:
     with open_memory(map_id='hall') as memory:
         pipeline = a_pipeline(memory, gated())
-        assert pipeline.note_localisation(START_NS + 10 * NS, covariance(0.1))
+        assert pipeline.note_localization(START_NS + 10 * NS, covariance(0.1))
         feed(pipeline, seen(0, 20))
         pipeline.close()
         (source,) = pipeline.status().inputs
-        assert source.lost == {'not_localised': 10}
+        assert source.lost == {'not_localized': 10}
         assert source.consumed == 10
         assert not is_complete(memory)
 
@@ -51,9 +51,9 @@ def test_what_is_seen_before_is_dropped_and_counted() -> None:
 def test_it_may_be_lost_again() -> None:
     with open_memory(map_id='hall') as memory:
         pipeline = a_pipeline(memory, gated())
-        assert pipeline.note_localisation(START_NS, covariance(0.1))
-        assert not pipeline.note_localisation(START_NS + 5 * NS, covariance(2.0))
-        assert pipeline.note_localisation(START_NS + 8 * NS, covariance(0.2))
+        assert pipeline.note_localization(START_NS, covariance(0.1))
+        assert not pipeline.note_localization(START_NS + 5 * NS, covariance(2.0))
+        assert pipeline.note_localization(START_NS + 8 * NS, covariance(0.2))
         feed(pipeline, seen(0, 12))
         pipeline.close()
         assert pipeline.status().inputs[0].consumed == 9
@@ -62,7 +62,7 @@ def test_it_may_be_lost_again() -> None:
 def test_without_the_gate_nothing_is_asked_for() -> None:
     with open_memory(map_id='hall') as memory:
         pipeline = a_pipeline(memory)
-        assert not pipeline.note_localisation(START_NS, covariance(5.0))
+        assert not pipeline.note_localization(START_NS, covariance(5.0))
         feed(pipeline, seen(0, 5))
         pipeline.close()
         assert pipeline.status().inputs[0].consumed == 5
@@ -81,11 +81,11 @@ def test_without_the_gate_nothing_is_asked_for() -> None:
     ],
 )
 def test_sure_enough_is_the_widest_direction_and_the_heading(given: list[float], good: bool) -> None:
-    assert LocalisationGate(some_settings()).report(START_NS, given) is good
+    assert LocalizationGate(some_settings()).report(START_NS, given) is good
 
 
 def test_reports_may_come_out_of_order() -> None:
-    known = LocalisationGate(some_settings())
+    known = LocalizationGate(some_settings())
     known.report(20, covariance(0.1))
     known.report(10, covariance(5.0))
     assert [known.holds(stamp) for stamp in (9, 10, 19, 20)] == [False, False, False, True]

@@ -1,4 +1,4 @@
 """Repositories of landmarks, sightings, the ledger of observations, and association receipts.
 
-`records` has the rows that perception hands over and takes back; nothing here computes with them.
+Perception hands over rows and takes them back through a unit of work; nothing here computes with them.
 """

@@ -1,4 +1,4 @@
-"""The one error tree of the package.
+"""Exceptions of the package, one tree.
 
 Everything that a caller can meet is a subclass of `HyloMemoryError`, or pydantic's
 `ValidationError` while a model is being built. Only the ROS servers translate it to an

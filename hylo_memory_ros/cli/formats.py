@@ -1,4 +1,4 @@
-"""Text formats of the command line: points in time, and one JSON object a line for `--json`."""
+"""Parsing and formatting of times, and JSON lines for `--json`."""
 
 from __future__ import annotations
 

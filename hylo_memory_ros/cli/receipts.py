@@ -1,4 +1,4 @@
-"""Commands for the evidence of an answer: `receipt`, `replay-receipt`, `chain`, and `render` for a prompt."""
+"""Commands for receipts and prompts: `receipt`, `replay-receipt`, `chain`, `render`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that list records beside the statements: `episodes`, `skills`, `report helpfulness`."""
+"""Commands that list episodes, skills and helpfulness: `episodes`, `skills`, `report helpfulness`."""
 
 from __future__ import annotations
 

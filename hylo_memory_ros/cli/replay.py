@@ -1,4 +1,4 @@
-"""Command `replay`: make a memory from a bag."""
+"""Command `replay`: build a memory file from rosbags."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def replay(
     # Standard output is for the answer, which a program may read.
     side = Console(stderr=True)
     for name in given.unknown():
-        side.print(f'parameter {name}: nothing has this name', markup=False, soft_wrap=True)
+        side.print(f'unknown parameter {name}', markup=False, soft_wrap=True)
     config = given.configuration()
     with Bag(bag) as recording, _progress(side, recording, loops) as on_progress:
         result = replay_bag(
@@ -151,4 +151,4 @@ def _format_counts(counts: Mapping[str, Any]) -> str:
             parts += [f'{number} {name} ({reason})' for reason, number in count.items()]
         elif count:
             parts.append(f'{count} {name}')
-    return ', '.join(parts) or 'nothing came'
+    return ', '.join(parts) or 'no messages'

@@ -1,4 +1,4 @@
-"""Tables of answers, for people."""
+"""Tables for terminal output: hits, versions, changes and episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidation and retention: the budget of a memory, and reports of what brought it within."""
+"""Budgets of consolidation, and reports of consolidation and retention."""
 
 from __future__ import annotations
 

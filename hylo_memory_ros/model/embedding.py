@@ -1,4 +1,4 @@
-"""Vectors beside an item, each in a named space."""
+"""Embedding vectors of an item, and the declaration of embedding spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit of memory: one immutable remembered statement."""
+"""Memory item: one immutable remembered statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query of a user."""
+"""Query model: filters, valid and transaction time, ranking weights, paging."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class MemoryQuery(Contract):
     relation: Link | None = None
     """A link that an item must have: ``("on", "O12")``."""
     depth: Annotated[int, Field(ge=1, le=MAX_DEPTH, strict=True)] = 1
-    """Most links to follow: at 2 also what is on something that is on O12. Without a `relation`, an item
-    also has the `entities` that something names to which its links, of any relation, lead."""
+    """Maximum number of links to follow: at 2 also items on something that is on O12. Without a `relation`,
+    `entities` also matches the entities of items that are reached through links of any relation."""
     scope: Mapping[Name, Name] | None = None
     """Scope values that an item must all have; ``map_id`` also chooses the map that is searched."""
     episode: Key | None = None
     """Episode in which an item was written or repeated, or that its scope has as ``episode_id``."""
     outcome: Key | None = None
-    """The same of every episode with this outcome; with `episode`, of that one if it has it. Nothing in
+    """Items of any episode with this outcome; if `episode` is also given, both must match. Nothing in
     working memory matches."""
     any_map: bool = False
     """Search every map, not only the current one."""
@@ -140,7 +140,7 @@ class MemoryQuery(Contract):
         if self.known_at_ns is not None and self.known_seq is not None:
             raise ValueError('known_at and known_seq: give one of them')
         if self.text_space is not None and (self.text is None or self.embedding is not None):
-            raise ValueError('text_space: it takes a text to compare by its meaning, and no embedding')
+            raise ValueError('text_space: expected a text, and no embedding beside it')
         start, end = self.time_range_ns or (None, None)
         if start is not None and end is not None and end < start:
             raise ValueError(f'time_range: its end {end} ns lies before its start {start} ns')

@@ -1,4 +1,4 @@
-"""Results of writes, queries and removals, and the episodes they belong to."""
+"""Result types of the service: writes, hits, versions, changes, verification, corrections, episodes."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ class CorrectionResult:
     moved: int
     """Versions that got another pose."""
     merged: int = 0
-    """Landmarks that proved to be others."""
+    """Landmarks merged into another."""
     split: int = 0
     """Landmarks that proved to be several."""
     sequence: int = 0

@@ -1,4 +1,4 @@
-"""Base class of every record, and validated field types: short texts, JSON objects, lists of numbers.
+"""Base class of all records, and validators of short texts, JSON objects and number lists.
 
 Every record and every request validates through these.
 """

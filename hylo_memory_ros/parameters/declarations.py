@@ -1,4 +1,4 @@
-"""Parameters from the fields of the typed configuration, and the configuration from their values."""
+"""Mapping between ROS parameters and the fields of the typed configuration."""
 
 from __future__ import annotations
 
@@ -130,7 +130,9 @@ class Entry:
         """
         try:
             if isinstance(value, bool) != (self.field.annotation is bool):
-                raise ValueError('true and false are only booleans')
+                raise ValueError(
+                    'expected a boolean' if self.field.annotation is bool else 'a boolean is not allowed'
+                )
             return self._adapter().validate_python(self._as_field(value))
         except ValueError as exc:
             shown = value if isinstance(value, (str, int, float, type(None))) else list(value)

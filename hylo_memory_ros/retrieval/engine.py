@@ -1,4 +1,4 @@
-"""The retrieval engine: a query to ranked hits with their evidence.
+"""Retrieval engine: from a query to ranked hits with their evidence.
 
 An answer is of one world time and one sequence. Only the end of its belief ever changes in a version, so
 items fetched afterwards are of that sequence whatever is committed meanwhile.

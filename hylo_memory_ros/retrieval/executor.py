@@ -1,4 +1,4 @@
-"""The query executor: plans the order of the sources, runs them and ranks their matches.
+"""Query executor: orders the candidate sources, runs them and ranks their matches.
 
 The source that leaves fewest comes first, by the estimates.
 """

@@ -1,4 +1,4 @@
-"""Exclusions of an answer by reason, counted among its candidates, never by a table scan."""
+"""Explanation of an answer: counts of excluded items by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores and the order of an answer: score, then distance, then newest ``valid_from``, then id.
+"""Scoring and ordering of matches, with reciprocal rank fusion.
 
 Scores are in [0, 1], higher is better, each with its parts by name. One order alone is scored by its
 measure. Several are fused by reciprocal rank (Cormack, Clarke and Buettcher, 2009): each gives a match its

@@ -1,4 +1,4 @@
-"""A query with its place on both time axes, its map, and the start of its answer."""
+"""Query resolved for execution: valid time, transaction time, map and offset."""
 
 from __future__ import annotations
 

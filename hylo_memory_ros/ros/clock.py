@@ -1,4 +1,4 @@
-"""Checks of the node's clock: against the stamps of what is received, and against the memory file."""
+"""Clock checks: stamps against the node's clock, and the clock against the memory file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening of the memory file that a configuration names."""
+"""Open the memory file of a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Life of the node's process: ROS, the executor, the node, and the interpreter's settings."""
+"""Process of the node: start of ROS, executor and node, and orderly exit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that leans on private parts of rclpy, each with the reason; written against rclpy 7.1 (Jazzy).
+"""Uses of private parts of rclpy, each with its reason; written against rclpy 7.1 (Jazzy).
 
 A new rclpy is checked by `test/ros/test_rclpy_compat.py`; where a private part is missing, the node goes
 on with what rclpy does by itself.

@@ -1,4 +1,4 @@
-"""Schedule of consolidations: over a limit, at intervals, at low battery and at shutdown.
+"""Retention worker of the node, and the detection of a low battery.
 
 Threads: one of its own does the work, in slices between which the writer and the readers go on; the
 executor's thread and readers only request it and read its results.
@@ -22,7 +22,7 @@ from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool, logged
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['BatteryTopic', 'Discharge', 'RetentionScheduler']
+__all__ = ['BatteryTopic', 'LowBatteryDetector', 'RetentionScheduler']
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ class RetentionScheduler:
         """Bring every kind that has limits to its target; `reason` is for the log."""
         self._pool.once(f'{LIMITS} ({reason})', lambda: self._retain(None, reason))
 
-    def at_end(self) -> None:
-        """Do the same within the time of a shutdown; it ends between slices."""
+    def run_at_shutdown(self) -> None:
+        """Enforce the limits once more at shutdown, for at most `END_S` seconds; stops between slices."""
         self.close()
         until_s = time.monotonic() + END_S
         reason = 'shutdown'
@@ -141,7 +141,7 @@ CHARGING = {BatteryState.POWER_SUPPLY_STATUS_CHARGING, BatteryState.POWER_SUPPLY
 RISE = 0.05
 
 
-class Discharge:
+class LowBatteryDetector:
     """Detector of a low battery.
 
     Parameters
@@ -151,7 +151,7 @@ class Discharge:
 
     Examples
     --------
-    >>> discharge = Discharge(0.2)
+    >>> discharge = LowBatteryDetector(0.2)
     >>> [discharge.is_now_low(part, charging=False) for part in (0.5, 0.2, 0.1, 0.3, 0.2)]
     [False, True, False, False, True]
     """
@@ -193,7 +193,7 @@ class BatteryTopic:
         self, node: Node, topic: str, low: float, on_low: Callable[[], None], group: CallbackGroup
     ) -> None:
         self._node, self._on_low = node, on_low
-        self._discharge = Discharge(low)
+        self._discharge = LowBatteryDetector(low)
         self._warned = False
         self._subscription = node.create_subscription(
             BatteryState, topic, self._take, qos.detections('best_effort', DEPTH), callback_group=group

@@ -1,4 +1,4 @@
-"""Session of a configured node: opened by configure, closed by cleanup.
+"""Session of a configured node: memory, workers, perception, services and publishers.
 
 Threads: the executor's only, except where a part says otherwise.
 """
@@ -179,7 +179,7 @@ class Session:
     def finish(self) -> None:
         """Consolidate once more, if that is configured for a shutdown; only `close` may follow."""
         if self._config.consolidate_at_shutdown:
-            self._retention.at_end()
+            self._retention.run_at_shutdown()
 
     def on_clock_jump(self) -> None:
         """Resolve what can be resolved, and clear the transforms of the old time; keep the memory.

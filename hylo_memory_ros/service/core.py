@@ -1,4 +1,4 @@
-"""State that the handlers of one memory share: known maps, repeatable answers, indexes, lock, event bus.
+"""State shared by the service handlers: store, indexes, known maps, idempotency cache, lock, event bus.
 
 Threads: whatever changes the memory holds `lock`; under it the store commits, the indexes follow and the
 event bus publishes, in that order.
@@ -123,7 +123,9 @@ class RequestCache:
         known = None if request_id is None else self._answers.get(request_id)
         # Contents are not kept, so the number of items is all that can tell a reused request id.
         if known is not None and len(known.events) != count:
-            raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
+            raise InvalidRequestError(
+                f'request_id: {request_id!r} was used before for {len(known.events)} items, got {count}'
+            )
         return known
 
     def forget(self, ids: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The embedding spaces of one memory: as declared, as the file keeps them, and with their embedders."""
+"""Embedding spaces of one memory, with their embedders and their record in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publication of commits to listeners, in the thread of the writer."""
+"""Event bus: publishes commits to listeners, in the thread of the writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EventBus:
         self._listeners: tuple[Callable[[Change], None], ...] = ()
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call a listener on every change from now on; the returned callable ends that."""
+        """Call a listener on every change from now on; the returned callable unsubscribes it."""
         # Replaced whole: `publish` iterates over the old tuple without a lock.
         self._listeners = (*self._listeners, listener)
 

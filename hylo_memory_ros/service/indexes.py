@@ -1,4 +1,4 @@
-"""Derived indexes, spatial mirror and vectors: loaded from the store, kept up with it, checked against it.
+"""Derived indexes (spatial and vectors): loading, update after commits, consistency check.
 
 Threads: `follow` is called under the service's write lock, in the order of sequences.
 """

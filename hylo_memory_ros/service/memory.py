@@ -196,7 +196,7 @@ class MemoryService:
         self._core.close()
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call a listener after each commit, in the thread of the writer; the returned callable ends that.
+        """Call a listener after each commit, in the thread of the writer; return its unsubscription.
 
         It is also called with evictions from working memory: op ``evict``, ids and keys, at the sequence of
         that moment. They take no sequence, so they are not in the feed (`changes`).

@@ -1,4 +1,4 @@
-"""ReceiptLog of retrievals: kept off the way of a question, readable as soon as it is answered.
+"""Receipt log: stores receipts of retrievals in a background thread.
 
 Threads: any may keep and read. One thread of its own turns what was answered into receipts and
 stores them in batches; a purge waits for it, and nothing that it purged is stored afterwards.

@@ -1,4 +1,4 @@
-"""Copies of the whole memory, and the replacement of a memory by one of them.
+"""Backup: copies of the whole memory, and restoring one.
 
 Threads: any; a restore serializes on the database's lock.
 """

@@ -1,4 +1,4 @@
-"""A numbered transaction in the making: versions added and ended, hashes, counters and its feed entry."""
+"""Changeset of a numbered transaction: added and ended versions, hashes, counters, feed entry."""
 
 from __future__ import annotations
 

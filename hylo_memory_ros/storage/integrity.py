@@ -1,4 +1,4 @@
-"""Verification: every timeline, digest and hash recomputed from the evidence."""
+"""Integrity check: recomputes every timeline, digest and hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of the durable memory, one a consumer; a back end is whatever passes the store's contract.
+"""Ports of the durable memory, one a consumer, as protocols.
 
 All times are integer nanoseconds; all methods may be called from any thread. Refusals are subclasses of
 `HyloMemoryError`, and after one nothing has changed.

@@ -1,4 +1,4 @@
-"""Reading of statements from the main file and the archive.
+"""Reader of statements, over the main file and the archive.
 
 Threads: every method may be called from any thread, beside a writer.
 """

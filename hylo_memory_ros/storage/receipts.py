@@ -1,4 +1,4 @@
-"""Receipts: recorded evidence of retrievals and associations, and identities that callers register.
+"""Repository of receipts, and of identities that callers register.
 
 They are no statements: they take no sequence and are in no snapshot. The table is bounded; the
 oldest leave. A purge takes out of it whatever names what was purged.

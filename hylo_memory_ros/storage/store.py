@@ -1,4 +1,4 @@
-"""The store over SQLite: one file, one writer, many readers.
+"""Store over SQLite: one file, one writer, many readers.
 
 Threads: every method may be called from any thread.
 """

@@ -1,4 +1,4 @@
-"""Transactions of one memory over SQLite: one writer, many readers, a sequence for each transaction.
+"""Transaction manager: opens, checks and migrates the file, and numbers its transactions.
 
 Threads: every method may be called from any thread. Writes serialize on the database's lock; `epoch` and
 `sequence` are replaced whole under it.

@@ -1,4 +1,4 @@
-"""Frame tree: transforms of each frame over time, and the reasons why two frames cannot be joined."""
+"""Frame tree: transforms over time, and lookups between any two frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Port for transforms between frames.
+"""Port of transform lookups between frames.
 
 Implementations: `TransformBuffer` (this package), and in `hylo_memory_ros.ros.perception.transforms` the
 same fed from the topics, and tf2. All pass one test suite.

@@ -193,7 +193,7 @@ def test_a_repeated_request_gets_its_first_answer_and_changes_nothing(memory: Me
     memory.write([goal('a', 'y')])
     assert memory.write([goal('a'), fact('door')], request_id='r1') == first
     assert [hit.item.content for hit in memory.query(WORKING)] == ['y']
-    with pytest.raises(InvalidRequestError, match='answered before, for another call'):
+    with pytest.raises(InvalidRequestError, match='was used before for'):
         memory.write([goal('b')], request_id='r1')
     memory.purge(MemoryQuery(key='a', kinds=['working']))
     assert memory.write([goal('a'), fact('door')], request_id='r1').events[0].event == 'ADD'

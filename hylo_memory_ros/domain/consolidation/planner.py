@@ -1,4 +1,4 @@
-"""Planning of a consolidation: grouping of near duplicates and of related events.
+"""Consolidation planner: groups near duplicates and related events into chunks.
 
 Events are related when they are of one episode, else of one day or several (UTC), and of the same scope and
 clock. Related events with the same words and numbers, label, entities and objects at about the same place

@@ -1,4 +1,4 @@
-"""Summarizers, one text from many statements, and the lineage between summaries and what they replace.
+"""Summarizers (several statements to one text), and the lineage of summaries.
 
 The default is extractive and deterministic. Another one is installed as an entry point of the group `GROUP`:
 a callable without arguments that returns a `Summarizer`, called once for each memory.

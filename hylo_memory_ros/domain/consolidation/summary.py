@@ -1,4 +1,4 @@
-"""Composition of summaries: one item from several events, deterministic."""
+"""Composer of summary items from several events, deterministic."""
 
 from __future__ import annotations
 

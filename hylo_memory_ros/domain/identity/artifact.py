@@ -1,4 +1,4 @@
-"""Identity and measured size of compressed bytes: of the cache of a prompt, or of a candidate index."""
+"""Identity and measured size of compressed bytes: a prompt cache or an approximate index."""
 
 from __future__ import annotations
 

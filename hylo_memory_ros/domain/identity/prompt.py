@@ -1,4 +1,4 @@
-"""The identities of a prompt: the bytes of a segment, and its tokens in a model's cache."""
+"""Identities (digests) of prompt segments and of KV-cache entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identities of vectors, an authoritative one and a candidate index derived from many, and their gates."""
+"""Identities of embeddings and of approximate indexes, and checks that an index matches its vectors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Ordering(Contract):
             state.update(len(name).to_bytes(4, 'big') + name + raw)
             count += 1
         if not count:
-            raise InvalidRequestError('ordering: a generation of no vectors has none', field='ordering')
+            raise InvalidRequestError('ordering: expected at least one vector', field='ordering')
         return cls(count=count, digest=Sha256(f'sha256:{state.hexdigest()}'))
 
     def check(self, pairs: Iterable[tuple[str, EmbeddingDigest]]) -> None:
@@ -100,8 +100,8 @@ class Ordering(Contract):
         given = Ordering.of(pairs)
         if given != self:
             raise InvalidRequestError(
-                f'ordering: {given.count} pairs with the digest {given.digest} are not the {self.count} '
-                f'recorded with {self.digest}: nothing decoded can be given to a row',
+                f'ordering: expected the {self.count} recorded vectors with digest {self.digest}, got '
+                f'{given.count} with {given.digest}',
                 field='ordering',
             )
 
@@ -192,6 +192,6 @@ def require_ordering(
         )
     if pairs is None:
         raise InvalidRequestError(
-            'ordering: this generation records none, so what it decodes belongs to no row', field='ordering'
+            'ordering: missing, so search results cannot be mapped to rows', field='ordering'
         )
     generation.ordering.check(pairs)

@@ -1,4 +1,4 @@
-"""Gate between the statuses of a skill: only evidence makes a skill verified."""
+"""Rules for transitions between the statuses of a skill: only evidence makes a skill verified."""
 
 from __future__ import annotations
 

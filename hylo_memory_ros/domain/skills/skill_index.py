@@ -1,4 +1,4 @@
-"""Compiled predicates of every stated skill, and their evaluation in a caller's state.
+"""Index of compiled skill predicates, and their evaluation in a caller's state.
 
 An entry is an accepted statement, whose predicates never change; the store knows which statements hold, and
 since when they were believed. So one index serves the present and every past time.

@@ -1,4 +1,4 @@
-"""Hits to the memory prelude of a prompt: the same memory and request give the same bytes.
+"""Rendering of hits into the memory prelude of a prompt, deterministic, with token counters.
 
 Ranks decide what is in it, never where: segments stand in the order of their identities, so that a
 changed item changes its own bytes only, and a planner's prefix cache survives up to there.

@@ -1,4 +1,4 @@
-"""Renderers: how one hit becomes a line of a prompt. Another format is another name or version.
+"""Renderers of one hit as a line of a prompt, each with a name and a version.
 
 A line holds the statement and its identity alone, nothing of the present time, of scores or of statistics, so
 that unchanged memory gives unchanged bytes.

@@ -1,4 +1,4 @@
-"""Comparison of the spatial index with the rows of its store."""
+"""Consistency check of the spatial index against the database."""
 
 from __future__ import annotations
 

@@ -122,4 +122,4 @@ class Compactor:
             raise
         finally:
             with self._lock:
-                partition.thaw(failed)
+                partition.end_compaction(failed)

@@ -1,4 +1,4 @@
-"""Rows of one (map, frame): trees built by the last compaction, and the changes made since beside them.
+"""Partition of the spatial index: the rows of one (map, frame), in tree and delta segments.
 
 The newest rows are in two delta segments (live and closed). When they have grown to a share of the trees, a
 compaction builds new trees on its own thread: `freeze` returns the segments, `replace` swaps in the result.
@@ -39,7 +39,7 @@ class Partition:
         self._dead = 0
         self._changed = True
         self._journal: list[tuple[Rows, int | None]] | None = None
-        self._patience = 1
+        self._backoff = 1
 
     def __len__(self) -> int:
         return sum(len(segment) - segment.erased for segment in self.segments)
@@ -87,8 +87,8 @@ class Partition:
         live = sum(len(segment) for segment in self.segments if segment.live)
         self._changed = (
             any(segment.erased for segment in self.segments)
-            or delta > self._patience * max(_DELTA_ROWS, sum(map(len, self._trees)) // _DELTA_SHARE)
-            or self._dead > self._patience * max(_DEAD_ROWS, live // _DEAD_SHARE)
+            or delta > self._backoff * max(_DELTA_ROWS, sum(map(len, self._trees)) // _DELTA_SHARE)
+            or self._dead > self._backoff * max(_DEAD_ROWS, live // _DEAD_SHARE)
         )
         return self._changed
 
@@ -110,14 +110,14 @@ class Partition:
             else:
                 self._dead += _end_rows(trees, version_rows, sequence)[1]
         self._trees, self._frozen, self._journal = trees, (), None
-        self._patience = 1
+        self._backoff = 1
         self._publish()
 
-    def thaw(self, failed: bool) -> None:
-        """Cancel a compaction; the segments stay as they are."""
+    def end_compaction(self, failed: bool) -> None:
+        """End a compaction, successful or not; a failure doubles the back-off."""
         self._journal = None
         if failed:
-            self._patience *= 2
+            self._backoff *= 2
 
     def _publish(self) -> None:
         deltas = (delta for delta in (self._live, self._closed) if len(delta))

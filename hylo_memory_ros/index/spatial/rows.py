@@ -1,4 +1,4 @@
-"""Rows of the spatial index: as the store delivers them, in columns, and as answers."""
+"""Row and result types of the spatial index."""
 
 from __future__ import annotations
 

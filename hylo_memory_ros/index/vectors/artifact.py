@@ -1,4 +1,4 @@
-"""File of a generation beside the database: written and checked as a whole, rebuilt when it does not fit."""
+"""File of an approximate index beside the database, verified when loaded, rebuilt when it does not match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derived generation: a candidate index over an ordered snapshot of a space, never authoritative."""
+"""Generation: an approximate index over a snapshot of one space, its codec and its digests."""
 
 from __future__ import annotations
 

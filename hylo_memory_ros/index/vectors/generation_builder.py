@@ -1,4 +1,4 @@
-"""Builder of a generation from the vectors of a space."""
+"""Builder of generations in a background thread."""
 
 from __future__ import annotations
 

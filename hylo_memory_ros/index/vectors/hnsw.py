@@ -1,4 +1,4 @@
-"""Graph codec of usearch (HNSW: Malkov and Yashunin, 2018, https://arxiv.org/abs/1603.09320).
+"""HNSW index over usearch: build, save, load and search (Malkov and Yashunin, 2018, arXiv 1603.09320).
 
 The package is optional: ``pip install 'hylo-memory-ros[usearch]'``.
 """

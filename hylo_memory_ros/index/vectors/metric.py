@@ -1,4 +1,4 @@
-"""Similarities and scores: for both, higher is always better.
+"""Similarity metrics (cosine, dot product, Euclidean) and their scores in [0, 1].
 
 =========  =========================  ==============================
 metric     similarity                 score in [0, 1]

@@ -1,21 +1,26 @@
-"""Validation of messages and detections; each rejection is counted by its reason.
+"""Validation of messages and detections, and their transformation to the global frame.
 
-======================  ============================================================
-reason                  rule
-======================  ============================================================
-``not_finite``          a position or a score is not a finite number
-``no_pose``             the position is exactly zero: a detector without calibration
-``below_score``         the score is below min_score of the input
-``out_of_range``        outside the range limits of the input
-``out_of_bounds``       further than 1e9 m from the origin of its or the global frame
-``no_label``            no class, or one that the label map of the input omits
-``bad_label``           a class that gives no valid key
-``bad_instance``        an invalid instance name
-``duplicate_instance``  a repeated instance in a message; the first one counts
-``bad_covariance``      only the covariance is ignored: the default is used
-``bad_orientation``     only the orientation is ignored
-``no_transform``        tf has no pose of this tag at the stamp
-======================  ============================================================
+============================  ============================================================
+reason                        rule
+============================  ============================================================
+``not_finite``                a position or a score is not a finite number
+``no_pose``                   the position is exactly zero: a detector without calibration
+``below_score``               the score is below min_score of the input
+``out_of_range``              outside the range limits of the input
+``out_of_bounds``             further than 1e9 m from the origin of its or the global frame
+``no_label``                  no class, or one that the label map of the input omits
+``bad_label``                 a class that gives no valid key
+``bad_instance``              an invalid instance name
+``duplicate_instance``        a repeated instance in a message; the first one counts
+``bad_covariance``            only the covariance is ignored: the default is used
+``bad_orientation``           only the orientation is ignored
+``no_transform``              tf has no pose of this tag at the stamp
+``zero_stamp``                whole message: its stamp is zero
+``bad_stamp``                 whole message: its stamp is no valid time
+``before_min_valid_stamp``    whole message: its stamp lies before min_valid_stamp
+``ahead_of_clock``            whole message: its stamp lies ahead of the clock
+``bad_frame``                 whole message: its frame name is invalid
+============================  ============================================================
 """
 
 from __future__ import annotations

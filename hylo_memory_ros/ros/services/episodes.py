@@ -1,4 +1,4 @@
-"""Handler of `~/episode`: the begin and the end of a stretch of work.
+"""Handlers of `~/episode`: begin and end of an episode.
 
 What perception received before a begin or an end, and can be decided, is committed before it, so that
 it belongs to the side on which it was seen.

@@ -1,4 +1,4 @@
-"""Handlers of the services that change what is remembered: `~/write`, `~/forget`, `~/retract`, `~/purge`.
+"""Handlers of `~/write`, `~/forget`, `~/retract` and `~/purge`.
 
 Everything that touches the memory runs in the one writer's thread, in the order of arrival.
 """

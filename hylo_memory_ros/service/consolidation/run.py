@@ -1,4 +1,4 @@
-"""One run of consolidation, from the excess over the budget to the report.
+"""One consolidation run, from the excess over the budget to the report.
 
 What is done is decided before anything is changed, in an order that depends on the memory alone; so a dry
 run reports exactly what a run would do, and a run that was interrupted is finished by the next one.

@@ -1,4 +1,4 @@
-"""Consolidation: less at hand, and the past answered as before; see `ConsolidationHandler.consolidate`.
+"""Consolidation handler: start, revert and list consolidations.
 
 Threads: a consolidation holds the lock only for each of its slices, so that others write between them, and
 gives way to questions. There is one at a time.
@@ -90,7 +90,7 @@ class ConsolidationHandler:
         cancelled : callable, optional
             Whether to end after the slice at hand; what was done stays done, and is in the report.
         actor : str
-            For whom.
+            Requesting user or component.
 
         Raises
         ------

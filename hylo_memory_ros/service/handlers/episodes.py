@@ -1,4 +1,4 @@
-"""Episodes: begin, end and list."""
+"""Episode handler: begin, end and list episodes, and compose their summary items."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ class EpisodeHandler:
         scope : mapping, optional
             Where it belongs: ``task_id``, ``robot_id`` … What its end writes has this scope.
         note : str
-            In words.
+            Free-text note.
         actor : str
-            For whom.
+            Requesting user or component.
 
         Raises
         ------
@@ -223,9 +223,9 @@ class EpisodeHandler:
         outcome : str
             How it ended, such as ``success``.
         note : str
-            In words.
+            Free-text note.
         actor : str
-            For whom.
+            Requesting user or component.
         events : int, optional
             Most key events that are written one by one; none: as configured.
 
@@ -250,7 +250,7 @@ class EpisodeHandler:
             return self._end(begun, self._core.store.now_ns(), said, note, actor, most)
 
     def on_episode_end(self, listener: EndListener) -> Callable[[], None]:
-        """Call a listener inside the transaction that ends an episode; the result ends that.
+        """Call a listener inside the transaction that ends an episode; return its unsubscription.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Feedback: verdicts on remembered items."""
+"""Feedback handler: verdicts on items, and the helpfulness scorer at the end of an episode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on the whole memory: snapshot, copy, restore and verification."""
+"""Maintenance handler: snapshot, copy, restore and verification of the whole memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switches of the current map, and corrections of maps."""
+"""Map handler: switch the current map, and correct maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading: queries and prompts, history and the feed of changes."""
+"""Query handler: queries, prompts, history and the feed of changes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class QueryHandler:
         return recorded, replace(result, receipt_id=receipt_id) if wanted else result
 
     def subscribe_retrievals(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call a listener soon after each retrieval, with an event; the returned callable ends that.
+        """Call a listener soon after each retrieval, with an event; the returned callable unsubscribes it.
 
         Its ``sequence`` is the one that was read: a retrieval takes none and is not in the feed.
         """

@@ -1,4 +1,4 @@
-"""Receipts: reading, replay, and the chain of identities behind an answer.
+"""Receipt handler: read and replay receipts, and their chain of identities.
 
 Threads: any, beside writers.
 """

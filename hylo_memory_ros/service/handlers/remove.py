@@ -1,4 +1,4 @@
-"""Removal: forget, end, retract and purge."""
+"""Removal handler: forget, end, retract and purge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: every kind of memory within its limits, and nothing dropped for it."""
+"""Retention handler: brings every kind of memory within its limits."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RetentionHandler:
         cancelled : callable, optional
             Whether to end after the slice at hand.
         actor : str
-            For whom.
+            Requesting user or component.
 
         Raises
         ------

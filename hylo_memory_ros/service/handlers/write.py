@@ -1,4 +1,4 @@
-"""Writing items."""
+"""Write handler: stores items in the database or in working memory."""
 
 from __future__ import annotations
 
@@ -139,5 +139,7 @@ class WriteHandler:
             )
         core.follow(committed)
         if len(result.events) != len(items):
-            raise InvalidRequestError(f'request_id: {request_id!r} was answered before, for another call')
+            raise InvalidRequestError(
+                f'request_id: {request_id!r} was used before for {len(result.events)} items, got {len(items)}'
+            )
         return result

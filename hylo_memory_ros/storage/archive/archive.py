@@ -1,4 +1,4 @@
-"""Archive: a second database file for statements that ended, still answered, brought back when needed.
+"""Archive: a second database file for ended statements, read and restored on demand.
 
 What is archived is decided by the main file alone: of each identity everything that speaks from before its
 row in the table `archived`. Whatever else the archive file holds was left by an interrupted move, and counts

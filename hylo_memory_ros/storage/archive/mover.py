@@ -1,4 +1,4 @@
-"""Move slices to the archive file: copied, committed, synced and compared there before they are deleted here.
+"""Mover of slices to the archive file: copied, synced and compared before they are deleted.
 
 Two SQLite files have no common commit. So the archive file commits first, through to the disk; the main file
 then deletes the rows and records in `archived` that they are there, in one commit. After a kill in between

@@ -1,4 +1,4 @@
-"""Restorer: before a transaction changes an archived past, its rows come back to the main file.
+"""Restorer: brings archived rows back before a transaction changes them.
 
 The rows come back in the transaction itself, so it is all or nothing; they leave the archive file after the
 commit. Until then they are in both files, and count in the main file alone.

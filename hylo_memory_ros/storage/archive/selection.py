@@ -1,4 +1,4 @@
-"""Select statements to archive: of each identity all from before a cut, if none of it holds now."""
+"""Selection of statements that may be archived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of the archive as the main file records it: which file it is, how far it went, what may be in it."""
+"""State of the archive recorded in the main file."""
 
 from __future__ import annotations
 

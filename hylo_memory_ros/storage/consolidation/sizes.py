@@ -1,4 +1,4 @@
-"""Sizes of each kind in the main file, counted row by row as rows come and go, never by a scan.
+"""Number and size of statements by kind, kept up to date row by row.
 
 Whatever adds a statement or takes it away (a write, a purge, a move to the archive and back) is counted
 by the database itself, in the same transaction.

@@ -1,4 +1,4 @@
-"""Summarizing: statements end at the service time, and a summary that replaces them begins.
+"""Replacement of statements by summaries.
 
 Each call is one transaction, in which either all of a group happens or nothing. What was believed before
 stays believed as of then.

@@ -1,4 +1,4 @@
-"""Consolidations made and reverted in a unit of work."""
+"""Writer of consolidations and their reversals in a unit of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corrections of a map and their reversal: changes of belief, not of the world.
+"""Application and reversal of map corrections: they change belief, not the world.
 
 All assertions of the map are moved, closed and hidden ones too, so that later statements still meet
 a timeline that follows from its points. The former coordinates are kept, and a reversal restores

@@ -1,4 +1,4 @@
-"""Repository of map corrections: their records, the landmark state that undoes them, and their effect."""
+"""Repository of map corrections and of the landmark state that undoes them."""
 
 from __future__ import annotations
 

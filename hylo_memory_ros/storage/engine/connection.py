@@ -1,4 +1,4 @@
-"""Connections to SQLite files: how each of them is opened, and where its log stands."""
+"""SQLite connections: pragmas, pools and the write-ahead log."""
 
 from __future__ import annotations
 

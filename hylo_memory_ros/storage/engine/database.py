@@ -1,4 +1,4 @@
-"""Transactions: who may write and read when, and what SQLite's refusals mean.
+"""Database: reader and writer gates, transactions, and translation of SQLite errors.
 
 Threads: `writing` serializes on one lock and one connection. `reading` takes a connection
 of its own from a pool; in memory, where there is just one, it takes the writer's lock.

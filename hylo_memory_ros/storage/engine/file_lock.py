@@ -1,4 +1,4 @@
-"""One writer for a file: an flock beside it that says who holds it, and what is at stake.
+"""Lock that admits one writer per file, with its holder and the last promised transaction.
 
 The note in the lock file outlives a killed holder. While commits may stand only in the
 write-ahead log it says so, and up to which transaction they were promised to be kept; a log

@@ -1,4 +1,4 @@
-"""Files: made whole and renamed, opened only when they are sound, left untouched when not."""
+"""Database files: creation, checks, migration, copy and swap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named values of the state table: epoch, identity scope, clock, hash states and counters."""
+"""State table: named values such as epoch, identity scope, hash states and counters."""
 
 from __future__ import annotations
 

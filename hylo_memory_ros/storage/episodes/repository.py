@@ -1,4 +1,4 @@
-"""Episodes: stretches of work with an outcome, whose name every transaction inside carries.
+"""Repository of episodes.
 
 It is the transaction that carries an episode, never the item: ids, digests and the snapshot hash
 do not depend on which episode a commit fell into.

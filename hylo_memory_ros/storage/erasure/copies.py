@@ -1,4 +1,4 @@
-"""The copies of a memory that stand somewhere else: a purge does not reach them, and names them."""
+"""Record of copies of a memory, which a purge reports and cannot reach."""
 
 from __future__ import annotations
 

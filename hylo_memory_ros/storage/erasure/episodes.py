@@ -1,4 +1,4 @@
-"""Erase from episodes what touches purged items: key events, summaries, notes, outcomes and names.
+"""Erasure of purged items from episodes: key events, summaries, notes, outcomes and names.
 
 A key event about an item is deleted with it. A note or an outcome that names it is deleted, and so is the
 summary of an episode that names it or repeats such a text. An episode whose summary is asked for itself

@@ -1,4 +1,4 @@
-"""Deletion for good: identities with all their statements, in every table."""
+"""Deletion of identities with all their statements, from every table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Purges: rows, then their remains in pages, logs and unfinished files.
+"""Eraser: runs purges, and rewrites pages, logs and unfinished files.
 
 Threads: any; purges serialize on the database's lock.
 """

@@ -1,4 +1,4 @@
-"""Items that a purge deletes, and the rules by which records that stay touch them."""
+"""Purged items, and the search for references to them in the remaining records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ['PurgedItems']
 
 @dataclass(eq=False)
 class PurgedItems:
-    """Items that are deleted for good: row numbers, names, and the records that touch them.
+    """Items that are deleted for good: row numbers, names and values.
 
-    The rules for records that stay are simple, and rather delete too much: a text touches it that contains
-    an id, a key or an entity of it as a word; a query touches it that asks by a value of it (see
+    Matching is conservative and accepts false positives: a text refers to an item if it contains its id, its
+    key or an entity as a whole word; a query refers to it if it filters by one of its values (see
     `touches_query`). Other words of the items are not searched for.
     """
 

@@ -1,4 +1,4 @@
-"""Verdicts on answers and the helpfulness scores that follow from them."""
+"""Repository of verdicts and helpfulness scores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Judgement(NamedTuple):
     actor: str
     """Who says so."""
     note: str
-    """In words."""
+    """Free-text note."""
     recorded_at_ns: int
     """Service clock."""
 

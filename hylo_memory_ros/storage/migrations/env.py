@@ -1,4 +1,4 @@
-"""Alembic's entry: migrate through the connection that the package hands over."""
+"""Alembic environment: migrates through the connection of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query with its place on both time axes, as the store takes it."""
+"""Query specification for SQL: a query with its valid time and its transaction time."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class QuerySpec:
     gated: bool = True
     """Whether the skill filter applies; False where there are no skills."""
     fitting: str | None = None
-    """JSON array of the assertions of skills that have a status of the query and fit its state; None: it
-    has none."""
+    """JSON array of the assertions of skills whose status and preconditions match the query; None: the
+    query has no state."""
     archived: bool = False
     """Sent to an archive file, with the main file attached."""
     reached: tuple[str, ...] | None = None
-    """JSON arrays of the version rows in each of its chains of links, of any file; None: not followed yet."""
+    """Version rows reached through links, one JSON array per chain; None: not resolved yet."""
 
     @property
     def reads_helpfulness(self) -> bool:

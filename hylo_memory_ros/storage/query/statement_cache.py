@@ -1,4 +1,4 @@
-"""Cache of compiled statements: one for each shape of query, sent to the driver as it is.
+"""Cache of compiled SQL statements, one per shape of query.
 
 Building and preparing a statement took longer than SQLite took to answer it. What differs between
 two queries of one shape is bound by name.

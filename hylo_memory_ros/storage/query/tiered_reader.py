@@ -1,4 +1,4 @@
-"""Read one answer from the main file and the archive, merged in the order of the whole.
+"""Tiered reader: merges answers of the main file and the archive.
 
 A version and the rows that belong to it are in one file, so each file answers for its own; only links and
 episodes lead from one to the other, and those are followed from the archive, with the main file attached.

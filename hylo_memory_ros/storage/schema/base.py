@@ -1,4 +1,4 @@
-"""Metadata of the main file, and the erasure rule that every table declares."""
+"""Metadata of the main file, and the erasure rule of each table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidations, the lineage of summaries, sizes by kind, and what was archived."""
+"""Tables of consolidations, lineage, sizes by kind (kept by triggers) and archived identities."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ consolidated = Table(
     'consolidated',
     metadata,
     Column('number', ForeignKey('consolidation.number'), primary_key=True),
-    Column('summary', Integer, primary_key=True, comment='identity of what stands for the others'),
+    Column('summary', Integer, primary_key=True, comment='identity of the summary'),
     Column('sequence', ForeignKey('txn.sequence'), nullable=False),
-    Column('identities', Text, nullable=False, comment='JSON: those that it stands for'),
+    Column('identities', Text, nullable=False, comment='JSON: identities that it replaces'),
     Column('reverted_seq', Integer, comment='the reversal that took it back'),
     Index('consolidated_summary', 'summary'),
-    comment='what stands for what since a consolidation',
+    comment='summaries and the identities they replace',
     sqlite_with_rowid=False,
 )
 
@@ -133,6 +133,6 @@ archived = Table(
     'archived',
     metadata,
     Column('identity_id', ForeignKey('identity.identity_id'), primary_key=True),
-    Column('before_ns', BigInteger, nullable=False, comment='what speaks from before is in the archive file'),
+    Column('before_ns', BigInteger, nullable=False, comment='assertions from before are in the archive file'),
     comment='identities whose past is in the archive file, and how far',
 )

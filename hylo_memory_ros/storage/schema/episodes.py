@@ -1,4 +1,4 @@
-"""Episodes, and the receipts of the retrievals in them."""
+"""Tables of episodes and receipts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ receipt = Table(
     ),
     Column('size', Integer, nullable=False, comment='bytes of the body in UTF-8'),
     Column('body', Text, nullable=False, comment='JSON'),
-    Column('episode', Text, nullable=False, server_default='', comment='in which it was asked; empty: none'),
+    Column('episode', Text, nullable=False, server_default='', comment='open at the retrieval; empty: none'),
     Index('receipt_episode', 'episode', sqlite_where=text("episode != ''")),
     comment='evidence of retrievals and associations; the oldest leave',
 )

@@ -1,4 +1,4 @@
-"""Verdicts on answers, and the counts that follow from them."""
+"""Tables of verdicts and helpfulness counts."""
 
 from __future__ import annotations
 

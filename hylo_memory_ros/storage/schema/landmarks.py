@@ -1,4 +1,4 @@
-"""Landmark state of perception, its ledger of observations, and receipts of association."""
+"""Tables of landmarks, keyframes, sightings, the observation ledger and association receipts."""
 
 from __future__ import annotations
 

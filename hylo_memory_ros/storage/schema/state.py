@@ -1,4 +1,4 @@
-"""Named values of the whole memory, known maps, and transitions of skills."""
+"""Tables of named values, known maps and skill transitions."""
 
 from __future__ import annotations
 

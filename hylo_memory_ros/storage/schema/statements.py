@@ -1,4 +1,4 @@
-"""Statements: identities, assertions, places, versions, tags, vectors and corrections."""
+"""Tables of items: identities, assertions, versions (bitemporal), poses, tags, vectors, corrections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ correction = Table(
     Column('frame_id', Text, nullable=False),
     Column('kind', Text, nullable=False, comment='rigid, path or reversal'),
     Column('detail', Text, nullable=False, comment='JSON: the motion, or the corrected path'),
-    Column('reverts', Integer, comment='sequence of the correction that it takes back'),
+    Column('reverts', Integer, comment='sequence of the reverted correction'),
     Column(
         'undo', LargeBinary, comment='landmark state before; null: there was none, or it is no longer kept'
     ),
@@ -57,9 +57,9 @@ corrected = Table(
     metadata,
     Column('assertion_id', ForeignKey('assertion.assertion_id'), primary_key=True),
     Column('from_seq', Integer, primary_key=True),
-    Column('to_seq', Integer, comment='null: it says so now'),
+    Column('to_seq', Integer, comment='null: current'),
     Column('correction_seq', ForeignKey('correction.sequence'), nullable=False, comment='whose pose it is'),
-    Column('content_digest', LargeBinary, comment='null: it says nothing, another landmark speaks for it'),
+    Column('content_digest', LargeBinary, comment='null: merged into another landmark'),
     Column('element', LargeBinary),
     Column('spatial_id', ForeignKey('spatial.spatial_id')),
     Index('corrected_by', 'correction_seq'),

@@ -1,4 +1,4 @@
-"""Committed transactions, their feed, their audit and the answers to repeated requests."""
+"""Tables of transactions: feed, audit and answers to repeated requests."""
 
 from __future__ import annotations
 

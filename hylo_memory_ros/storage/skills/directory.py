@@ -1,4 +1,4 @@
-"""The directory of skill files: one canonical JSON file for each version, its digest in the name.
+"""Directory of skill files: one canonical JSON file per version, with its digest in the name.
 
 A file is written beside its place and synced before the commit of what it says, and renamed after it: what
 the database knows and the directory lacks is written again when the memory is opened. What does not belong

@@ -1,4 +1,4 @@
-"""Skills in the tables: the gate that every write of one passes, and what is recorded of each transition.
+"""Repository of skills: gate at each write, and the record of transitions.
 
 The payload of a skill stands in its statement like any other; its status is also a tag, to be found by.
 """

@@ -1,4 +1,4 @@
-"""Contents of assertions since corrections, and the versions that follow from them."""
+"""Statements changed by map corrections, and their versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authoritative vectors: float32, little endian, each with its SHA-256, beside its assertion."""
+"""Repository of embedding vectors (float32, little endian) with their SHA-256."""
 
 from __future__ import annotations
 

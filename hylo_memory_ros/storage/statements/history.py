@@ -1,4 +1,4 @@
-"""The past of the store: versions with both intervals, and the feed of transactions."""
+"""History of versions, and the feed of transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items as rows, and back, bit for bit."""
+"""Mapper between items and table rows, bit-exact."""
 
 from __future__ import annotations
 

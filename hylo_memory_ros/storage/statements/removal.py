@@ -1,4 +1,4 @@
-"""Taking away: a forget ends, a retract withdraws; deleting for good is `purging`."""
+"""Removal of statements: forget, end and retract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repetitions of a statement, counted on the statement instead of stored as rows of their own.
+"""Counting of repeated statements on the row of the first.
 
 A statement repeated with equal content changes no timeline while no other statement lies in between, so
 its row keeps how often it was repeated, in which transaction last, and the last world time. Before a

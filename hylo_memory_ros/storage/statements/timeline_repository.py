@@ -1,4 +1,4 @@
-"""Timelines in the tables: load what a change can touch, apply points, write the difference.
+"""Repository of timelines: load what a change can reach, apply points, save the difference.
 
 A point at T can change the timeline only from the start of the version before T on, so only
 assertions and forgets from there are loaded; an identity with a long past costs no more

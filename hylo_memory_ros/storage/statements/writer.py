@@ -1,4 +1,4 @@
-"""Repository and writer of statements: items become assertions, timelines follow from them."""
+"""Repository and writer of statements: items become assertions and versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""visualization_msgs/Marker and MarkerArray, by the rules that RViz follows.
+"""Decoder of visualization_msgs Marker and MarkerArray, by the rules of RViz.
 
 - ADD and MODIFY are one action: the thing named ``ns/id`` is there now.
 - DELETE and DELETEALL never make anything, and need no frame. They end what this input has made:

@@ -1,4 +1,4 @@
-"""Filters by what an item itself holds: kind, names, scope, time of its event and confidence."""
+"""Filters on fields of an item: kind, keys, ids, labels, objects, scope, event time, confidence."""
 
 from __future__ import annotations
 

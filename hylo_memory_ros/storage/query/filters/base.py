@@ -1,4 +1,4 @@
-"""The contract of a query filter."""
+"""Interface of a query filter: SQL, in-memory match, cache shape, erasure, message and command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter by episode.
+"""Filter by episode and outcome.
 
 A version belongs to an episode by every assertion that it represents, so also to the one in which it was
 repeated; or by the scope ``episode_id`` that its producer gave it.

@@ -1,4 +1,4 @@
-"""Filters by what an item names and links to, itself or over a chain of links."""
+"""Filters by relation and entities, over chains of links."""
 
 from __future__ import annotations
 

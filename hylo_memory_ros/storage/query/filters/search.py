@@ -1,4 +1,4 @@
-"""Filters that also rank: words, a place and a vector."""
+"""Filters by text, place and embedding (scores are computed in `retrieval`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter of skills by their status and by the state of the caller. Other kinds pass.
+"""Filter of skills by status and by the state of the caller.
 
 A version has the status and the predicates of its own statement, so both are as of the belief of the query.
 """

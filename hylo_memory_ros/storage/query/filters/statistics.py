@@ -1,4 +1,4 @@
-"""Filters by counts beside a statement: of its landmark and of verdicts. None of them has a history."""
+"""Filters by statistics: existence, staleness and helpfulness."""
 
 from __future__ import annotations
 

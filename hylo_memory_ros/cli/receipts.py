@@ -1,4 +1,4 @@
-"""Commands for receipts and prompts: `receipt`, `replay-receipt`, `chain`, `render`."""
+"""Commands that show or replay a receipt, trace an answer to its sources (`chain`), or render a prompt."""
 
 from __future__ import annotations
 

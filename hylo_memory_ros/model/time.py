@@ -1,4 +1,4 @@
-"""Time as integer nanoseconds, and the conversion of seconds."""
+"""Time stamps and spans in integer nanoseconds, and conversion from and to seconds."""
 
 from __future__ import annotations
 

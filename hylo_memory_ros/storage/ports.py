@@ -1,4 +1,4 @@
-"""Ports of the durable memory, one a consumer, as protocols.
+"""Ports of the durable memory, as protocols, one for each consumer.
 
 All times are integer nanoseconds; all methods may be called from any thread. Refusals are subclasses of
 `HyloMemoryError`, and after one nothing has changed.

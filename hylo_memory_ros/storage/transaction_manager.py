@@ -143,8 +143,8 @@ class TransactionManager:
         scope = tuple(json.loads(get_state(connection, 'identity_scope', b'[]')))
         if scope != self.config.identity_scope:
             raise ConfigurationError(
-                f'identity_scope: {list(self.config.identity_scope)}, but {path} was made with '
-                f'{list(scope)}; who may supersede whom cannot change afterwards'
+                f'identity_scope: {list(self.config.identity_scope)}, but {path} was created with '
+                f'{list(scope)}; it cannot change afterwards: configure that, or use a new file'
             )
 
     def _check_clock(self) -> None:

@@ -1,4 +1,4 @@
-"""Spatial index over the believed rows of the store: radius queries and the nearest row beyond a radius.
+"""In-memory mirror of stored poses, as KD-trees: radius queries and the nearest row beyond a radius.
 
 The mirror copies the poses of the store's version table. The store is written first and stays the
 authority; the mirror follows each committed transaction, and can be rebuilt from the store at any time.
@@ -438,7 +438,7 @@ class SpatialMirror:
 
     def _window(self, at_ns: int | None, seq: int | None, tolerance_ns: int) -> Window:
         if not self._loaded:
-            raise LoadingError('the spatial mirror is still loading')
+            raise LoadingError('the spatial index is still being loaded: try again later')
         sequence = self._sequence
         if seq is not None and seq < sequence:
             sequence = seq

@@ -51,7 +51,7 @@ def _count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
 
 
 class SignCodes:
-    """SignCodes of n vectors, word by word.
+    """Packed signs of n vectors, stored word by word.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Search in one embedding space: exact, or approximate with exact reranking.
+"""Search in one embedding space: exact, or through an approximate index (a generation) with exact reranking.
 
 A generation is built in the background and swapped as a whole. Later vectors are compared exactly beside it.
 Where it is missing, stale, corrupt or failing, the search is exact, and its evidence names the reason.

@@ -32,7 +32,7 @@ class VectorQuery:
     vector: NDArray[np.float32]
     k: int
     window: tuple[int, int, int]
-    """Not over at, begun by, sequence."""
+    """(t0, t1, seq): rows that end after t0, begin at or before t1, and are believed at seq; times in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RankedRows:
 
 
 class SpaceTable:
-    """VersionColumns and vectors of one space, and exact search over them."""
+    """Versions and vectors of one space, and exact search over them."""
 
     def __init__(self, name: str, space: EmbeddingSpace, source: VectorSource) -> None:
         self.name = name

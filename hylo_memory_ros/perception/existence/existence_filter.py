@@ -47,7 +47,7 @@ _FALSE_DETECTION = 0.05
 _FOV_MARGIN_RAD, _RANGE_MARGIN_M = 0.05, 0.1
 # A sensor moves further than its base within a keyframe, at most by this lever arm, metres.
 _LEVER_M = 1.0
-# The same bound for people and planners that report an absence.
+# Largest confidence that a report by a person or planner counts with that report an absence.
 _REPORT_SURE = 0.98
 
 

@@ -1,4 +1,4 @@
-"""Watermark and backlog: the order in which observations are processed.
+"""Watermark of complete stamps, and backlog of messages that wait for their turn or their transform.
 
 Observations are processed by stamp, then input, then digest. Stamps alone decide when no earlier
 observation can arrive, so that the speed of a replay, or a pause in it, does not change the order.

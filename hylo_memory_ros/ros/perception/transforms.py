@@ -84,7 +84,7 @@ class StandInTransformSource(TransformBuffer):
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """RawTransform transforms that were not taken, by reason; ``malformed`` counts messages."""
+        """Transforms that were not taken, by reason; ``malformed`` counts messages."""
         return self._malformed + Counter(super().refused)
 
     def take(self, message: bytes, *, static: bool) -> None:
@@ -108,7 +108,7 @@ class Tf2TransformSource(StandInTransformSource):
     """tf2's own buffer behind the same interface; parameters as for `StandInTransformSource`.
 
     The numbers are tf2's. What the base class keeps beside them is stamps only, to count and to
-    name refusals: tf2's Python face does not report which transforms it refused, nor distinguishes past,
+    name refusals: tf2's Python face does not report which transforms it refused, and distinguishes past,
     future and no data apart only in its texts.
 
     It is `BufferCore` and not `tf2_ros.Buffer`, which adds to it a service that outlives a lifecycle

@@ -252,5 +252,7 @@ def _position(transform: Transform, point: Any, name: str) -> tuple[float, float
     position = transform.position(given)
     # Comparisons with NaN are false.
     if not all(abs(value) <= MAX_COORDINATE_M for value in (*given, *position)):
-        raise InvalidRequestError(f'{name}: {given} m is not a finite place', field=name)
+        raise InvalidRequestError(
+            f'{name}: expected finite coordinates of at most {MAX_COORDINATE_M:g} m, got {given}', field=name
+        )
     return position

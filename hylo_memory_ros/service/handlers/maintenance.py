@@ -1,4 +1,4 @@
-"""Maintenance handler: snapshot, copy, restore and verification of the whole memory."""
+"""Maintenance handler: snapshot hash, copy, restore, verification and archive information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpfulness counts of items, and the retrievals of open episodes.
+"""Helpfulness counts of items and landmarks: reading, adding, carrying to summaries, and the report.
 
 Counts are not statements: they take no sequence, have no versions and are in no hash. They belong to an
 id, so that another statement under the same key starts from zero; those of a landmark, which is the same

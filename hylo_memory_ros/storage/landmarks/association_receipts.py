@@ -1,4 +1,4 @@
-"""Repository of receipts of perception that changed stored state; the oldest leave."""
+"""Repository of receipts (recorded evidence) of perception; the oldest are deleted beyond a limit."""
 
 from __future__ import annotations
 

@@ -161,5 +161,5 @@ def test_ids_that_run_together_are_told_apart(names):
 def test_an_ordering_takes_embeddings_only():
     with pytest.raises(InvalidRequestError, match=r'ordering\[0\].*SemanticDigest'):
         Ordering.of([('a', SemanticDigest.of({}))])
-    with pytest.raises(InvalidRequestError, match='no vectors'):
+    with pytest.raises(InvalidRequestError, match='at least one vector'):
         Ordering.of([])

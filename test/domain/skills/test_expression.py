@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.effort import scaled
 
 from hylo_memory_ros.domain.skills import parse_predicate
 from hylo_memory_ros.domain.skills.expression import (
@@ -99,7 +100,7 @@ def compare(operator: str, left: Any, right: Any) -> Truth:
     return TRUE if holds else FALSE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(st.lists(_predicates, min_size=1, max_size=12), _states)
 def test_values_are_those_of_the_definition(texts: list[str], state: dict[str, Any]) -> None:
     conditions = [parse_predicate(text) for text in texts]

@@ -126,6 +126,7 @@ class TestCommits:
             assert [hit.item.label for hit in landmarks_of(memory)] == ['cup']
             assert the_input(pipeline).refused == {'item_refused': 1}
 
+    @pytest.mark.long
     def test_the_ledger_is_bounded_and_still_knows_repeats(self) -> None:
         with open_memory() as memory:
             settings = some_settings(ledger_max_bytes=2000, statistics_interval_s=1.0)

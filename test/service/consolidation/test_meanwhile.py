@@ -47,7 +47,7 @@ def test_others_write_between_slices_and_what_changed_meanwhile_is_left_alone(me
             memory.forget(MemoryQuery(ids=(ids[3],)))
             memory.write([event('in between', 2000.0)])
 
-    report = memory.consolidate(budget=Budget(items=1), tell=tell)
+    report = memory.consolidate(budget=Budget(items=1), on_progress=tell)
     assert set(report.skipped.values()) == {'what it was to stand for has changed meanwhile'}
     # What was not made was to gain something, which what came in between gains in its place.
     assert report.items_after == 2, 'the summary, and what was forgotten'
@@ -71,7 +71,7 @@ def test_an_id_that_is_given_meanwhile_is_told(memory: MemoryService) -> None:
         if stage == 'summarizing' and part > 0 and memory.sequence == 1:
             memory.write([MemoryItem(id=taken, kind='semantic', content='mine', valid_from=1)])
 
-    report = memory.consolidate(budget=Budget(items=2), kinds=[MemoryKind.EPISODIC], tell=tell)
+    report = memory.consolidate(budget=Budget(items=2), kinds=[MemoryKind.EPISODIC], on_progress=tell)
     assert report.skipped[taken] == 'its id is that of another statement'
     assert len(report.summarized) >= 1
 
@@ -85,7 +85,7 @@ def test_there_is_one_at_a_time(memory: MemoryService) -> None:
             memory.consolidate(budget=Budget(items=1))
         refused.append(True)
 
-    memory.consolidate(budget=Budget(items=5), tell=tell)
+    memory.consolidate(budget=Budget(items=5), on_progress=tell)
     assert refused
 
 
@@ -100,5 +100,5 @@ def test_a_memory_that_was_restored_meanwhile_is_not_touched(memory: MemoryServi
             memory.restore(str(copy))
 
     with pytest.raises(EpochChangedError):
-        memory.consolidate(budget=Budget(items=2), tell=tell)
+        memory.consolidate(budget=Budget(items=2), on_progress=tell)
     assert memory.snapshot() == digest

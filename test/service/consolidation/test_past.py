@@ -6,6 +6,7 @@ from typing import Any
 
 from service.consolidation.pieces import NOW_S, diary, event
 from support.clock import ManualClock
+from support.effort import scaled
 
 from bench._past import answers, random_questions
 from bench.consolidation import happenings
@@ -18,7 +19,7 @@ def test_a_thousand_questions_about_before_are_answered_as_before(memory: Memory
     ids: list[str] = []
     for first in range(0, len(items), 20):
         ids += memory.write(items[first : first + 20]).ids
-    questions = random_questions(items, ids, memory.sequence, 1000, seed=8)
+    questions = random_questions(items, ids, memory.sequence, scaled(1000), seed=8)
     known, last = answers(memory, questions), memory.sequence
     told = [memory.history(one).versions[0] for one in ids]
 
@@ -28,7 +29,7 @@ def test_a_thousand_questions_about_before_are_answered_as_before(memory: Memory
     assert max(hit.item.payload['consolidated']['level'] for hit in memory.query(MemoryQuery(k=50))) > 1
     assert memory.sequence > last
     again = answers(memory, questions)
-    assert [place for place in range(1000) if again[place] != known[place]] == []
+    assert [place for place in range(len(questions)) if again[place] != known[place]] == []
     for one, before in zip(ids, told, strict=True):
         version = memory.history(one).versions[0]
         assert (version.item, version.from_seq, version.valid_from_ns) == (

@@ -95,7 +95,7 @@ def test_a_text_in_a_space_without_an_embedder_is_refused_by_name(tmp_path: Path
 
 @pytest.mark.parametrize('fields', [{}, {'text': 'ab', 'embedding': ('letters@1', (1.0, 0.0))}])
 def test_a_text_space_takes_a_text_and_nothing_else(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match='text_space: it takes a text'):
+    with pytest.raises(ValueError, match='text_space: expected a text'):
         MemoryQuery(text_space='letters@1', **fields)
 
 

@@ -143,7 +143,7 @@ def split_phases(statements: Iterable[Statement]) -> Sequence[Phase]:
 
     Examples
     --------
-    >>> gone, back = Ending('cup', 5), MemoryItem(kind='spatial', key='cup', content='cup')
+    >>> gone, back = LandmarkEnding('cup', 5), MemoryItem(kind='spatial', key='cup', content='cup')
     >>> [(len(phase.items), len(phase.endings)) for phase in split_phases([back, gone, back, gone])]
     [(1, 1), (1, 1)]
     """

@@ -31,8 +31,6 @@ END_S = 4.0
 M_ARENA_MAX, ARENAS = -8, 2
 # Allocations between two collections of the youngest generation, about ten queries.
 GC_ALLOCATIONS = 10_000
-# How long a thread keeps the interpreter while another one waits, seconds.
-SWITCH_S = 0.0005
 
 
 def run(args: list[str], stopping: Callable[[], bool]) -> int:
@@ -46,9 +44,6 @@ def run(args: list[str], stopping: Callable[[], bool]) -> int:
         Whether the process is to end.
     """
     _share_memory()
-    # One thread computes while another answers; by default an answer waits 5 ms each time it comes back from
-    # the database.
-    sys.setswitchinterval(SWITCH_S)
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     except Exception as exc:  # noqa: BLE001 - RCLError is no public name; a wrong parameter file, mostly

@@ -101,7 +101,7 @@ def ids_with_writes() -> Iterator[dict[str, Any]]:
         bare.append(_timed(here.ask_bare, number))
     value = (statistics.median(asked) + statistics.median(written) / 10) / statistics.median(bare)
     more = {'apply_us': round(statistics.median(written) * 1e6, 1)}
-    yield at_most('mirror ids within r, a write in ten / bare cKDTree', value, 4.0, items=LARGE, **more)
+    yield at_most('mirror ids within r, a write in ten / bare cKDTree', value, 3.0, items=LARGE, **more)
 
 
 def rebuild() -> Iterator[dict[str, Any]]:

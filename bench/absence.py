@@ -14,8 +14,8 @@ from hylo_memory_ros.perception import Detections, InputSettings, LandmarkSettin
 from hylo_memory_ros.perception.existence.existence_monitor import ExistenceMonitor
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage
 from hylo_memory_ros.perception.ingestion.validation import DetectionValidator
-from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.map.sightings import Keyframes
 from hylo_memory_ros.perception.tracking.data_association import AssociationResult
 from hylo_memory_ros.transforms import Transform
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench._figure import at_most, medians, ratio
-from hylo_memory_ros.evidence.prompts.render import half_of_ascii, rendered
-from hylo_memory_ros.evidence.prompts.renderers import renderer_named
+from hylo_memory_ros.evidence.prompts import half_of_ascii, rendered, renderer_named
 from hylo_memory_ros.model import MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.service import MemoryService
 

@@ -28,8 +28,7 @@ from hylo_memory_ros.domain.identity import (
 from hylo_memory_ros.embedding import embedder_named
 from hylo_memory_ros.index import OPEN
 from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
-from hylo_memory_ros.index.vectors.artifact import Artifact
-from hylo_memory_ros.index.vectors.generation_builder import build_generation
+from hylo_memory_ros.index.vectors.artifact import Artifact, build_generation
 from hylo_memory_ros.index.vectors.space_table import VectorQuery
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
 from hylo_memory_ros.service import MemoryService

@@ -12,8 +12,6 @@ from hylo_memory_ros.model.query import Order
 from hylo_memory_ros.model.time import ClockName
 from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, Name, Text
 
-__all__ = ['ConsolidationSettings', 'KindLimits', 'MemoryConfig', 'Retention']
-
 # As nanoseconds, and added to any stamp, it still is an integer of 64 bits.
 Seconds = Annotated[float, Field(ge=0.0, le=4e9)]
 Count = Annotated[int, Field(ge=1)]

@@ -8,8 +8,6 @@ from typing import Any
 
 from hylo_memory_ros.errors import HyloMemoryError
 
-__all__ = ['made_by_plugin', 'plugin_named']
-
 
 def plugin_named(
     group: str, name: str, field: str, built_in: Mapping[str, Any], error: type[HyloMemoryError]

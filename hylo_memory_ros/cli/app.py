@@ -13,16 +13,21 @@ import typer
 from pydantic import ValidationError
 
 from hylo_memory_ros import __version__
-from hylo_memory_ros.cli.consolidate import consolidate, consolidations, revert_consolidation
-from hylo_memory_ros.cli.inspect import info, observations, snapshot, verify
+from hylo_memory_ros.cli.inspect import (
+    consolidate,
+    consolidations,
+    info,
+    observations,
+    revert_consolidation,
+    snapshot,
+    verify,
+)
 from hylo_memory_ros.cli.plot import plot
 from hylo_memory_ros.cli.query import changes, history, query
 from hylo_memory_ros.cli.receipts import chain, receipt, render, replay_receipt
 from hylo_memory_ros.cli.records import episodes, report, skills
 from hylo_memory_ros.cli.replay import replay
 from hylo_memory_ros.errors import HyloMemoryError
-
-__all__ = ['application', 'main']
 
 application = typer.Typer(
     name='hylo-memory',

@@ -21,18 +21,6 @@ from hylo_memory_ros.model import (
     Version,
 )
 
-__all__ = [
-    'change_line',
-    'episode_line',
-    'format_instant',
-    'hit_line',
-    'json_line',
-    'parse_instant',
-    'summary_line',
-    'transition_line',
-    'version_line',
-]
-
 _NS_PER_S = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FORMS = (

@@ -23,33 +23,6 @@ from hylo_memory_ros.storage.engine.files import url_of
 from hylo_memory_ros.storage.engine.state import identity_scope_of
 from hylo_memory_ros.storage.query.filters import FILTERS, Option
 
-__all__ = [
-    'INSTANT',
-    'PAIR',
-    'TIMES',
-    'WHOLE',
-    'After',
-    'AsJson',
-    'AsOf',
-    'Center',
-    'Frame',
-    'Invalidated',
-    'KnownAt',
-    'KnownSeq',
-    'Limit',
-    'MapId',
-    'MaxTokens',
-    'MemoryFile',
-    'Most',
-    'Radius',
-    'Weights',
-    'build_query',
-    'open_memory_file',
-    'option_parser',
-    'parse_center',
-    'with_filters',
-]
-
 TIMES = 'seconds, integer nanoseconds as 17ns, or ISO 8601 with an offset'
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ['Circle', 'MapPicture', 'Place', 'place_of', 'places_in', 'plot']
 
 Array = NDArray[np.float64]
 

@@ -37,8 +37,6 @@ from hylo_memory_ros.cli.tables import changes_table, console, format_summary, h
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.model import MemoryKind
 
-__all__ = ['changes', 'history', 'query']
-
 Cursor = Annotated[str | None, typer.Option('--cursor', help='Go on where an earlier answer ended.')]
 
 

@@ -25,9 +25,7 @@ from hylo_memory_ros.cli.options import (
     with_filters,
 )
 from hylo_memory_ros.evidence.chain import Chain
-from hylo_memory_ros.evidence.replay import Replay
-
-__all__ = ['chain', 'receipt', 'render', 'replay_receipt']
+from hylo_memory_ros.evidence.receipts import Replay
 
 ReceiptId = Annotated[
     str, typer.Argument(metavar='ID', help='Receipt, as its query or event named it.', show_default=False)

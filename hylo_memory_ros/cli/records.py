@@ -38,9 +38,7 @@ from hylo_memory_ros.model import (
     MemoryQuery,
     parse_object,
 )
-from hylo_memory_ros.storage.feedback.scores import Order, SubjectCounts
-
-__all__ = ['episodes', 'report', 'skills']
+from hylo_memory_ros.storage.feedback import Order, SubjectCounts
 
 
 def _parse_status(text: str) -> str:

@@ -21,8 +21,6 @@ from hylo_memory_ros.replay import Bag, ReplayResult, TopicNames
 from hylo_memory_ros.replay import replay as replay_bag
 from hylo_memory_ros.storage.engine.files import url_of
 
-__all__ = ['replay']
-
 
 def replay(
     bag: Annotated[

@@ -12,20 +12,7 @@ from rich.text import Text
 from hylo_memory_ros.cli.formats import format_instant
 from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
-from hylo_memory_ros.storage.feedback.scores import SubjectCounts
-
-__all__ = [
-    'changes_table',
-    'console',
-    'episodes_table',
-    'facts_table',
-    'format_summary',
-    'helpfulness_table',
-    'hits_table',
-    'skills_table',
-    'transitions_table',
-    'versions_table',
-]  # fmt: skip
+from hylo_memory_ros.storage.feedback import SubjectCounts
 
 Columns = Mapping[str, Sequence[str | Text]]
 

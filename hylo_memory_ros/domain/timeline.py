@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-__all__ = ['Point', 'Span', 'open_span', 'span_at', 'timeline']
-
 
 class Point(NamedTuple):
     """One assertion or ending of an identity; the field order is the order of application."""

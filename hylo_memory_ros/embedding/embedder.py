@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.plugins import made_by_plugin
 
-__all__ = ['GROUP', 'Embedder', 'embedder_named', 'embedder_names']
-
 GROUP = 'hylo_memory_ros.embedders'
 """Entry point group of embedders."""
 

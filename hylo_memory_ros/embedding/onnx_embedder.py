@@ -17,8 +17,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['FOLDER_VARIABLE', 'OnnxEmbedder', 'create_from_environment', 'create_minilm']
-
 FOLDER_VARIABLE = 'HYLO_MEMORY_EMBEDDER_FOLDER'
 """Environment variable that names the folder of the embedder ``onnx``."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from hylo_memory_ros.domain.identity import LayerDigest
 
-__all__ = ['Chain', 'Link', 'chain_of']
-
 
 class RerankDigest(LayerDigest):
     """Of an exact order of candidates: a link of the chain, no identity of anything stored."""

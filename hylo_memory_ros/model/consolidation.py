@@ -11,16 +11,6 @@ from typing_extensions import Self
 
 from hylo_memory_ros.model.validation import Contract
 
-__all__ = [
-    'Budget',
-    'Condensed',
-    'ConsolidationReport',
-    'Fill',
-    'KindRetention',
-    'RetentionReport',
-    'Reversion',
-]
-
 
 class Budget(Contract):
     """Limits of a memory, or of a part of it, outside the archive; at least one is given.

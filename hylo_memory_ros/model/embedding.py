@@ -13,19 +13,6 @@ from typing_extensions import Self
 
 from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, Text, floats_of
 
-__all__ = [
-    'Backend',
-    'EmbeddingSpace',
-    'Embeddings',
-    'Metric',
-    'SpaceName',
-    'SpaceNames',
-    'Spaces',
-    'Vector',
-    'undeclared_space',
-    'validate_vector',
-]
-
 SPACE = re.compile(r'[^\s@]+@[^\s@]+')
 MIN_NORM = 1e-12
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-__all__ = ['COUNTS', 'EPISODE_WEIGHT', 'NEVER_JUDGED', 'VERDICTS', 'FeedbackResult', 'Helpfulness', 'Verdict']
-
 Verdict = Literal['useful', 'misleading', 'wrong', 'not_applicable']
 """Verdict on a remembered item after it was used."""
 

@@ -13,8 +13,6 @@ from hylo_memory_ros.model.pose import Pose, Vector3
 from hylo_memory_ros.model.time import StampNs, TimeSpan, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.validation import Contract, JsonObject, Key, Label, Name, Text
 
-__all__ = ['Confidence', 'Link', 'MemoryItem', 'MemoryKind']
-
 
 class MemoryKind(str, Enum):
     """Kind of memory that a statement belongs to."""

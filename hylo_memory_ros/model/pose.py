@@ -10,8 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from hylo_memory_ros.model.time import StampNs, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.validation import Contract, FrameId, floats_of
 
-__all__ = ['MAX_COORDINATE_M', 'Pose', 'Vector3', 'validate_covariance']
-
 MAX_COORDINATE_M = 1e9
 UNIT_TOLERANCE = 1e-2
 # Below this a quaternion is as near to unit length as float64 arithmetic brings it; leaving

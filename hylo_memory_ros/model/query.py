@@ -14,8 +14,6 @@ from hylo_memory_ros.model.skill import SkillStatus, validate_state
 from hylo_memory_ros.model.time import StampNs, ns_from_seconds, rename_seconds, seconds_from_ns
 from hylo_memory_ros.model.validation import Contract, Key, Label, Name, Text
 
-__all__ = ['MAX_DEPTH', 'MAX_K', 'MemoryQuery', 'Order']
-
 MAX_K = 10_000
 MAX_DEPTH = 8
 

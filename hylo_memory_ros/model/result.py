@@ -11,26 +11,6 @@ from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.pose import Pose
 from hylo_memory_ros.model.time import seconds_from_ns
 
-__all__ = [
-    'CandidateEvidence',
-    'Change',
-    'Changes',
-    'CorrectionResult',
-    'Episode',
-    'Exactness',
-    'History',
-    'Hit',
-    'Outcome',
-    'QueryResult',
-    'Removal',
-    'Stats',
-    'Status',
-    'VerifyReport',
-    'Version',
-    'WriteEvent',
-    'WriteResult',
-]
-
 Exactness = Literal[
     'exact_reference',
     'approximate_candidate_generation_with_exact_rerank',

@@ -11,16 +11,6 @@ from pydantic import Field, StrictInt, StringConstraints, ValidationError, model
 
 from hylo_memory_ros.model.validation import Contract, JsonObject, Name, Text, depth_of, validate_object
 
-__all__ = [
-    'SKILL_STATUSES',
-    'SkillPayload',
-    'SkillStatus',
-    'SkillTransition',
-    'Verdicts',
-    'problems_of_skill',
-    'validate_state',
-]
-
 SkillStatus = Literal['proposed', 'verified', 'refuted', 'deprecated']
 SKILL_STATUSES: tuple[SkillStatus, ...] = get_args(SkillStatus)
 MAX_CONDITIONS = 64

@@ -10,16 +10,6 @@ from pydantic import Field, model_validator
 
 from hylo_memory_ros.model.validation import Contract
 
-__all__ = [
-    'MAX_STAMP_NS',
-    'ClockName',
-    'StampNs',
-    'TimeSpan',
-    'ns_from_seconds',
-    'rename_seconds',
-    'seconds_from_ns',
-]
-
 NS_PER_S = 1_000_000_000
 
 # The last instant that builtin_interfaces/Time (int32 seconds) can hold, on 2038-01-19.

@@ -14,24 +14,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from typing_extensions import Self
 
-__all__ = [
-    'NOT_A_PARAMETER',
-    'Contract',
-    'FrameId',
-    'JsonObject',
-    'Key',
-    'Label',
-    'Name',
-    'Text',
-    'depth_of',
-    'floats_of',
-    'normalize_frame',
-    'normalize_key',
-    'parse_object',
-    'validate_object',
-    'validate_text',
-]
-
 MAX_KEY_BYTES = 512
 
 

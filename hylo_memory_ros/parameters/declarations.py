@@ -19,8 +19,6 @@ from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
-__all__ = ['Entry', 'build_configuration', 'input_entries', 'node_entries', 'space_entries']
-
 ValueOf = Callable[['Entry'], Any]
 
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}

@@ -10,8 +10,6 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.model.validation import Contract, FrameId
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
-__all__ = ['NodeConfig']
-
 PositiveSeconds = Annotated[float, Field(gt=0.0, le=3600.0)]
 
 

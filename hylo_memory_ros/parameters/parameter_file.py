@@ -22,8 +22,6 @@ from hylo_memory_ros.parameters.declarations import (
 )
 from hylo_memory_ros.parameters.node_config import NodeConfig
 
-__all__ = ['ParameterFile']
-
 _TRUE = frozenset({'Y', 'y', 'yes', 'Yes', 'YES', 'true', 'True', 'TRUE', 'on', 'On', 'ON'})
 _FALSE = frozenset({'N', 'n', 'no', 'No', 'NO', 'false', 'False', 'FALSE', 'off', 'Off', 'OFF'})
 _SPECIAL = {'.nan': math.nan, '.NaN': math.nan, '.NAN': math.nan, '.inf': math.inf, '.Inf': math.inf}

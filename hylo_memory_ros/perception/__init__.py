@@ -14,8 +14,9 @@ from hylo_memory_ros.perception.corrections.trajectory import (
 )
 from hylo_memory_ros.perception.edits import Edit, EditOp
 from hylo_memory_ros.perception.existence.absence_reports import AbsenceAnswer, AbsenceReport
+from hylo_memory_ros.perception.ingestion.ingestion_pipeline import Offer
 from hylo_memory_ros.perception.ingestion.observation import Deletion, Detections, Message, digest32
-from hylo_memory_ros.perception.pipeline import LandmarkPipeline, Offer
+from hylo_memory_ros.perception.pipeline import LandmarkPipeline
 from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
 from hylo_memory_ros.perception.status import InputStatus, PipelineStatus
 

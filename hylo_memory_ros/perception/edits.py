@@ -25,17 +25,6 @@ from hylo_memory_ros.perception.tracking.merging import merge_landmarks
 from hylo_memory_ros.perception.tracking.sym3 import inverse, times
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 
-__all__ = [
-    'MANUAL_SOURCE',
-    'Edit',
-    'EditOp',
-    'Edited',
-    'current_item',
-    'delete',
-    'edit',
-    'keep_manual_content',
-]
-
 Rows = NDArray[np.int64]
 
 EditOp = Literal['pin', 'unpin', 'correct', 'split', 'merge', 'attach', 'detach', 'delete']

@@ -24,8 +24,6 @@ from hylo_memory_ros.perception.status import PipelineStatus
 from hylo_memory_ros.perception.tracking.data_association import Association
 from hylo_memory_ros.transforms import TransformSource
 
-__all__ = ['LandmarkPipeline', 'Offer']
-
 
 class LandmarkPipeline:
     """Turns observations into landmarks, and applies edits, absence reports and map corrections.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from hylo_memory_ros.model import CorrectionResult, MemoryItem, MemoryQuery, QueryResult, Removal, WriteResult
 from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection, Trajectory
 from hylo_memory_ros.perception.settings import LandmarkSettings
-from hylo_memory_ros.storage.landmarks.landmarks import (
+from hylo_memory_ros.storage.landmarks import (
     AssociationReceipt,
     Block,
     ConsumedBlock,
@@ -17,8 +17,6 @@ from hylo_memory_ros.storage.landmarks.landmarks import (
     Removals,
     Removed,
 )
-
-__all__ = ['LandmarkPort', 'LedgerPort', 'MemoryPort', 'ReceiptPort', 'SightingPort', 'StatePort']
 
 Columns = Mapping[str, Sequence[Any]]
 

@@ -22,21 +22,6 @@ from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import Candidates
 from hylo_memory_ros.perception.tracking.merging import MergeProof
 
-__all__ = [
-    'RECEIPTS_KEPT',
-    'Receipt',
-    'ReceiptRing',
-    'ReportDecision',
-    'absence_receipt',
-    'deletion_receipt',
-    'displacement_receipt',
-    'edit_receipt',
-    'fact_receipt',
-    'merge_receipt',
-    'report_receipt',
-    'scan_receipt',
-]
-
 RECEIPTS_KEPT = 1024
 """Number of the newest receipts that stay in memory, stored or not."""
 

@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, FrameId, Key, Label, Name, Text
 
-__all__ = ['MOVED_WITHIN_S', 'InputSettings', 'LandmarkSettings', 'Reliability']
-
 MOVED_WITHIN_S = 60.0
 """Largest time between the end of a landmark and the appearance of a like one, seconds of stamps."""
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ['InputCounts', 'InputStatus', 'PipelineStatus']
-
 
 @dataclass(frozen=True, slots=True)
 class InputStatus:

@@ -14,8 +14,6 @@ from hylo_memory_ros.errors import DamagedFileError, NotFoundError, StoreError, 
 if TYPE_CHECKING:
     from rosbags.rosbag2 import Reader
 
-__all__ = ['Bag', 'BagClock', 'RecordedMessage']
-
 
 class RecordedMessage(NamedTuple):
     """One message of a bag."""

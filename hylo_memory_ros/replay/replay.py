@@ -20,8 +20,6 @@ from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.skills import NO_DIRECTORY
 from hylo_memory_ros.transforms import TransformBuffer
 
-__all__ = ['ReplayResult', 'replay']
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:

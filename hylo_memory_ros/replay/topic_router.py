@@ -18,8 +18,6 @@ from hylo_memory_ros.perception.ingestion.decoders import (
 from hylo_memory_ros.replay.bag import BagClock
 from hylo_memory_ros.transforms import TransformBuffer
 
-__all__ = ['CLOCK', 'TopicNames', 'TopicRouter']
-
 
 class TopicNames:
     """Resolves and remaps the names of topics.

@@ -27,15 +27,12 @@ from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
 from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, orders_of, weights_of
-from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.retrieval.sources import VectorSearch
+from hylo_memory_ros.retrieval.sources import ResolvedQuery, VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
 from hylo_memory_ros.storage.query.filters import SKILLS
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
 from hylo_memory_ros.storage.working_memory import NO_MATCHES, WorkingMatches
-
-__all__ = ['RetrievalEngine']
 
 _VERSION_ROW, _VALID_TO, _FROM_SEQ = 0, 2, 4
 

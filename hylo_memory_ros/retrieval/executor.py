@@ -15,10 +15,10 @@ from hylo_memory_ros.errors import UnsupportedError
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, rank_matches, score_matches
-from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
 from hylo_memory_ros.retrieval.sources import (
     FEW,
     MatchColumns,
+    ResolvedQuery,
     SimilaritySource,
     Source,
     SourceResult,
@@ -27,8 +27,6 @@ from hylo_memory_ros.retrieval.sources import (
     VectorSearch,
 )
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
-
-__all__ = ['Plan', 'QueryExecutor', 'make_plan']
 
 SUBSET = 5_000
 """Up to so many matches, all are compared by their vectors; beyond, vectors come first where they may."""

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field, replace
 from hylo_memory_ros.domain.skills import OTHER_STATUS
 from hylo_memory_ros.index import SpatialMirror
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.retrieval.resolved_query import ResolvedQuery
-from hylo_memory_ros.retrieval.sources import FEW
+from hylo_memory_ros.retrieval.sources import FEW, ResolvedQuery
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
 from hylo_memory_ros.storage.query.filters import STATISTICS
 from hylo_memory_ros.storage.statements.mapper import ItemRow
-
-__all__ = ['LOOKED_BEYOND', 'Explanation']
 
 _VERSION_ROW, _VALID_FROM, _VALID_TO, _MAP, _FRAME, _X = 0, 1, 2, 9, 21, 22
 

@@ -13,8 +13,6 @@ from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.retrieval.ranking import Ranking
 
-__all__ = ['MAX_SEQUENCE', 'Cursor', 'RankingCache', 'query_digest']
-
 MAX_SEQUENCE = 2**62
 """Beyond every sequence, time and place among matches, and still a number for SQLite."""
 

@@ -16,8 +16,6 @@ from scipy.special import ndtr
 
 from hylo_memory_ros.model import Pose
 
-__all__ = ['probabilities_within']
-
 _REACH = 5.5
 """Standard deviations beyond which nothing counts: 4e-8 of the mass."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)

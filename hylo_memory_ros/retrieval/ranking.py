@@ -21,19 +21,6 @@ from hylo_memory_ros.retrieval.sources import COLUMNS, Floats, MatchColumns, Row
 from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 
-__all__ = [
-    'RRF_K',
-    'RankedMatch',
-    'Ranking',
-    'Scores',
-    'order_of',
-    'orders_of',
-    'part_of',
-    'rank_matches',
-    'score_matches',
-    'weights_of',
-]
-
 _VALID_FROM, _ID = 1, 8
 
 

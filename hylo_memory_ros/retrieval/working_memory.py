@@ -16,8 +16,6 @@ from hylo_memory_ros.retrieval.sources import COLUMNS
 from hylo_memory_ros.storage.query.filters import distance_from
 from hylo_memory_ros.storage.working_memory import WorkingMatches
 
-__all__ = ['NO_HISTORY', 'add_working_exclusions', 'rank_working']
-
 NO_HISTORY = (
     'working memory keeps no history: of it only what it still holds answers, '
     'not what was replaced, evicted or taken away since'

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ['UNTHROTTLED', 'RosLogHandler', 'bridged']
-
 NAME = 'hylo_memory_ros'
 UNTHROTTLED = 'unthrottled'
 """Name of the `extra` of a record that answers a request, and so is never throttled."""

@@ -10,9 +10,6 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-__all__ = ['main']
-
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -33,6 +30,7 @@ class Stop:
         self.requested = True
 
     def __call__(self) -> bool:
+        """Return whether a stop was requested."""
         return self.requested
 
 

@@ -1,8 +1,9 @@
-"""Lifecycle node `hylo_memory`: configure opens a session, cleanup closes it; no transition raises."""
+"""Lifecycle node `hylo_memory`, and its bond with a lifecycle manager."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,9 @@ from lifecycle_msgs.msg import State
 from rclpy.clock import JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.node import Node
 
 from hylo_memory_ros.errors import ConfigurationError, HyloMemoryError
-from hylo_memory_ros.ros.bond import Bond
 from hylo_memory_ros.ros.log_bridge import UNTHROTTLED, bridged
 from hylo_memory_ros.ros.parameters import Parameters
 from hylo_memory_ros.ros.perception.transforms import transform_source
@@ -22,9 +23,51 @@ from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
 from hylo_memory_ros.ros.services.servers import Servers
 from hylo_memory_ros.ros.session import Session
 
-__all__ = ['MemoryNode']
-
 logger = logging.getLogger(__name__)
+
+# As in Nav2's own nodes.
+TOPIC = 'bond'
+HEARTBEAT_PERIOD_S = 0.1
+HEARTBEAT_TIMEOUT_S = 4.0
+
+
+class Bond:
+    """Bond that proves to a manager that this node is alive, from activate to deactivate.
+
+    Parameters
+    ----------
+    node : Node
+        Its name is the name of the bond.
+    enabled : bool
+        Whether to form a bond.
+    """
+
+    def __init__(self, node: Node, enabled: bool) -> None:
+        self._node = node
+        self._enabled = enabled
+        self._bond: Any = None
+
+    def start(self) -> None:
+        """Form the bond; without bondpy nothing happens."""
+        if not self._enabled or self._bond is not None:
+            return
+        try:
+            bondpy: Any = importlib.import_module('bondpy.bondpy')
+        except ImportError as exc:
+            logger.debug('no bond is formed: %s', exc)
+            return
+        bond = bondpy.Bond(TOPIC, self._node.get_name(), self._node)
+        bond.heartbeat_period = HEARTBEAT_PERIOD_S
+        bond.heartbeat_timeout = HEARTBEAT_TIMEOUT_S
+        bond.start()
+        self._bond = bond
+
+    def stop(self) -> None:
+        """Break the bond; a manager notices at once. Safe to repeat."""
+        if self._bond is not None:
+            bond, self._bond = self._bond, None
+            bond.shutdown()
+
 
 ANSWER = {UNTHROTTLED: True}
 Transition = Callable[[Any], None]

@@ -32,8 +32,6 @@ from hylo_memory_ros.parameters import (
 )
 from hylo_memory_ros.ros.rclpy_compat import given_parameters
 
-__all__ = ['Parameters', 'descriptor']
-
 INT_MAX = 2**63 - 1
 
 

@@ -19,8 +19,6 @@ from rclpy.signals import SignalHandlerOptions
 from hylo_memory_ros.ros.node import MemoryNode
 from hylo_memory_ros.ros.rclpy_compat import MessageExecutor
 
-__all__ = ['run']
-
 logger = logging.getLogger(__name__)
 
 # Time that the executor goes on after a lifecycle shutdown, so that its caller gets the reply, seconds.

@@ -10,18 +10,6 @@ from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-__all__ = [
-    'DIAGNOSTICS',
-    'EVENTS',
-    'INTROSPECTION',
-    'LATCHED',
-    'SERVICE',
-    'TF',
-    'TF_STATIC',
-    'Topic',
-    'detections',
-]
-
 RELIABLE, VOLATILE = ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE
 
 

@@ -19,8 +19,6 @@ from rclpy.node import Node
 from rclpy.service import Service
 from rclpy.task import Task
 
-__all__ = ['MessageExecutor', 'answer_impossible_transitions', 'given_parameters', 'lifecycle_state']
-
 logger = logging.getLogger(__name__)
 
 

@@ -22,8 +22,6 @@ from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool, logged
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['BatteryTopic', 'LowBatteryDetector', 'RetentionScheduler']
-
 logger = logging.getLogger(__name__)
 
 # Period of the search for items that are too old, and between two attempts to meet a limit, seconds.

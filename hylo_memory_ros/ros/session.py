@@ -16,9 +16,8 @@ from rclpy.node import Node
 
 from hylo_memory_ros.errors import NotNowError
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.clock import StampWatch
-from hylo_memory_ros.ros.open_memory import open_memory
-from hylo_memory_ros.ros.perception.localization import LocalizationTopic
+from hylo_memory_ros.ros.open_memory import StampWatch, open_memory
+from hylo_memory_ros.ros.perception.inputs import LocalizationTopic
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.perception.placement import Placement
 from hylo_memory_ros.ros.perception.transforms import NodeTransforms
@@ -32,8 +31,6 @@ from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.ros.services import HANDLERS
 from hylo_memory_ros.ros.services.registration import Handlers, ServiceContext
 from hylo_memory_ros.transforms import PendingLookups
-
-__all__ = ['Session']
 
 logger = logging.getLogger(__name__)
 

@@ -1,12 +1,16 @@
-"""State shared by the service handlers: store, indexes, known maps, idempotency cache, lock, event bus.
+"""State shared by the service handlers: store, indexes, known maps, idempotency cache, lock, throttle.
 
 Threads: whatever changes the memory holds `lock`; under it the store commits, the indexes follow and the
 event bus publishes, in that order.
+
+All threads of a process share one interpreter: a long computation delays an answer even without any lock.
+So background work is cut into pieces of about a millisecond, and calls `give_way` between them.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +19,6 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, StoreError
 from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normalize_key
 from hylo_memory_ros.retrieval import RetrievalEngine
-from hylo_memory_ros.service.background_throttle import BackgroundThrottle
 from hylo_memory_ros.service.embedding_spaces import EmbeddingSpaces
 from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.service.indexes import Indexes
@@ -23,7 +26,46 @@ from hylo_memory_ros.service.receipt_log import ReceiptLog
 from hylo_memory_ros.service.skills import SkillLibrary
 from hylo_memory_ros.storage import CommitResult, Store, WorkingMemory
 
-__all__ = ['KnownMaps', 'MemoryCore', 'RequestCache']
+_LONGEST_WAIT_S = 0.05
+# Background work keeps a fifth of the time, however many queries come.
+_WAIT_OF_WORK = 4.0
+
+
+class BackgroundThrottle:
+    """Counts the queries that are being answered, and lets background work wait for them.
+
+    Threads: any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queries = 0
+        self._idle = threading.Event()
+        self._idle.set()
+        self._resumed_s = time.monotonic()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold background work until the end of the block, which answers a query."""
+        with self._lock:
+            self._queries += 1
+            self._idle.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._queries -= 1
+                if not self._queries:
+                    self._idle.set()
+
+    def give_way(self) -> None:
+        """Wait until no query is being answered.
+
+        At most four times as long as the work since the last wait took, and at most 50 ms.
+        """
+        worked_s = time.monotonic() - self._resumed_s
+        self._idle.wait(min(_WAIT_OF_WORK * worked_s, _LONGEST_WAIT_S))
+        self._resumed_s = time.monotonic()
 
 
 class KnownMaps:

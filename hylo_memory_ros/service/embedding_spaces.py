@@ -15,8 +15,6 @@ from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
 from hylo_memory_ros.model.embedding import validate_vector
 from hylo_memory_ros.storage import Store
 
-__all__ = ['EmbeddingSpaces']
-
 _REMEMBERED = 1024
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from hylo_memory_ros.model import Change
 
-__all__ = ['EventBus']
-
 logger = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.storage import CommitResult, Store
 
-__all__ = ['Indexes']
-
 logger = logging.getLogger(__name__)
 
 

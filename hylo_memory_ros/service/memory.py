@@ -21,18 +21,15 @@ from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.handlers.consolidate import ConsolidationHandler
 from hylo_memory_ros.service.handlers.episodes import EpisodeHandler
 from hylo_memory_ros.service.handlers.feedback import FeedbackHandler
-from hylo_memory_ros.service.handlers.maintenance import MaintenanceHandler
+from hylo_memory_ros.service.handlers.maintenance import MaintenanceHandler, RetentionHandler
 from hylo_memory_ros.service.handlers.maps import MapHandler
 from hylo_memory_ros.service.handlers.query import QueryHandler
 from hylo_memory_ros.service.handlers.receipts import ReceiptHandler
 from hylo_memory_ros.service.handlers.remove import RemovalHandler
-from hylo_memory_ros.service.handlers.retention import RetentionHandler
 from hylo_memory_ros.service.handlers.write import WriteHandler
 from hylo_memory_ros.service.skills import FOUND, SkillReport
 from hylo_memory_ros.storage import SqliteStore
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnnumberedUnitOfWork
-
-__all__ = ['MemoryService']
 
 H = TypeVar('H')
 R = TypeVar('R')

@@ -21,15 +21,13 @@ from hylo_memory_ros.evidence.receipts import RecordedQuery, query_facts, receip
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.storage import Store
-from hylo_memory_ros.storage.feedback.repository import Retrieval
+from hylo_memory_ros.storage.feedback import Retrieval
 from hylo_memory_ros.storage.receipts import (
     ReceiptRepository,
     ReceiptRow,
     scrub_unknown,
 )
 from hylo_memory_ros.storage.unit_of_work import ReadView
-
-__all__ = ['ReceiptLog', 'new_receipt_id']
 
 logger = logging.getLogger(__name__)
 _to_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(',', ':')).encode

@@ -20,10 +20,8 @@ from hylo_memory_ros.errors import HyloMemoryError, StoreError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
 from hylo_memory_ros.storage import CommitResult, Store
-from hylo_memory_ros.storage.skills.directory import SkillDirectory, file_name, item_of_file, printable
+from hylo_memory_ros.storage.skill_directory import SkillDirectory, file_name, item_of_file, printable
 from hylo_memory_ros.storage.unit_of_work import ReadView
-
-__all__ = ['FOUND', 'NO_DIRECTORY', 'SkillLibrary', 'SkillReport', 'skill_directory_of']
 
 logger = logging.getLogger(__name__)
 

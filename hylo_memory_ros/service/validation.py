@@ -7,18 +7,6 @@ from collections.abc import Callable, Mapping
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MAX_STAMP_NS, normalize_key, validate_text
 
-__all__ = [
-    'validate_episode_id',
-    'validate_field',
-    'validate_fields',
-    'validate_name',
-    'validate_note',
-    'validate_note_and_actor',
-    'validate_reason',
-    'validate_scope',
-    'validate_stamp',
-]
-
 MAX_NAME_BYTES = 512
 MAX_REASON_BYTES = 4096
 

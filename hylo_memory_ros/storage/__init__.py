@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from hylo_memory_ros.storage.changeset import CommitResult
 from hylo_memory_ros.storage.ports import IndexSource, QuerySource, StatementSource, Store
-from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, QuerySpec
+from hylo_memory_ros.storage.query.select import TOTAL_LIMIT
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.store import SqliteStore
 from hylo_memory_ros.storage.working_memory import WorkingMemory
 

@@ -14,8 +14,6 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
 
-__all__ = ['ArchivedRows', 'Changeset', 'CommitResult', 'NoArchivedRows', 'RowNumbers', 'VersionRow']
-
 
 class RowNumbers(Protocol):
     """Highest row numbers that the archive has taken."""

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from hylo_memory_ros.domain.identity import EMPTY_STATE, statement_of, update_state
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.model import MemoryItem, VerifyReport
-from hylo_memory_ros.storage.consolidation.sizes import miscounted
+from hylo_memory_ros.storage.consolidation.candidates import miscounted
 from hylo_memory_ros.storage.engine.state import get_state
-from hylo_memory_ros.storage.episodes.repository import episode_problems
-from hylo_memory_ros.storage.feedback.scores import misjudged
+from hylo_memory_ros.storage.episodes import episode_problems
+from hylo_memory_ros.storage.feedback import misjudged
 from hylo_memory_ros.storage.query.select import embeddings_of
 from hylo_memory_ros.storage.schema import (
     FULL_TEXT,
@@ -31,8 +31,6 @@ from hylo_memory_ros.storage.statements.embeddings import digest_of_vector, vect
 from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
 from hylo_memory_ros.storage.statements.timeline_repository import effective, said_then, says_now
-
-__all__ = ['AssertionPoint', 'BelievedSpan', 'ContentPoint', 'sequence_of_difference', 'verify_database']
 
 # An identity that changed more often is looked at this often: each look costs its whole timeline.
 _MOST_LOOKS = 64

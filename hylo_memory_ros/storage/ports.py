@@ -23,17 +23,16 @@ if TYPE_CHECKING:
         WriteResult,
     )
     from hylo_memory_ros.storage.archive.archive import ArchiveInfo
-    from hylo_memory_ros.storage.archive.mover import ArchivedSlice
-    from hylo_memory_ros.storage.archive.selection import Archivable
+    from hylo_memory_ros.storage.archive.mover import Archivable, ArchivedSlice
     from hylo_memory_ros.storage.changeset import CommitResult
-    from hylo_memory_ros.storage.consolidation.sizes import KindSize
-    from hylo_memory_ros.storage.query.select import CandidateRows, QuerySpec, RankedRow
+    from hylo_memory_ros.storage.consolidation.candidates import KindSize
+    from hylo_memory_ros.storage.query.select import CandidateRows, RankedRow
+    from hylo_memory_ros.storage.query.spec import QuerySpec
     from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
     from hylo_memory_ros.storage.statements.mapper import ItemRow
     from hylo_memory_ros.storage.statements.removal import Ending
     from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
-__all__ = ['ArchivePort', 'IndexSource', 'QuerySource', 'SpatialTuple', 'StatementSource', 'Store', 'Within']
 
 Within = Callable[['UnitOfWork'], None]
 """Saves further state in the same transaction."""

@@ -23,17 +23,17 @@ from hylo_memory_ros.storage.archive.state import (
     reached_by,
     reached_by_history,
 )
-from hylo_memory_ros.storage.consolidation.candidates import amount_at_hand, consolidable
-from hylo_memory_ros.storage.consolidation.sizes import KindSize
+from hylo_memory_ros.storage.consolidation.candidates import KindSize, amount_at_hand, consolidable
 from hylo_memory_ros.storage.engine.state import get_state
-from hylo_memory_ros.storage.episodes.repository import any_episode, said_in
-from hylo_memory_ros.storage.feedback.scores import any_helpfulness, helpfulness_of
+from hylo_memory_ros.storage.episodes import any_episode, said_in
+from hylo_memory_ros.storage.feedback import any_helpfulness, helpfulness_of
 from hylo_memory_ros.storage.integrity import verify_database
-from hylo_memory_ros.storage.landmarks.ledger import LedgerRepository
 from hylo_memory_ros.storage.migrations import HEAD
+from hylo_memory_ros.storage.observation_ledger import LedgerRepository
 from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import CandidateRows, QuerySpec, RankedRow
+from hylo_memory_ros.storage.query.select import CandidateRows, RankedRow
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import audit, known_map, txn
@@ -41,8 +41,6 @@ from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple, vectors_of_assertions
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.transaction_manager import TransactionManager
-
-__all__ = ['StatementReader']
 
 _VERSION_ROW, _ASSERTION_ID = 0, 20
 

@@ -16,15 +16,6 @@ from hylo_memory_ros.model import MemoryKind
 from hylo_memory_ros.storage.query.filters import identifying_values
 from hylo_memory_ros.storage.schema import receipt, registered
 
-__all__ = [
-    'ReceiptRepository',
-    'ReceiptRow',
-    'existing_ids',
-    'is_kept',
-    'scrub_hits',
-    'scrub_unknown',
-]
-
 
 class ReceiptRow(NamedTuple):
     """One receipt as it is stored."""

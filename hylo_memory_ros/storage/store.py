@@ -18,10 +18,10 @@ from hylo_memory_ros.model import MemoryItem, Removal, WriteResult
 from hylo_memory_ros.storage.archive.state import everything, nothing
 from hylo_memory_ros.storage.backup import Backup
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
-from hylo_memory_ros.storage.episodes.facts import named_in
+from hylo_memory_ros.storage.episodes import named_in
 from hylo_memory_ros.storage.erasure.eraser import Eraser
 from hylo_memory_ros.storage.ports import Within
-from hylo_memory_ros.storage.query.select import QuerySpec
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.reader import StatementReader
 from hylo_memory_ros.storage.statements.removal import (
     Ending,
@@ -34,8 +34,6 @@ from hylo_memory_ros.storage.statements.removal import (
 from hylo_memory_ros.storage.statements.writer import check_items
 from hylo_memory_ros.storage.transaction_manager import TransactionManager
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
-
-__all__ = ['SqliteStore']
 
 
 class SqliteStore:

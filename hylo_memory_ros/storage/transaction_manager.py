@@ -30,8 +30,6 @@ from hylo_memory_ros.storage.query.select import matching_rows
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnitOfWork, UnnumberedUnitOfWork
 
-__all__ = ['TransactionManager', 'new_epoch']
-
 logger = logging.getLogger(__name__)
 
 _EXPIRE_EVERY = 256

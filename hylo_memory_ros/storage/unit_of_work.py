@@ -12,23 +12,23 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
+from hylo_memory_ros.storage.consolidation.candidates import SizeRepository
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository
-from hylo_memory_ros.storage.consolidation.sizes import SizeRepository
-from hylo_memory_ros.storage.consolidation.writer import ConsolidationWriter
-from hylo_memory_ros.storage.corrections.repository import CorrectionRepository, CorrectionWriter
+from hylo_memory_ros.storage.consolidation.summaries import ConsolidationWriter
+from hylo_memory_ros.storage.corrections import CorrectionRepository, CorrectionWriter
 from hylo_memory_ros.storage.engine.state import MapRepository, StateTable
-from hylo_memory_ros.storage.episodes.repository import EpisodeRepository, EpisodeWriter
-from hylo_memory_ros.storage.feedback.repository import FeedbackRepository
-from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
-from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
-from hylo_memory_ros.storage.landmarks.ledger import LedgerRepository
-from hylo_memory_ros.storage.landmarks.sightings import SightingRepository
+from hylo_memory_ros.storage.episodes import EpisodeRepository, EpisodeWriter
+from hylo_memory_ros.storage.feedback import FeedbackRepository
+from hylo_memory_ros.storage.landmarks import (
+    AssociationReceiptRepository,
+    LandmarkRepository,
+    SightingRepository,
+)
+from hylo_memory_ros.storage.observation_ledger import LedgerRepository
 from hylo_memory_ros.storage.receipts import ReceiptRepository
-from hylo_memory_ros.storage.skills.repository import SkillRepository
+from hylo_memory_ros.storage.skill_repository import SkillRepository
 from hylo_memory_ros.storage.statements.embeddings import EmbeddingRepository
 from hylo_memory_ros.storage.statements.writer import StatementRepository, StatementWriter
-
-__all__ = ['ReadView', 'UnitOfWork', 'UnnumberedUnitOfWork']
 
 
 class ReadView:

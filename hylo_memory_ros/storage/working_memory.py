@@ -14,10 +14,8 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import statement_of
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
-from hylo_memory_ros.storage.consolidation.sizes import KindSize
+from hylo_memory_ros.storage.consolidation.candidates import KindSize
 from hylo_memory_ros.storage.query.filters import ItemContext, matches
-
-__all__ = ['NO_MATCHES', 'WorkingMatches', 'WorkingMemory', 'size_of']
 
 Names = Set[tuple[str, str]]
 

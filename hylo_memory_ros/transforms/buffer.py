@@ -20,8 +20,6 @@ from hylo_memory_ros.transforms.geometry import (
 )
 from hylo_memory_ros.transforms.source import LATEST
 
-__all__ = ['DEFAULT_RETENTION_S', 'ChangeCallbacks', 'RigidTransform', 'TransformBuffer']
-
 DEFAULT_RETENTION_S = 30.0
 """Default retention of transforms, seconds."""
 

@@ -29,16 +29,6 @@ from hylo_memory_ros.transforms.geometry import (
 )
 from hylo_memory_ros.transforms.source import LATEST
 
-__all__ = [
-    'FrameLink',
-    'FrameTree',
-    'RawTransform',
-    'SampledCache',
-    'StaticCache',
-    'TransformCache',
-    'validate_frame',
-]
-
 _LOG = logging.getLogger(__name__)
 
 _name = lru_cache(maxsize=4096)(normalize_frame)

@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['IDENTITY_ROTATION', 'Quaternion', 'Transform', 'Vector', 'interpolate', 'unit_quaternion']
-
 Vector = tuple[float, float, float]
 """Metres, x y z."""
 

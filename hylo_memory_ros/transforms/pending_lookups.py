@@ -19,8 +19,6 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.transforms.geometry import Transform
 from hylo_memory_ros.transforms.source import LATEST, TransformSource
 
-__all__ = ['PendingLookups']
-
 # What the next tf message may put right. A frame is also unknown, or not yet joined, during the
 # first moments after a start, so these wait like a transform that is too new; all are completed,
 # under their own names, when the time is over.

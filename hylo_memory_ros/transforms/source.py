@@ -11,8 +11,6 @@ from typing import Protocol, runtime_checkable
 
 from hylo_memory_ros.transforms.geometry import Transform
 
-__all__ = ['LATEST', 'TransformSource']
-
 LATEST = 0
 """Stamp that means "the latest time common to both frames"; for queries only, never for a stamped write."""
 

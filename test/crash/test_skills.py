@@ -14,7 +14,7 @@ from support.nursery import Nursery
 from hylo_memory_ros.domain.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.skills.directory import SET_ASIDE, file_name
+from hylo_memory_ros.storage.skill_directory import SET_ASIDE, file_name
 
 # The child kills itself in the middle: before the n-th event of a kind that concerns a path or a statement.
 KILL = """

@@ -23,7 +23,7 @@ from hylo_memory_ros.perception import (
     digest32,
 )
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.landmarks import ObservationRecord
+from hylo_memory_ros.storage.landmarks import ObservationRecord
 from hylo_memory_ros.storage.schema import association_receipt, landmark
 from hylo_memory_ros.transforms import Transform
 

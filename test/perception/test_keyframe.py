@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from perception.pieces import NS, some_settings
 
-from hylo_memory_ros.perception.map.keyframes import Keyframes
+from hylo_memory_ros.perception.map.sightings import Keyframes
 from hylo_memory_ros.transforms import Transform
 
 

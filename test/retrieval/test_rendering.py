@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import RenderedSegmentIdentity
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.evidence.prompts.render import half_of_ascii, rendered, utf8_bytes
-from hylo_memory_ros.evidence.prompts.renderers import Renderer, quoted, renderer_named, utc_text
+from hylo_memory_ros.evidence.prompts import (
+    Renderer,
+    half_of_ascii,
+    quoted,
+    rendered,
+    renderer_named,
+    utc_text,
+    utf8_bytes,
+)
 from hylo_memory_ros.model import Hit, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hylo_memory_ros.ros.bond import Bond
+from hylo_memory_ros.ros.node import Bond
 
 pytestmark = pytest.mark.ros
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hylo_memory_ros.ros.clock import StampWatch
+from hylo_memory_ros.ros.open_memory import StampWatch
 
 pytestmark = pytest.mark.ros
 NOW = 1_790_000_000 * 10**9

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hylo_memory_ros.errors import NotActiveError, StoreBusyError
-from hylo_memory_ros.ros.runtime.dispatch import Awaited, Settled, awaited_in_executor, drive
-from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.ros.runtime.worker_pool import Awaited, Settled, WorkerPool, awaited_in_executor, drive
 
 pytestmark = pytest.mark.ros
 

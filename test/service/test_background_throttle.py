@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from hylo_memory_ros.service import background_throttle as throttle
-from hylo_memory_ros.service.background_throttle import BackgroundThrottle
+from hylo_memory_ros.service import core as throttle
+from hylo_memory_ros.service.core import BackgroundThrottle
 
 
 class Silence(threading.Event):

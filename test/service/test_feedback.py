@@ -26,9 +26,9 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, QueryResult
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
-from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
-from hylo_memory_ros.storage.landmarks.landmarks import AssociationReceipt
-from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
+from hylo_memory_ros.storage.landmarks import AssociationReceipt, AssociationReceiptRepository
+from hylo_memory_ros.storage.schema import episode_retrieval, helpfulness, landmark
+from hylo_memory_ros.storage.schema import episodes as feedback
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 FACTS = MemoryQuery(kinds=frozenset({'semantic'}))

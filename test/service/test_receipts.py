@@ -28,8 +28,7 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.model import Change, MemoryItem, MemoryQuery, Pose
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.landmarks.association_receipts import AssociationReceiptRepository
-from hylo_memory_ros.storage.landmarks.landmarks import AssociationReceipt
+from hylo_memory_ros.storage.landmarks import AssociationReceipt, AssociationReceiptRepository
 
 HERE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 NEAR = MemoryQuery(near=(HERE, 50.0))

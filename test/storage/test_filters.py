@@ -29,9 +29,8 @@ from hylo_memory_ros.storage.query.filters import (
     identifying_values,
     matches,
 )
-from hylo_memory_ros.storage.query.select import _select
+from hylo_memory_ros.storage.query.select import _BOUND, _DIALECT, _select, shape_of
 from hylo_memory_ros.storage.query.spec import QuerySpec
-from hylo_memory_ros.storage.query.statement_cache import _BOUND, _DIALECT, shape_of
 from hylo_memory_ros.storage.schema import version
 
 SPACE = 'clip@1'

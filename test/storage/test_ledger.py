@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine
 
 from hylo_memory_ros.model import Stats
-from hylo_memory_ros.storage.landmarks.landmarks import (
-    Block,
-    InputRow,
-    LandmarkRepository,
-)
-from hylo_memory_ros.storage.landmarks.ledger import (
+from hylo_memory_ros.storage.landmarks import Block, InputRow, LandmarkRepository
+from hylo_memory_ros.storage.observation_ledger import (
     LedgerRepository,
     pack_assignments,
     pack_consumed,

@@ -12,7 +12,7 @@ from support.tables import read_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.consolidation.sizes import KindSize, miscounted
+from hylo_memory_ros.storage.consolidation.candidates import KindSize, miscounted
 
 
 @pytest.fixture

@@ -20,18 +20,6 @@ from numpy.typing import NDArray
 from hylo_memory_ros.config import ConsolidationSettings
 from hylo_memory_ros.domain.consolidation.summarizer import normal_words, numbers
 
-__all__ = [
-    'NEAR_DUPLICATE',
-    'NEAR_DUPLICATE_DISTANCE_M',
-    'Chunk',
-    'ConsolidationCandidate',
-    'Member',
-    'Need',
-    'Planner',
-    'Rule',
-    'SimilarityClusters',
-]
-
 
 class ConsolidationCandidate(NamedTuple):
     """One event that holds now, with the columns that planning reads."""

@@ -19,25 +19,6 @@ from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.plugins import made_by_plugin
 
-__all__ = [
-    'CONSOLIDATED',
-    'DEFAULT_SUMMARIZER',
-    'GROUP',
-    'SUMMARIZES',
-    'Extractive',
-    'Summarizer',
-    'count_labels',
-    'event_count',
-    'first_ns',
-    'is_summary',
-    'last_ns',
-    'load_summarizer',
-    'normal_words',
-    'numbers',
-    'sentences',
-    'without_lineage',
-]
-
 SUMMARIZES = 'summarizes'
 """Relation of a summary to each statement that it replaces."""
 CONSOLIDATED = 'consolidated'

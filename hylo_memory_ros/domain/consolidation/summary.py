@@ -23,8 +23,6 @@ from hylo_memory_ros.domain.identity import canonical_bytes
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem, MemoryKind, Pose, TimeSpan, validate_text
 
-__all__ = ['Composer']
-
 # Bytes of the text of a summary in UTF-8, at most.
 _SUMMARY_BYTES = 1024
 

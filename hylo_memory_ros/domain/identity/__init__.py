@@ -11,6 +11,7 @@ from __future__ import annotations
 from hylo_memory_ros.domain.identity.artifact import Codec, CompressionArtifactIdentity, CompressionFigure
 from hylo_memory_ros.domain.identity.digest import (
     CANONICAL_FORM,
+    EMPTY_STATE,
     ArtifactDigest,
     EmbeddingDigest,
     GenerationDigest,
@@ -21,19 +22,23 @@ from hylo_memory_ros.domain.identity.digest import (
     Sha256,
     TokenKvDigest,
     canonical_bytes,
+    digest_of_state,
+    update_state,
 )
 from hylo_memory_ros.domain.identity.prompt import (
     AttentionLayout,
+    CachedPrefix,
     CacheLayout,
     ModelRevision,
     PositionLayout,
     RenderedSegmentIdentity,
+    Reuse,
     SegmentType,
     Tokenizer,
     TokenKvIdentity,
+    may_reuse,
+    prefix_from_json,
 )
-from hylo_memory_ros.domain.identity.reuse import CachedPrefix, Reuse, may_reuse, prefix_from_json
-from hylo_memory_ros.domain.identity.set_hash import EMPTY_STATE, digest_of_state, update_state
 from hylo_memory_ros.domain.identity.statement import (
     SemanticIdentity,
     Statement,

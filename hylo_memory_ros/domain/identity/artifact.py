@@ -19,8 +19,6 @@ from hylo_memory_ros.domain.identity.vectors import DerivedGenerationIdentity
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model.validation import Contract
 
-__all__ = ['Codec', 'CompressionArtifactIdentity', 'CompressionFigure']
-
 
 def _source(value: Any) -> TokenKvDigest | GenerationDigest:
     if isinstance(value, str) and value.startswith(TokenKvDigest.prefix):

@@ -18,8 +18,6 @@ from hylo_memory_ros.domain.identity.digest import (
 from hylo_memory_ros.model import MemoryItem, Pose
 from hylo_memory_ros.model.validation import Key, Name, Text
 
-__all__ = ['SemanticIdentity', 'Statement', 'computed_id', 'content_bytes', 'identity_digest', 'statement_of']
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:

@@ -20,16 +20,6 @@ from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model.embedding import SpaceName
 from hylo_memory_ros.model.validation import Contract
 
-__all__ = [
-    'EXACT',
-    'DerivedGenerationIdentity',
-    'EmbeddingIdentity',
-    'Ordering',
-    'SourceSnapshot',
-    'require_exact_rerank',
-    'require_ordering',
-]
-
 _ORDERING = b'hylo-ordering-1\0'
 
 

@@ -4,7 +4,7 @@ Nothing here executes a skill: its code is data, and a predicate can name nothin
 functions. CEL libraries for Python either lack wheels for a supported version or report a missing value and a
 value of another type only as text, so parser and evaluator are ours.
 
-Reading order: `expression`, `predicate`, `skill_index`, `gate`.
+Reading order: `expression`, `predicate`, `gate`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from hylo_memory_ros.domain.skills.gate import (
     problems_of_skill_item,
     skill_of,
 )
-from hylo_memory_ros.domain.skills.predicate import parse_predicate
-from hylo_memory_ros.domain.skills.skill_index import OTHER_STATUS, Fit, SkillIndex
+from hylo_memory_ros.domain.skills.predicate import OTHER_STATUS, Fit, SkillIndex, parse_predicate
 
 __all__ = [
     'OTHER_STATUS',

@@ -13,30 +13,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-__all__ = [
-    'FALSE',
-    'FUNCTIONS',
-    'TRUE',
-    'UNFIT',
-    'UNKNOWN',
-    'And',
-    'Arithmetic',
-    'Call',
-    'Comparison',
-    'Condition',
-    'Constant',
-    'Function',
-    'Has',
-    'Holds',
-    'ListOf',
-    'Not',
-    'Or',
-    'Path',
-    'Term',
-    'Truth',
-    'Value',
-]
-
 
 class Truth(IntEnum):
     """Truth value of a condition; also the result of a term that has no value."""

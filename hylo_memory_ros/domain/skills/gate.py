@@ -10,15 +10,6 @@ from hylo_memory_ros.domain.skills.predicate import parse_predicate
 from hylo_memory_ros.model.item import MemoryItem
 from hylo_memory_ros.model.skill import SkillPayload, problems_of_skill
 
-__all__ = [
-    'TRANSITIONS',
-    'Thresholds',
-    'problems_at_gate',
-    'problems_of_payload',
-    'problems_of_skill_item',
-    'skill_of',
-]
-
 TRANSITIONS: Mapping[str | None, tuple[str, ...]] = {
     None: ('proposed',),
     'proposed': ('verified', 'refuted'),

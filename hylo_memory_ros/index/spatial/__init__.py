@@ -1,6 +1,6 @@
 """Spatial index: radius and nearest-neighbour queries over the believed rows of the store.
 
-Reading order: `rows`, `segments`, `partition`, `compaction`, `audit`, `index`.
+Reading order: `rows`, `segments`, `partition`, `audit`, `index`.
 """
 
 from hylo_memory_ros.index.spatial.index import SpatialMirror

@@ -24,8 +24,6 @@ from hylo_memory_ros.index.spatial.rows import (
 )
 from hylo_memory_ros.index.spatial.segments import Segment
 
-__all__ = ['Audit']
-
 _COLUMNS = ('version_row', 'valid_from_ns', 'valid_to_ns', 'spatial_id', 'from_seq', 'to_seq')
 
 

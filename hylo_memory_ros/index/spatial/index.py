@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.errors import InvalidRequestError, LoadingError
 from hylo_memory_ros.index.spatial.audit import Audit
-from hylo_memory_ros.index.spatial.compaction import ClosingError, Compactor
-from hylo_memory_ros.index.spatial.partition import Partition, build_trees
+from hylo_memory_ros.index.spatial.partition import ClosingError, Compactor, Partition, build_trees
 from hylo_memory_ros.index.spatial.rows import (
     LARGEST_M,
     OPEN,
@@ -40,8 +39,6 @@ from hylo_memory_ros.index.spatial.rows import (
     Window,
 )
 from hylo_memory_ros.index.spatial.segments import Ball, Segment
-
-__all__ = ['SpatialMirror']
 
 _FOREVER = OPEN - 1
 

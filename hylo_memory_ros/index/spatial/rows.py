@@ -9,32 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    'FROM_SEQ',
-    'LARGEST_M',
-    'OPEN',
-    'SPATIAL',
-    'TO_SEQ',
-    'VALID_FROM',
-    'VALID_TO',
-    'VERSION',
-    'BelievedRow',
-    'Difference',
-    'Excluded',
-    'Hits',
-    'Indices',
-    'Key',
-    'Nearest',
-    'Points',
-    'RowBatch',
-    'RowCollector',
-    'Rows',
-    'Window',
-    'not_erased',
-    'split_by_partition',
-    'within_range',
-]
-
 OPEN: int = 2**63 - 1
 """The "no end" of int64 columns, which have no null; never stored, never sent."""
 

@@ -30,8 +30,6 @@ from hylo_memory_ros.index.spatial.rows import (
     Window,
 )
 
-__all__ = ['MARGIN', 'Ball', 'DeltaSegment', 'Segment', 'TreeSegment', 'merge_rows']
-
 # scipy's arithmetic and math.dist differ by some units in the last place: pre-select with a margin, then
 # decide with math.dist alone.
 MARGIN = 1e-9

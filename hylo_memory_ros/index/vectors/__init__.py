@@ -1,7 +1,7 @@
 """Vector index: exact search, or derived candidates that are always reranked exactly.
 
-Reading order: `metric`, `vector_columns`, `space_table`; the codecs `turbo_quant`, `provekv_pool` (on
-`sign_codes`) and `hnsw`; `generation`, `artifact`, `generation_builder`; `space_search`, `index`.
+Reading order: `metric`, `space_table`; the codecs `turbo_quant`, `provekv_pool` (on
+`sign_codes`) and `hnsw`; `generation`, `artifact`; `space_search`, `index`.
 """
 
 from __future__ import annotations

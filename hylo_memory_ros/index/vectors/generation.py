@@ -24,18 +24,6 @@ from hylo_memory_ros.index.vectors.provekv_pool import PoolCodec, PoolCodes
 from hylo_memory_ros.index.vectors.turbo_quant import TurboCodes, TurboQuant
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 
-__all__ = [
-    'Codec',
-    'Codes',
-    'Generation',
-    'Record',
-    'codec_of',
-    'digest_of_records',
-    'embedding_digest',
-    'embedding_digests',
-    'identity_of',
-]
-
 Codec = GraphCodec | TurboQuant | PoolCodec
 Codes = GraphCodes | TurboCodes | PoolCodes
 

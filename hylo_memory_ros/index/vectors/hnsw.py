@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model.embedding import Metric
 
-__all__ = ['GraphCodec', 'GraphCodes', 'usearch_installed']
-
 _METRICS = {'cosine': 'cos', 'dot': 'ip', 'l2': 'l2sq'}
 _CONNECTIVITY = 16
 _EXPANSION_ADD = 128

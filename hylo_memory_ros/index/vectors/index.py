@@ -16,12 +16,9 @@ from hylo_memory_ros.errors import InvalidRequestError, LoadingError
 from hylo_memory_ros.index.spatial.rows import OPEN
 from hylo_memory_ros.index.vectors.artifact import Artifacts
 from hylo_memory_ros.index.vectors.space_search import SpaceContext, SpaceSearch
-from hylo_memory_ros.index.vectors.space_table import VectorQuery
-from hylo_memory_ros.index.vectors.vector_columns import VectorRow, VectorSource, VersionTuple
+from hylo_memory_ros.index.vectors.space_table import VectorQuery, VectorRow, VectorSource, VersionTuple
 from hylo_memory_ros.model import CandidateEvidence, MemoryItem
 from hylo_memory_ros.model.embedding import MIN_NORM, EmbeddingSpace, undeclared_space
-
-__all__ = ['VectorHits', 'VectorIndex']
 
 _Change = Callable[[], None]
 

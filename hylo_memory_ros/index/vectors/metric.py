@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model.embedding import Metric
 
-__all__ = ['lengths_of', 'rank_estimates', 'scores_of', 'similarities_of']
-
 
 def similarities_of(
     metric: Metric,

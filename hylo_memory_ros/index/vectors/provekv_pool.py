@@ -19,8 +19,6 @@ from scipy.spatial import cKDTree
 
 from hylo_memory_ros.index.vectors.sign_codes import SignCodes, rotation
 
-__all__ = ['PoolCodec', 'PoolCodes', 'spiral']
-
 _WORDS = 256
 _CELLS = 512
 _REACH = 6.0

@@ -11,8 +11,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['SignCodes', 'gaussian', 'rotation']
-
 _NAME = 0x48594C4F
 _BIT_COUNTS = np.array([bin(number).count('1') for number in range(1 << 16)], np.uint8)
 

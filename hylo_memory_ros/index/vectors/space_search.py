@@ -16,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.domain.identity import require_exact_rerank
-from hylo_memory_ros.index.vectors.artifact import ArtifactError, Artifacts
+from hylo_memory_ros.index.vectors.artifact import (
+    ArtifactError,
+    Artifacts,
+    BuildCancelledError,
+    build_generation,
+)
 from hylo_memory_ros.index.vectors.generation import Generation
-from hylo_memory_ros.index.vectors.generation_builder import BuildCancelledError, build_generation
 from hylo_memory_ros.index.vectors.hnsw import GraphCodes, usearch_installed
 from hylo_memory_ros.index.vectors.metric import rank_estimates
-from hylo_memory_ros.index.vectors.space_table import RankedRows, SpaceTable, VectorQuery
-from hylo_memory_ros.index.vectors.vector_columns import VectorSource
+from hylo_memory_ros.index.vectors.space_table import RankedRows, SpaceTable, VectorQuery, VectorSource
 from hylo_memory_ros.model import CandidateEvidence
 from hylo_memory_ros.model.embedding import EmbeddingSpace
-
-__all__ = ['SpaceContext', 'SpaceSearch']
 
 logger = logging.getLogger(__name__)
 

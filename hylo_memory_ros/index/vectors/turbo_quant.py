@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.index.vectors.sign_codes import SignCodes, gaussian, rotation
 
-__all__ = ['TurboCodes', 'TurboQuant', 'levels']
-
 _GRID = 20_001
 
 

@@ -37,11 +37,9 @@ from hylo_memory_ros.perception.tracking.fusion import locate_sightings, reestim
 from hylo_memory_ros.perception.tracking.gating import find_candidates
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL, inverse, times
 from hylo_memory_ros.perception.tracking.update import apply_covariance_floor
-from hylo_memory_ros.storage.corrections.apply import PlacedStatement
+from hylo_memory_ros.storage.corrections import PlacedStatement
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import Quaternion, Vector
-
-__all__ = ['Relocation', 'SightingColumns', 'move_poses', 'regroup', 'relocate']
 
 Rows = NDArray[np.int64]
 

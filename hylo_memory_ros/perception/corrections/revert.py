@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.map.landmark import NEVER, unpack_states
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.map.sightings import Keyframes
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import reestimate
-
-__all__ = ['restore_landmarks']
 
 Columns = Mapping[str, Sequence[Any]]
 

@@ -19,16 +19,6 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.transforms import Transform
 
-__all__ = [
-    'BrownianBridge',
-    'Correction',
-    'CorrectionUncertainty',
-    'Motions',
-    'PathCorrection',
-    'RigidCorrection',
-    'Trajectory',
-]
-
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 

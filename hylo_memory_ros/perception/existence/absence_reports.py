@@ -15,23 +15,13 @@ from hylo_memory_ros.perception.edits import MANUAL_SOURCE, current_item
 from hylo_memory_ros.perception.existence.existence_filter import ExistenceFilter, probability
 from hylo_memory_ros.perception.existence.existence_monitor import end_landmark
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.map.keyframes import TURN_DEG
 from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
+from hylo_memory_ros.perception.map.sightings import TURN_DEG
 from hylo_memory_ros.perception.port import MemoryPort
 from hylo_memory_ros.perception.receipts import Receipt, ReportDecision, report_receipt
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.transforms import Transform
-
-__all__ = [
-    'AbsenceAnswer',
-    'AbsenceReport',
-    'adopt_item',
-    'apply_report',
-    'find_items',
-    'resolve_keys',
-    'validate_report',
-]
 
 Vector = tuple[float, float, float]
 

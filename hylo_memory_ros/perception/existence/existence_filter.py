@@ -32,8 +32,6 @@ from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
 
-__all__ = ['ExistenceFilter', 'MissedLandmarks', 'logit', 'probability']
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -38,8 +38,6 @@ from hylo_memory_ros.perception.tracking.data_association import AssociationResu
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Displacement', 'ExistenceMonitor', 'ExistenceUpdate', 'apply_displacement', 'find_displacements']
-
 # Stamps and digests by which a map that is sent again is known.
 _GRIDS_KEPT = 1024
 # Largest age of a depth image relative to an observation, seconds.

@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.transforms import Transform
 
-__all__ = [
-    'CameraModel',
-    'DepthImage',
-    'OccupancyGrid',
-    'StampedVisibility',
-    'View',
-    'Visibilities',
-    'Visibility',
-    'VisibilityHistory',
-    'VisibilityModel',
-]
-
 Array = NDArray[np.float64]
 Visibilities = NDArray[np.int64]
 

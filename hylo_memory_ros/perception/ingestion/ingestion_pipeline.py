@@ -43,8 +43,6 @@ from hylo_memory_ros.perception.tracking.data_association import (
 )
 from hylo_memory_ros.transforms import Transform, TransformSource
 
-__all__ = ['IngestionPipeline', 'Offer']
-
 Offer = Literal['pending', 'repeated', 'late', 'refused', 'dropped']
 """Result of offering a message; all values except ``pending`` are final."""
 

@@ -14,8 +14,6 @@ from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.perception.existence.visibility import CameraModel, View
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['DecodedMessage', 'Deletion', 'Detections', 'Message', 'Scan', 'digest32']
-
 
 def digest32(serialized: bytes | bytearray | memoryview) -> int:
     """Return the 32-bit digest that identifies a repeated message.

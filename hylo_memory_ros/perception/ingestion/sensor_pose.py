@@ -20,11 +20,9 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.model.pose import validate_covariance
 from hylo_memory_ros.perception.ingestion.observation import Message
-from hylo_memory_ros.perception.map.keyframes import Keyframes
+from hylo_memory_ros.perception.map.sightings import Keyframes
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.transforms import Transform, TransformSource
-
-__all__ = ['LocalizationGate', 'SensorPoseResolver', 'TagPoseResolver', 'loss_reason']
 
 # Tags choose frame names freely, so the number of names that are kept must be bounded.
 _FRAMES_KEPT = 4096

@@ -41,8 +41,6 @@ from hylo_memory_ros.perception.tracking.fusion import AXES, normalize_orientati
 from hylo_memory_ros.perception.tracking.sym3 import determinant
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['DetectionValidator', 'find_violation']
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Reject = Callable[[str, int], None]

@@ -21,8 +21,6 @@ from hylo_memory_ros.errors import (
 from hylo_memory_ros.perception.ingestion.observation import Message
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['Backlog', 'PendingMessage', 'Watermark']
-
 
 class Watermark:
     """The stamp up to which every observation is in.

@@ -12,23 +12,6 @@ from numpy.typing import NDArray
 
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, normalize_key
 
-__all__ = [
-    'COLUMNS',
-    'KEY_DIGITS',
-    'NEIGHBOURS',
-    'NEVER',
-    'LandmarkEnding',
-    'LandmarkEstimate',
-    'State',
-    'create_item',
-    'landmark_key',
-    'new_state',
-    'normalize_label',
-    'orientation_of',
-    'pack_state',
-    'unpack_states',
-]
-
 KEY_DIGITS = 12
 """Hexadecimal digits in the key of a landmark."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.observation import digest32
-from hylo_memory_ros.perception.map.keyframes import Keyframes, StoredKeyframe
 from hylo_memory_ros.perception.map.landmark import (
     COLUMNS,
     NEVER,
@@ -20,10 +19,8 @@ from hylo_memory_ros.perception.map.landmark import (
     pack_state,
     unpack_states,
 )
-from hylo_memory_ros.perception.map.sightings import SightingChanges, Sightings
+from hylo_memory_ros.perception.map.sightings import Keyframes, SightingChanges, Sightings, StoredKeyframe
 from hylo_memory_ros.perception.settings import LandmarkSettings
-
-__all__ = ['CellGrid', 'LandmarkMap', 'MapChanges', 'NumberSequence']
 
 _FIRST_CAPACITY = 64
 # Removal in batches spreads the cost of one sort.

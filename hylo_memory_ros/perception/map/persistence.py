@@ -21,33 +21,14 @@ from numpy.typing import NDArray
 from hylo_memory_ros.errors import ClockError, HyloMemoryError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.perception.ingestion.observation import Message
-from hylo_memory_ros.perception.map.keyframes import Keyframes
 from hylo_memory_ros.perception.map.landmark import LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges, NumberSequence
-from hylo_memory_ros.perception.map.sightings import Sightings
+from hylo_memory_ros.perception.map.sightings import Keyframes, Sightings
 from hylo_memory_ros.perception.port import MemoryPort, StatePort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
 from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
-from hylo_memory_ros.storage.landmarks.landmarks import (
-    AssociationReceipt,
-    Block,
-    ConsumedBlock,
-    InputRow,
-    Removed,
-)
-
-__all__ = [
-    'ConcurrentRemovalError',
-    'ConsumedMessage',
-    'ConsumedMessages',
-    'LandmarkPersistence',
-    'Phase',
-    'Statement',
-    'load_map',
-    'save_map',
-    'split_phases',
-]
+from hylo_memory_ros.storage.landmarks import AssociationReceipt, Block, ConsumedBlock, InputRow, Removed
 
 _log = logging.getLogger(__name__)
 

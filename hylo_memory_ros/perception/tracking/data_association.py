@@ -24,8 +24,6 @@ from hylo_memory_ros.perception.tracking.gating import Candidates, find_candidat
 from hylo_memory_ros.perception.tracking.merging import find_merges, merge_duplicates, merge_landmarks
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 
-__all__ = ['NONE', 'Association', 'AssociationResult', 'GatedAssociation', 'assign_landmarks']
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -24,16 +24,6 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import localization_covariance
 from hylo_memory_ros.perception.tracking.sym3 import inverse, rotation_matrix, times, turned
 
-__all__ = [
-    'AXES',
-    'exceeds_turn',
-    'fuse',
-    'fuse_orientations',
-    'locate_sightings',
-    'normalize_orientations',
-    'reestimate',
-]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -15,14 +15,6 @@ from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.sym3 import determinant, mahalanobis
 
-__all__ = [
-    'Candidates',
-    'find_candidates',
-    'localization_covariance',
-    'sizes_agree',
-    'squared_gate',
-]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -26,8 +26,6 @@ from hylo_memory_ros.perception.tracking.gating import (
 )
 from hylo_memory_ros.perception.tracking.sym3 import mahalanobis, rotation_matrix
 
-__all__ = ['DistinctDetections', 'MergeProof', 'find_merges', 'merge_duplicates', 'merge_landmarks']
-
 Rows = NDArray[np.int64]
 
 # Of two estimates of one place, this share lies nearer than the gate.

@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['DIAGONAL', 'determinant', 'inverse', 'mahalanobis', 'rotation_matrix', 'times', 'turned']
-
 Array = NDArray[np.float64]
 
 DIAGONAL = (0, 3, 5)

@@ -16,8 +16,6 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.fusion import exceeds_turn, fuse, fuse_orientations
 from hylo_memory_ros.perception.tracking.sym3 import DIAGONAL
 
-__all__ = ['LandmarkUpdater', 'add_votes', 'apply_covariance_floor', 'select_label']
-
 # Hysteresis of the label: a detector that alternates between two would otherwise cause a statement
 # each time.
 _LEAD = 1.5

@@ -10,8 +10,6 @@ from pydantic import ValidationError
 from hylo_memory_ros import errors
 from hylo_memory_ros.msg import ErrorCode
 
-__all__ = ['RETRYABLE', 'describe', 'format_problems']
-
 # The first matching class decides, so a subclass stands above its base.
 CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValidationError, ErrorCode.INVALID_FIELD),

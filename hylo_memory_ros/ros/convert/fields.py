@@ -8,19 +8,6 @@ from builtin_interfaces.msg import Time
 
 from hylo_memory_ros.errors import InvalidRequestError
 
-__all__ = [
-    'MAX_SEQUENCE',
-    'checked_sequence',
-    'checked_text',
-    'fill_stamp',
-    'joined',
-    'pairs_of',
-    'scope_of',
-    'stamp_msg',
-    'stamp_ns',
-    'texts',
-]
-
 NS_PER_S = 1_000_000_000
 MAX_SEQUENCE = 2**63 - 1
 REPLACEMENT = '\N{REPLACEMENT CHARACTER}'

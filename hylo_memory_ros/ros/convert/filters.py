@@ -22,8 +22,6 @@ from hylo_memory_ros.ros.convert.fields import (
 )
 from hylo_memory_ros.storage.query.filters import FILTERS
 
-__all__ = ['OPTIONS', 'query_from_msg']
-
 OPTIONS = (*(field for one in FILTERS for field in one.options_json), 'weights')
 """Keys of ``options_json``, each a field of the query."""
 _OPTIONS_FIELD = 'filter.options_json'

@@ -23,8 +23,6 @@ from hylo_memory_ros.ros.convert.fields import (
     texts,
 )
 
-__all__ = ['PARTS', 'fill_item', 'item_from_msg', 'item_to_msg']
-
 PARTS = frozenset({'payload', 'embedding', 'evidence'})
 """Parts of an item that are sent only on request."""
 

@@ -19,20 +19,6 @@ from hylo_memory_ros.msg import MemoryEvent, MemoryHit, MemoryVersion
 from hylo_memory_ros.ros.convert.fields import fill_stamp, stamp_msg
 from hylo_memory_ros.ros.convert.items import fill_item
 
-__all__ = [
-    'bytes_of_event',
-    'bytes_of_hit',
-    'bytes_of_texts',
-    'bytes_of_version',
-    'cursor_of',
-    'cursor_read',
-    'event_to_msg',
-    'fitting',
-    'hit_to_msg',
-    'point_to_msg',
-    'version_to_msg',
-]
-
 A = TypeVar('A')
 B = TypeVar('B')
 

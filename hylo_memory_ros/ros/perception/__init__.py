@@ -1,4 +1,4 @@
-"""Perception of the node: subscribers, localization, transforms, and the placement of poses.
+"""Perception of the node: subscribers, transforms, and the placement of poses.
 
 Callbacks only queue; the writer's thread decodes, processes and commits. `perception` is the whole.
 """

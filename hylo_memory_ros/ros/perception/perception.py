@@ -21,12 +21,10 @@ from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.perception import AbsenceAnswer, AbsenceReport, LandmarkPipeline, PipelineStatus
 from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection, Trajectory
 from hylo_memory_ros.perception.edits import Edit, Edited
-from hylo_memory_ros.ros.clock import StampWatch
+from hylo_memory_ros.ros.open_memory import StampWatch
 from hylo_memory_ros.ros.perception.inputs import Input, message_type
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
 from hylo_memory_ros.transforms import TransformSource
-
-__all__ = ['Perception']
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,6 @@ from hylo_memory_ros.errors import ClockError, FrameError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.transforms import LATEST, PendingLookups, Transform
 
-__all__ = ['Draft', 'Placement']
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:

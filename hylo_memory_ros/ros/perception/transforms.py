@@ -29,13 +29,6 @@ from hylo_memory_ros.transforms import TransformBuffer, TransformSource
 from hylo_memory_ros.transforms.buffer import DEFAULT_RETENTION_S, RigidTransform
 from hylo_memory_ros.transforms.frame_tree import RawTransform
 
-__all__ = [
-    'NodeTransforms',
-    'StandInTransformSource',
-    'Tf2TransformSource',
-    'transform_source',
-]
-
 
 class NodeTransforms(TransformSource, Protocol):
     """A source of transforms that listens on behalf of a node."""

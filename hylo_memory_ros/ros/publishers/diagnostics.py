@@ -15,13 +15,11 @@ from std_msgs.msg import Header
 
 from hylo_memory_ros.perception import InputStatus
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.clock import check_clock
 from hylo_memory_ros.ros.convert.fields import stamp_msg
+from hylo_memory_ros.ros.open_memory import check_clock
 from hylo_memory_ros.ros.retention_scheduler import RetentionScheduler
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
 from hylo_memory_ros.ros.services.registration import ServiceContext
-
-__all__ = ['DiagnosticsTopic']
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.convert.results import bytes_of_event, event_to_msg
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['EventTopic']
-
 
 class EventTopic:
     """Publishes the changes of one memory until it is closed.

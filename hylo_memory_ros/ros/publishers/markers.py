@@ -25,8 +25,6 @@ from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.transforms import LATEST, TransformSource
 
-__all__ = ['MarkerTopic', 'marker_array']
-
 EVERYWHERE_M = 1e9
 # Landmarks that are shown, and that carry their name as text, nearest to the robot first.
 NEAREST, NAMED = 2000, 100

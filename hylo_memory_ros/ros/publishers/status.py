@@ -17,8 +17,6 @@ from hylo_memory_ros.ros.convert.fields import stamp_msg
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.service import MemoryService
 
-__all__ = ['StatusTopic']
-
 
 class StatusTopic:
     """Publishes `~/status` when something in it has changed.

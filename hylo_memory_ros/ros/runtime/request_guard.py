@@ -14,8 +14,6 @@ from hylo_memory_ros.errors import HyloMemoryError, NotActiveError, StoreError
 from hylo_memory_ros.msg import ErrorCode
 from hylo_memory_ros.ros.convert.errors import describe
 
-__all__ = ['Handler', 'RequestGuard']
-
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]

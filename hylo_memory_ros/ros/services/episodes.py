@@ -11,8 +11,6 @@ from hylo_memory_ros.ros.convert.fields import checked_text, scope_of
 from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Episode
 
-__all__ = ['EpisodeHandlers']
-
 
 class EpisodeHandlers(Handlers):
     """The service ``episode``."""

@@ -14,13 +14,11 @@ from hylo_memory_ros.model.pose import MAX_COORDINATE_M
 from hylo_memory_ros.perception import AbsenceReport
 from hylo_memory_ros.perception.edits import Edit, EditOp
 from hylo_memory_ros.ros.convert.fields import checked_text, stamp_ns, texts
-from hylo_memory_ros.ros.runtime.dispatch import Settled
+from hylo_memory_ros.ros.runtime.worker_pool import Settled
 from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import EditLandmark, ReportAbsent
 from hylo_memory_ros.transforms import LATEST, Transform
 from hylo_memory_ros.transforms.geometry import unit_quaternion
-
-__all__ = ['LandmarkHandlers']
 
 _OPS: dict[str, EditOp] = {
     'pin': 'pin', 'unpin': 'unpin', 'correct': 'correct', 'split': 'split', 'merge': 'merge',

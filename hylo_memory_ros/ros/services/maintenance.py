@@ -21,13 +21,11 @@ from hylo_memory_ros.action import Maintain
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
 from hylo_memory_ros.model import Budget, ConsolidationReport, Reversion
 from hylo_memory_ros.ros.convert.fields import MAX_SEQUENCE, checked_text, scope_of, stamp_msg, stamp_ns
-from hylo_memory_ros.ros.runtime.dispatch import Settled, awaited_in_executor
 from hylo_memory_ros.ros.runtime.request_guard import RequestGuard
+from hylo_memory_ros.ros.runtime.worker_pool import Settled, awaited_in_executor
 from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Flush, Snapshot
 from hylo_memory_ros.storage.engine.files import file_named
-
-__all__ = ['MaintenanceHandlers', 'Progress', 'maintain_server']
 
 # Bytes of an id in a report, at least.
 _ID_BYTES = 32

@@ -18,8 +18,6 @@ from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import CorrectMap, SetMap
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['MapHandlers', 'path_of', 'rigid_of']
-
 _ACTOR = 'correct_map'
 _UNIT_TOLERANCE = 1e-2
 

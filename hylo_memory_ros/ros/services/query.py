@@ -29,8 +29,6 @@ from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Changes, History, Query
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['QueryHandlers']
-
 # Asked of the store at a time when the caller sets no limit; what fits into a reply decides.
 PAGE = 1000
 

@@ -15,8 +15,6 @@ from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Feedback, MayReuse, Receipt, Render
 from hylo_memory_ros.transforms import Transform
 
-__all__ = ['FeedbackHandlers', 'ReceiptHandlers']
-
 
 class ReceiptHandlers(Handlers):
     """Services that prove answers: ``render``, ``may_reuse``, ``receipt``."""

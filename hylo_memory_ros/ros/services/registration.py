@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hylo_memory_ros.parameters import NodeConfig
-from hylo_memory_ros.ros.clock import StampWatch
+from hylo_memory_ros.ros.open_memory import StampWatch
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.perception.placement import Placement
-from hylo_memory_ros.ros.runtime.dispatch import Settled
-from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
+from hylo_memory_ros.ros.runtime.worker_pool import Settled, WorkerPool
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.transforms import PendingLookups, Transform, TransformSource
-
-__all__ = ['Handlers', 'ServiceContext', 'service', 'service_types']
 
 F = TypeVar('F', bound=Callable[..., Any])
 R = TypeVar('R')

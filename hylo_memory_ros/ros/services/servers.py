@@ -20,13 +20,11 @@ from rclpy.service_introspection import ServiceIntrospectionState
 
 from hylo_memory_ros.errors import NotActiveError
 from hylo_memory_ros.ros import qos
-from hylo_memory_ros.ros.runtime.dispatch import awaited_in_executor, drive
 from hylo_memory_ros.ros.runtime.request_guard import Handler, RequestGuard
+from hylo_memory_ros.ros.runtime.worker_pool import awaited_in_executor, drive
 from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.ros.services.maintenance import maintain_server
 from hylo_memory_ros.ros.services.registration import Handlers
-
-__all__ = ['Servers']
 
 # The executor's next turn takes the interpreter from the thread that answers, and with it a fifth of
 # the time of a small query. So it yields, but too briefly to delay messages.

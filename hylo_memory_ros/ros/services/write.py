@@ -16,12 +16,10 @@ from hylo_memory_ros.ros.convert.filters import query_from_msg
 from hylo_memory_ros.ros.convert.items import item_from_msg
 from hylo_memory_ros.ros.convert.results import bytes_of_texts, fitting
 from hylo_memory_ros.ros.perception.placement import Draft
-from hylo_memory_ros.ros.runtime.dispatch import Settled
+from hylo_memory_ros.ros.runtime.worker_pool import Settled
 from hylo_memory_ros.ros.services.registration import Handlers, service
 from hylo_memory_ros.srv import Forget, Purge, Retract, Write
 from hylo_memory_ros.transforms import Transform
-
-__all__ = ['WriteHandlers']
 
 Removing: TypeAlias = Forget.Request | Retract.Request | Purge.Request
 Removed = TypeVar('Removed', Forget.Response, Retract.Response, Purge.Response)

@@ -20,21 +20,20 @@ from hylo_memory_ros.service.validation import (
     validate_note_and_actor,
     validate_scope,
 )
-from hylo_memory_ros.storage.episodes.facts import (
+from hylo_memory_ros.storage.episodes import (
     SUMMARY_SOURCE,
     EpisodeFacts,
     KeyEvent,
+    ended_as,
     summary_key,
     summary_text,
 )
-from hylo_memory_ros.storage.episodes.repository import ended_as
 from hylo_memory_ros.storage.statements.writer import resolved
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 EndListener = Callable[[UnitOfWork, Episode], None]
 """Called inside the transaction that ends an episode."""
 
-__all__ = ['INTERRUPTED', 'EndListener', 'EpisodeHandler', 'event_items', 'summary_item']
 
 # Of what an item says, so much is repeated.
 _MOST_CHARACTERS = 280

@@ -11,10 +11,8 @@ from hylo_memory_ros.model import MAX_K, Episode, FeedbackResult, MemoryKind, Ve
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_fields, validate_name, validate_note
-from hylo_memory_ros.storage.feedback.repository import Judgement
+from hylo_memory_ros.storage.feedback import Judgement
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork
-
-__all__ = ['MAX_NOTE_BYTES', 'FeedbackHandler', 'HelpfulnessScorer']
 
 MAX_NOTE_BYTES = 4096
 """Most bytes of a note in UTF-8."""

@@ -20,10 +20,8 @@ from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import validate_fields, validate_name
 from hylo_memory_ros.storage import CommitResult
-from hylo_memory_ros.storage.corrections.apply import CorrectionPlan, CorrectionSummary, ReversalPlan
+from hylo_memory_ros.storage.corrections import CorrectionPlan, CorrectionSummary, ReversalPlan
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork
-
-__all__ = ['MapHandler', 'MapMotion']
 
 MapMotion = RigidCorrection | PathCorrection | Trajectory
 """Motion of a map: rigid, or by a corrected trajectory."""

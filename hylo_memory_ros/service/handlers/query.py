@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hylo_memory_ros.errors import EpochChangedError, InvalidRequestError
-from hylo_memory_ros.evidence.prompts.render import Rendering, TokenCounter, counter_named, rendered
-from hylo_memory_ros.evidence.prompts.renderers import renderer_named
+from hylo_memory_ros.evidence.prompts import Rendering, TokenCounter, counter_named, rendered, renderer_named
 from hylo_memory_ros.evidence.receipts import RecordedQuery
 from hylo_memory_ros.model import (
     Change,
@@ -23,8 +22,6 @@ from hylo_memory_ros.retrieval import MAX_SEQUENCE, Cursor
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.receipt_log import new_receipt_id
 from hylo_memory_ros.service.validation import validate_fields
-
-__all__ = ['QueryHandler']
 
 
 class QueryHandler:

@@ -19,10 +19,12 @@ from hylo_memory_ros.domain.identity import (
 )
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.evidence.chain import Chain, chain_of
-from hylo_memory_ros.evidence.replay import Replay, compare_answers, replayed_query
+from hylo_memory_ros.evidence.receipts import (
+    Replay,
+    compare_answers,
+    replayed_query,
+)
 from hylo_memory_ros.service.core import MemoryCore
-
-__all__ = ['ReceiptHandler']
 
 
 class ReceiptHandler:

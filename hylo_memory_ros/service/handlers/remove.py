@@ -24,8 +24,6 @@ from hylo_memory_ros.storage.query.filters import SKILLS, selects_items
 from hylo_memory_ros.storage.query.spec import World
 from hylo_memory_ros.storage.statements.removal import Ending
 
-__all__ = ['RemovalHandler']
-
 # What a removal refuses: it changes what is believed now, and takes everything that matches.
 _BELIEVED_NOW = ('known_at', 'known_seq', 'cursor', 'min_score')
 _ACTS_NOW = ('as_of', *_BELIEVED_NOW)

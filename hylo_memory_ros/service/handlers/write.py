@@ -11,8 +11,6 @@ from hylo_memory_ros.service.validation import validate_fields, validate_name
 from hylo_memory_ros.storage.ports import Within
 from hylo_memory_ros.storage.statements.writer import check_items, check_stamps, resolved
 
-__all__ = ['WriteHandler']
-
 
 class WriteHandler:
     """Writes items to the store, to working memory, or to both in one call.

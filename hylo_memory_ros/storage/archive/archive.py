@@ -32,23 +32,21 @@ from hylo_memory_ros.errors import (
 )
 from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, read_file_state
 from hylo_memory_ros.storage.archive.mover import (
+    Archivable,
     ArchivedSlice,
+    Cut,
     Move,
     clear_leftovers,
     copy_slice,
     delete_slice,
     differing_table,
+    find_archivable,
+    find_archivable_ids,
+    find_cuts,
     is_overtaken,
     merge_archive,
 )
 from hylo_memory_ros.storage.archive.restorer import Restorer
-from hylo_memory_ros.storage.archive.selection import (
-    Archivable,
-    Cut,
-    find_archivable,
-    find_archivable_ids,
-    find_cuts,
-)
 from hylo_memory_ros.storage.archive.state import (
     ArchiveState,
     Reached,
@@ -66,8 +64,6 @@ from hylo_memory_ros.storage.query.links import LIVE
 from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.schema import SIZE, assertion
 from hylo_memory_ros.storage.statements.history import last_transaction
-
-__all__ = ['Archive', 'ArchiveInfo', 'archive_path_of']
 
 logger = logging.getLogger(__name__)
 

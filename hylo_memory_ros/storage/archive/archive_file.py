@@ -41,18 +41,6 @@ from hylo_memory_ros.storage.engine.connection import (
 from hylo_memory_ros.storage.engine.database import translated
 from hylo_memory_ros.storage.engine.files import check_outside, made_whole, sync
 
-__all__ = [
-    'STAMPED',
-    'ArchiveFile',
-    'ArchiveFileState',
-    'moved_tables',
-    'places_of',
-    'read_file_state',
-    'save_file_state',
-    'spatial',
-    'statement_tables',
-]
-
 statement_tables = (schema.assertion, schema.version, schema.tag, schema.embedding, schema.corrected)
 """Tables whose rows belong to an assertion."""
 

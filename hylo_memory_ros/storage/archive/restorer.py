@@ -17,10 +17,8 @@ from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, moved_tables, places_of
 from hylo_memory_ros.storage.archive.state import ArchiveState, load_state, save_state
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import QuerySpec
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.query.tiered_reader import TieredReader
-
-__all__ = ['Restorer']
 
 
 class Restorer:

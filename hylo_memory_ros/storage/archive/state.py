@@ -13,18 +13,6 @@ from hylo_memory_ros.errors import DamagedFileError
 if TYPE_CHECKING:
     from hylo_memory_ros.storage.query.spec import QuerySpec
 
-__all__ = [
-    'ArchiveState',
-    'Reached',
-    'everything',
-    'given_ids',
-    'load_state',
-    'nothing',
-    'reached_by',
-    'reached_by_history',
-    'read_state',
-    'save_state',
-]
 
 _SELECT = "SELECT value FROM {schema}.state WHERE name = 'archive'"
 _PUT = "INSERT OR REPLACE INTO state (name, value) VALUES ('archive', ?)"

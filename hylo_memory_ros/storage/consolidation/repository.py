@@ -17,16 +17,6 @@ from sqlalchemy import (
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.storage.schema import consolidated, consolidation
 
-__all__ = [
-    'ConsolidationRecord',
-    'ConsolidationRepository',
-    'SummaryGroup',
-    'name_of',
-    'summaries_over',
-    'versions_of_identities',
-]
-
-
 _PREFIX = 'consolidation/'
 
 

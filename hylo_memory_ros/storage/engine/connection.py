@@ -13,20 +13,6 @@ from sqlalchemy.pool import QueuePool
 
 from hylo_memory_ros.config import MemoryConfig
 
-__all__ = [
-    'CUT_WAIT_MS',
-    'connected',
-    'cut_log',
-    'index_of',
-    'inode_of',
-    'log_of',
-    'looking',
-    'made_safe',
-    'pool_of',
-    'rewrite',
-    'uri_of',
-]
-
 CUT_WAIT_MS = 1000
 """How long who cuts a log waits for readers: a node must be down within seconds."""
 

@@ -39,8 +39,6 @@ from hylo_memory_ros.storage.engine.connection import (
     rewrite,
 )
 
-__all__ = ['Admittance', 'Database', 'chunks', 'insert_rows', 'translated']
-
 
 class Admittance:
     """Counts those who read; one who has come in may come in again before leaving."""

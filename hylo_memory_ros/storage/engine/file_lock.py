@@ -18,8 +18,6 @@ from typing import Any
 from hylo_memory_ros.errors import DamagedFileError, FileInUseError, ReadOnlyError, StoreError
 from hylo_memory_ros.storage.engine.connection import index_of, log_of
 
-__all__ = ['FileLock']
-
 
 class FileLock:
     """The right to write one file, held until `release` or the end of the process.

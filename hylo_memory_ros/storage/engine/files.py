@@ -23,23 +23,6 @@ from hylo_memory_ros.storage.engine.connection import log_of, looking
 from hylo_memory_ros.storage.engine.database import translated
 from hylo_memory_ros.storage.migrations import HEAD, create, current_revision, is_known, upgrade
 
-__all__ = [
-    'APPLICATION_ID',
-    'check_file',
-    'check_outside',
-    'copy_database',
-    'file_named',
-    'made_whole',
-    'make_file',
-    'migrate',
-    'path_of',
-    'refuse_place',
-    'swap_file',
-    'sync',
-    'unfinished_of',
-    'url_of',
-]
-
 APPLICATION_ID = 0x48594C4F
 """``HYLO`` in the header of every file of this package."""
 

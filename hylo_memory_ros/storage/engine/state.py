@@ -11,8 +11,6 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.schema import known_map, state
 
-__all__ = ['MapRepository', 'StateTable', 'get_state', 'identity_scope_of', 'put_state']
-
 
 def get_state(connection: sa.Connection, name: str, default: bytes) -> bytes:
     """Return one entry of the state table."""

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.erasure.purged_items import PurgedItems
+from hylo_memory_ros.storage.erasure.references import PurgedItems
 from hylo_memory_ros.storage.schema import (
     assertion,
     corrected,
@@ -25,8 +25,6 @@ from hylo_memory_ros.storage.schema import (
 )
 from hylo_memory_ros.storage.schema.base import erase_from_tables
 from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
-
-__all__ = ['first_said', 'purge_identities', 'purged_of']
 
 
 def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:

@@ -11,17 +11,15 @@ from typing import NamedTuple
 
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import Removal
+from hylo_memory_ros.storage.backup import copies_beside, copies_since, remove_unfinished
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.repository import summaries_over, versions_of_identities
 from hylo_memory_ros.storage.engine.connection import log_of
-from hylo_memory_ros.storage.erasure.copies import copies_beside, copies_since, remove_unfinished
-from hylo_memory_ros.storage.erasure.episodes import EpisodeErasure
 from hylo_memory_ros.storage.erasure.erase import first_said, purge_identities, purged_of
+from hylo_memory_ros.storage.erasure.references import EpisodeErasure
 from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.statements.removal import Matched, keep_audit, matched_versions
 from hylo_memory_ros.storage.transaction_manager import TransactionManager
-
-__all__ = ['Eraser']
 
 logger = logging.getLogger(__name__)
 

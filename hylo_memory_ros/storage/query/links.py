@@ -18,19 +18,6 @@ from hylo_memory_ros.storage import schema
 from hylo_memory_ros.storage.schema import identity
 from hylo_memory_ros.storage.statements.mapper import paired
 
-__all__ = [
-    'HERE',
-    'LIVE',
-    'MAIN',
-    'Axes',
-    'Home',
-    'Versions',
-    'homes',
-    'names_of',
-    'reached_by_entity',
-    'reached_by_relation',
-]
-
 LIVE = 'live'
 """Schema name of the main file in a connection to an archive file."""
 

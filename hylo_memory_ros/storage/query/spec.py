@@ -10,8 +10,6 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.storage.query.links import Versions
 
-__all__ = ['QuerySpec', 'World', 'believed', 'holds', 'search_words']
-
 World = Literal['at', 'any', 'unended']
 
 

@@ -17,13 +17,12 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Version
 from hylo_memory_ros.storage.query import select as asking
-from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, CandidateRows, QuerySpec, RankedRow
+from hylo_memory_ros.storage.query.select import TOTAL_LIMIT, CandidateRows, RankedRow
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.statements import embeddings as embedding
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple
 from hylo_memory_ros.storage.statements.mapper import ItemRow
-
-__all__ = ['TieredReader']
 
 T = TypeVar('T')
 _VALID_FROM, _ID = 1, 8

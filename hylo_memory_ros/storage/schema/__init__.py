@@ -27,12 +27,14 @@ from hylo_memory_ros.storage.schema.consolidation import (
     consolidation,
     held,
 )
-from hylo_memory_ros.storage.schema.episodes import episode, receipt, registered
-from hylo_memory_ros.storage.schema.feedback import (
+from hylo_memory_ros.storage.schema.episodes import (
     SUBJECT_SEPARATOR,
+    episode,
     episode_retrieval,
     feedback,
     helpfulness,
+    receipt,
+    registered,
 )
 from hylo_memory_ros.storage.schema.landmarks import (
     association_receipt,
@@ -44,7 +46,6 @@ from hylo_memory_ros.storage.schema.landmarks import (
     ledger_input,
     sighting,
 )
-from hylo_memory_ros.storage.schema.state import known_map, skill_transition, state
 from hylo_memory_ros.storage.schema.statements import (
     FULL_TEXT,
     FULL_TEXT_TABLES,
@@ -60,7 +61,15 @@ from hylo_memory_ros.storage.schema.statements import (
     text_index_of,
     version,
 )
-from hylo_memory_ros.storage.schema.transactions import audit, change, request, txn
+from hylo_memory_ros.storage.schema.transactions import (
+    audit,
+    change,
+    known_map,
+    request,
+    skill_transition,
+    state,
+    txn,
+)
 
 __all__ = [
     'FULL_TEXT',

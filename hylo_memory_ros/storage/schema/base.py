@@ -9,8 +9,6 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy import MetaData
 
-__all__ = ['Erasure', 'Purged', 'among', 'erase_from_tables', 'erasure_of', 'metadata', 'set_erasure']
-
 metadata = MetaData()
 
 _KEY = 'erasure'

@@ -9,17 +9,6 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Te
 
 from hylo_memory_ros.storage.schema.base import Purged, metadata, set_erasure
 
-__all__ = [
-    'ROW_BYTES',
-    'SIZE',
-    'STATEMENT_BYTES',
-    'TRIGGERS',
-    'archived',
-    'consolidated',
-    'consolidation',
-    'held',
-]
-
 consolidation = Table(
     'consolidation',
     metadata,

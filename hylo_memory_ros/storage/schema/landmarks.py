@@ -23,17 +23,6 @@ from sqlalchemy import (
 
 from hylo_memory_ros.storage.schema.base import Purged, among, metadata, set_erasure
 
-__all__ = [
-    'association_receipt',
-    'erase_landmarks',
-    'keyframe',
-    'landmark',
-    'ledger_assignment',
-    'ledger_block',
-    'ledger_input',
-    'sighting',
-]
-
 landmark = Table(
     'landmark',
     metadata,

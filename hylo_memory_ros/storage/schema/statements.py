@@ -19,22 +19,6 @@ from sqlalchemy import (
 
 from hylo_memory_ros.storage.schema.base import Purged, among, metadata, set_erasure
 
-__all__ = [
-    'FULL_TEXT',
-    'FULL_TEXT_TABLES',
-    'SUMMARY_TEXT',
-    'assertion',
-    'corrected',
-    'correction',
-    'embedding',
-    'forgetting',
-    'identity',
-    'spatial',
-    'tag',
-    'text_index_of',
-    'version',
-]
-
 correction = Table(
     'correction',
     metadata,

@@ -12,8 +12,6 @@ from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import corrected
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Timelines
 
-__all__ = ['CorrectedStatement', 'CorrectedVersions', 'corrected_among', 'repeat_corrections', 'restate']
-
 
 class CorrectedStatement(NamedTuple):
     """Content of an assertion from now on."""

@@ -11,17 +11,6 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 
-__all__ = [
-    'EmbeddingRepository',
-    'VectorTuple',
-    'VersionTuple',
-    'digest_of_vector',
-    'vector_batches',
-    'vector_records',
-    'vector_version_batches',
-    'vectors_of_assertions',
-]
-
 VectorTuple = tuple[int, str, str, bytes, bytes]
 """Assertion, item id, space, SHA-256 and float32 bytes."""
 

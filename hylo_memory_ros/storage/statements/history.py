@@ -14,8 +14,6 @@ from hylo_memory_ros.storage.schema import assertion, change, corrected, correct
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, item_source
 from hylo_memory_ros.storage.statements.timeline_repository import said_then
 
-__all__ = ['changes_after', 'expire_changes', 'last_transaction', 'sequence_at', 'versions_of']
-
 Place = tuple[int, int, int]
 """From which sequence, from which world time, and the version row."""
 

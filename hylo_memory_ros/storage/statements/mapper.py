@@ -15,29 +15,6 @@ from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
 from hylo_memory_ros.storage.schema import assertion, identity, landmark, spatial, version
 
-__all__ = [
-    'ASSERTION_COLUMNS',
-    'ITEM_COLUMNS',
-    'POSE_NAMES',
-    'STATUS',
-    'ItemRow',
-    'assertion_row',
-    'detail_of',
-    'embedding_rows',
-    'full_text_row',
-    'item_of',
-    'item_source',
-    'paired',
-    'pose_of',
-    'select_items',
-    'spatial_row',
-    'stats_of',
-    'status_of',
-    'tags_of',
-    'to_json',
-    'vector_of',
-]
-
 _COVARIANCE = struct.Struct('<36d')
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(',', ':'), allow_nan=False).encode
 """Returns a value as JSON, as rows hold it."""

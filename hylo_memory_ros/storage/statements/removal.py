@@ -19,16 +19,6 @@ from hylo_memory_ros.storage.statements.timeline_repository import (
     says_now,
 )
 
-__all__ = [
-    'Ending',
-    'Matched',
-    'end_versions',
-    'forget_versions',
-    'keep_audit',
-    'matched_versions',
-    'retract_versions',
-]
-
 
 class Matched(NamedTuple):
     """A version that a removal found."""

@@ -27,8 +27,6 @@ from hylo_memory_ros.storage.statements.mapper import (
     tags_of,
 )
 
-__all__ = ['INSERT_TEXT', 'Carrier', 'StoredRepetition', 'carriers', 'is_plain', 'save_counts', 'store_last']
-
 INSERT_TEXT = 'INSERT INTO {} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
 _SAME = ('valid_from_assumed', 'content', 'confidence', 'source', 'detail', 'event_clock')
 """Columns of `assertion` in which a repetition agrees with its statement."""

@@ -22,8 +22,6 @@ from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, forgetting, identity, spatial, version
 from hylo_memory_ros.storage.statements.repetitions import store_last
 
-__all__ = ['Evidence', 'IdentityTimeline', 'Timelines', 'effective', 'said_then', 'says_now']
-
 
 class Evidence(NamedTuple):
     """Id, element and place that a version takes over from its assertion, as it is corrected now."""

@@ -28,7 +28,7 @@ from hylo_memory_ros.storage.schema import (
     tag,
     text_index_of,
 )
-from hylo_memory_ros.storage.skills.repository import Gate
+from hylo_memory_ros.storage.skill_repository import Gate
 from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.corrected_statements import corrected_among, repeat_corrections
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
@@ -48,17 +48,6 @@ from hylo_memory_ros.storage.statements.repetitions import (
     save_counts,
 )
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, IdentityTimeline, Timelines
-
-__all__ = [
-    'StatementRepository',
-    'StatementWriter',
-    'answer_of_request',
-    'check_items',
-    'check_stamps',
-    'keep_answer',
-    'resolved',
-    'write_items',
-]
 
 
 def check_items(items: Sequence[MemoryItem], config: MemoryConfig) -> None:

@@ -63,7 +63,7 @@ def test_a_rebuild_that_fails_leaves_exact_answers(
     mirror: SpatialMirror, caplog: pytest.LogCaptureFixture
 ) -> None:
     mirror.apply(1, scattered(100, seed=10))
-    with mock.patch('hylo_memory_ros.index.spatial.compaction.compact', side_effect=MemoryError):
+    with mock.patch('hylo_memory_ros.index.spatial.partition.compact', side_effect=MemoryError):
         settle(mirror)
     assert 'rebuild' in caplog.text
     mirror.apply(2, [], [1])

@@ -14,7 +14,7 @@ from support.clock import ManualClock
 from hylo_memory_ros.errors import InvalidRequestError, UnsupportedError
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.archive.selection import NEVER_NS
+from hylo_memory_ros.storage.archive.mover import NEVER_NS
 
 
 class TestWhatMayGo:

@@ -6,8 +6,6 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ['CdrCursor', 'cdr_order', 'decode_whole']
-
 T = TypeVar('T')
 
 ENCAPSULATION = 4

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from hylo_memory_ros.perception.ingestion.decoders.cdr import CdrCursor, decode_whole
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 
-__all__ = ['decode_detections', 'decode_tags']
-
 # The least that a Detection3D and a hypothesis take.
 LEAST_DETECTION = 12 + 4 + 80
 LEAST_HYPOTHESIS = 4 + 8 + 56 + 288

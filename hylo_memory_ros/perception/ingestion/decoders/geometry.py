@@ -12,16 +12,6 @@ from hylo_memory_ros.perception.ingestion.decoders.cdr import NS_PER_S, CdrCurso
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms.frame_tree import RawTransform
 
-__all__ = [
-    'POSE',
-    'LocalizationReport',
-    'decode_clock',
-    'decode_localization',
-    'decode_pose',
-    'decode_poses',
-    'decode_transforms',
-]
-
 POSE = {order: struct.Struct(order + '7d') for order in '<>'}
 """A geometry_msgs/Pose, by byte order: x y z, and the quaternion x y z w."""
 

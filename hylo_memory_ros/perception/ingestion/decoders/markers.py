@@ -32,8 +32,6 @@ from hylo_memory_ros.perception.ingestion.observation import (
     digest32,
 )
 
-__all__ = ['MarkerDecoder']
-
 # Header, ns, id, type, action, pose, scale, colour, lifetime, flag; then nothing but empty fields.
 LEAST_MARKER = 12 + 4 + 12 + 80 + 16 + 8 + 1
 

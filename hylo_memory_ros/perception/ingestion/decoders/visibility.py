@@ -15,8 +15,6 @@ from hylo_memory_ros.perception.ingestion.observation import Detections, Message
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
 
-__all__ = ['decode_camera_info', 'decode_depth_image', 'decode_occupancy_grid']
-
 # Pixel type, and its scale to metres (REP-118).
 _ENCODINGS = {'16UC1': ('u2', 0.001), 'mono16': ('u2', 0.001), '32FC1': ('f4', 1.0)}
 # Visibility needs no finer image than this many columns.

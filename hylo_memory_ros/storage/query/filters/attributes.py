@@ -20,19 +20,6 @@ from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import assertion, identity, tag, version
 from hylo_memory_ros.storage.statements.mapper import paired
 
-__all__ = [
-    'ConfidenceFilter',
-    'IdsFilter',
-    'KeysFilter',
-    'KindsFilter',
-    'LabelsFilter',
-    'ObjectIdsFilter',
-    'ScopeFilter',
-    'TimeRangeFilter',
-    'tagged',
-    'tags_of',
-]
-
 
 def tagged(field: str, value: str) -> sa.ColumnElement[bool]:
     """Return whether a statement has a tag."""

@@ -11,8 +11,6 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.storage.query.spec import QuerySpec
 
-__all__ = ['Filter', 'FilterMessage', 'ItemContext', 'ListFilter', 'MinimumFilter', 'Option']
-
 _UNSET: tuple[Any, ...] = (None, (), {})
 DEFAULTS: Mapping[str, Any] = {name: field.get_default() for name, field in MemoryQuery.model_fields.items()}
 """Defaults of the fields of a query."""

@@ -19,8 +19,6 @@ from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import assertion, corrected, episode, tag, txn, version
 from hylo_memory_ros.storage.statements.mapper import paired
 
-__all__ = ['EpisodeFilter']
-
 _SCOPE = paired('episode_id', '')
 
 

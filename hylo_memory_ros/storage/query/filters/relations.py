@@ -16,8 +16,6 @@ from hylo_memory_ros.storage.query.spec import QuerySpec, believed, holds
 from hylo_memory_ros.storage.schema import version
 from hylo_memory_ros.storage.statements.mapper import paired
 
-__all__ = ['EntitiesFilter', 'RelationFilter', 'chains_of', 'relation_chain']
-
 
 def relation_chain(spec: QuerySpec) -> sa.CTE | None:
     """Return what the links of the relation of a query reach; None: it follows none."""

@@ -14,8 +14,6 @@ from hylo_memory_ros.storage.query.filters.base import Filter, FilterMessage, It
 from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import FULL_TEXT, SUMMARY_TEXT, assertion, embedding
 
-__all__ = ['TEXT_TABLES', 'EmbeddingFilter', 'NearFilter', 'TextFilter', 'distance_from']
-
 TEXT_TABLES = (FULL_TEXT, SUMMARY_TEXT)
 """The full-text indexes: of statements, and of summaries."""
 _MATCHING = ' UNION ALL '.join(f'SELECT rowid FROM {name} WHERE {name} MATCH ?' for name in TEXT_TABLES)  # noqa: S608

@@ -16,8 +16,6 @@ from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import tag, version
 from hylo_memory_ros.storage.statements.mapper import STATUS
 
-__all__ = ['SkillFilter', 'is_skill']
-
 is_skill = version.c.kind == MemoryKind.SKILL.value
 
 

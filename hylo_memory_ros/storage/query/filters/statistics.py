@@ -20,15 +20,6 @@ from hylo_memory_ros.storage.query.filters.base import (
 from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import assertion, helpfulness, landmark, version
 
-__all__ = [
-    'HelpfulnessFilter',
-    'MinExistenceFilter',
-    'StaleFilter',
-    'StatisticFilter',
-    'score_or_never',
-    'subject_expression',
-]
-
 subject_expression: sa.ColumnElement[str] = sa.case(
     (landmark.c.number.is_(None), assertion.c.id),
     else_=landmark.c.map_id + sa.literal_column('char(31)', sa.Text) + landmark.c.key,

@@ -9,7 +9,7 @@ from typing import Any
 from hylo_memory_ros.domain.identity import content_bytes
 from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.skills.directory import file_name
+from hylo_memory_ros.storage.skill_directory import file_name
 
 LOCK = '.skills.lock'
 

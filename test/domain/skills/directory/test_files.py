@@ -14,7 +14,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import SkillGateError
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.storage.skills.directory import item_of_file
+from hylo_memory_ros.storage.skill_directory import item_of_file
 
 
 def test_each_version_has_a_file_that_its_digest_names(directory: Path) -> None:

@@ -12,7 +12,7 @@ from domain.skills.examples import skill
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.storage.skills.directory import SET_ASIDE
+from hylo_memory_ros.storage.skill_directory import SET_ASIDE
 
 
 def test_a_purge_deletes_every_version_for_good(folder: Path, directory: Path) -> None:

@@ -13,7 +13,7 @@ from domain.skills.directory.pieces import contents, names, opened, put
 from domain.skills.examples import payload, skill
 
 from hylo_memory_ros.model import MemoryQuery
-from hylo_memory_ros.storage.skills.directory import MAX_FILE_BYTES, SET_ASIDE, file_name
+from hylo_memory_ros.storage.skill_directory import MAX_FILE_BYTES, SET_ASIDE, file_name
 
 
 def _named(data: bytes, key: str = 'bad') -> Callable[[Path], str]:

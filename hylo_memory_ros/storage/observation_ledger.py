@@ -24,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from hylo_memory_ros.storage.landmarks.landmarks import Block, ConsumedBlock, InputRow, ObservationRecord
+from hylo_memory_ros.storage.landmarks import Block, ConsumedBlock, InputRow, ObservationRecord
 from hylo_memory_ros.storage.schema import (
     landmark,
     ledger_assignment,
@@ -32,15 +32,6 @@ from hylo_memory_ros.storage.schema import (
     ledger_input,
     sighting,
 )
-
-__all__ = [
-    'LedgerRepository',
-    'Owners',
-    'pack_assignments',
-    'pack_consumed',
-    'unpack_assignments',
-    'unpack_consumed',
-]
 
 _LENGTH = struct.Struct('<I')
 _LEVEL = 6

@@ -35,16 +35,6 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind, parse_object
 from hylo_memory_ros.storage.engine.file_lock import FileLock
 from hylo_memory_ros.storage.engine.files import sync
 
-__all__ = [
-    'MAX_FILE_BYTES',
-    'SET_ASIDE',
-    'SKILL_FILE',
-    'SkillDirectory',
-    'file_name',
-    'item_of_file',
-    'printable',
-]
-
 SKILL_FILE = re.compile(r'[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}-(?P<digest>[0-9a-f]{64})\.json')
 """What the name of one looks like."""
 

@@ -1,4 +1,4 @@
-"""Helpfulness counts of items and landmarks: reading, adding, carrying to summaries, and the report.
+"""Repository of verdicts, and the helpfulness counts of items and landmarks.
 
 Counts are not statements: they take no sequence, have no versions and are in no hash. They belong to an
 id, so that another statement under the same key starts from zero; those of a landmark, which is the same
@@ -8,7 +8,8 @@ thing wherever it is seen, belong to the landmark.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
@@ -18,35 +19,20 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import MemoryItem
-from hylo_memory_ros.model.feedback import COUNTS, VERDICTS, Helpfulness
+from hylo_memory_ros.model.feedback import COUNTS, NEVER_JUDGED, VERDICTS, Helpfulness
 from hylo_memory_ros.storage.engine.database import chunks
-from hylo_memory_ros.storage.landmarks.landmarks import LandmarkRepository
+from hylo_memory_ros.storage.landmarks import LandmarkRepository
 from hylo_memory_ros.storage.query.filters.statistics import subject_expression
 from hylo_memory_ros.storage.schema import (
     SUBJECT_SEPARATOR,
     assertion,
+    episode_retrieval,
+    feedback,
     helpfulness,
     identity,
     landmark,
 )
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, ItemRow
-
-__all__ = [
-    'Order',
-    'SubjectCounts',
-    'add_counts',
-    'any_helpfulness',
-    'carry_counts',
-    'counts_of',
-    'helpfulness_of',
-    'helpfulness_report',
-    'landmark_of',
-    'landmark_subject',
-    'misjudged',
-    'subject_of',
-    'subjects_of',
-]
-
 
 _OF_HELPFULNESS = tuple(field.name for field in fields(Helpfulness))
 _KEY, _ID, _MAP = 7, 8, 9
@@ -135,7 +121,7 @@ def add_counts(
         known = sa.select(helpfulness).where(helpfulness.c.subject.in_(part))
         before = {row.subject: counts_of(row) for row in connection.execute(known)}
         rows = [_row(subject, before.get(subject, Helpfulness()), deltas[subject], at_ns) for subject in part]
-        connection.execute(_put, rows)
+        connection.execute(_put_scores, rows)
 
 
 def carry_counts(connection: sa.Connection, standing: Mapping[str, Sequence[str]]) -> None:
@@ -166,10 +152,14 @@ def _row(subject: str, before: Helpfulness, delta: Mapping[str, int], at_ns: int
     return {'subject': subject, **counts, 'last_ns': last_ns, 'score': after.score}
 
 
-_insert = upsert(helpfulness)
-_put = _insert.on_conflict_do_update(
+_insert_scores = upsert(helpfulness)
+_put_scores = _insert_scores.on_conflict_do_update(
     index_elements=[helpfulness.c.subject],
-    set_={column.name: _insert.excluded[column.name] for column in helpfulness.c if not column.primary_key},
+    set_={
+        column.name: _insert_scores.excluded[column.name]
+        for column in helpfulness.c
+        if not column.primary_key
+    },
 )
 
 
@@ -237,3 +227,151 @@ _said = (
 )
 _said_by_id = _said.where(assertion.c.id.in_(sa.bindparam('ids', expanding=True)))
 _said_by_key = _said.where(identity.c.key.in_(sa.bindparam('keys', expanding=True)))
+
+
+class Judgement(NamedTuple):
+    """One verdict on some items."""
+
+    receipt_id: str
+    """Receipt of the answer they were in; empty: named without one."""
+    outcome: str
+    """One of `model.helpfulness.VERDICTS`."""
+    episode: str
+    """Episode; empty: none."""
+    actor: str
+    """Who says so."""
+    note: str
+    """Free-text note."""
+    recorded_at_ns: int
+    """Service clock."""
+
+
+class Retrieval(NamedTuple):
+    """One answer that has a receipt."""
+
+    episode: str
+    """Episode in which it was asked; empty: none."""
+    at_ns: int
+    """Service clock."""
+    ids: tuple[str, ...]
+    """What was answered."""
+
+
+class FeedbackRepository:
+    """Verdicts and helpfulness scores."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def subjects(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the subject of the counts of each id; an id that the file does not know is left out."""
+        return subjects_of(self._connection, ids)
+
+    def subject(self, item: MemoryItem) -> str:
+        """Return the subject of the counts of an item, wherever it is stored."""
+        return subject_of(self._connection, item)
+
+    def save(self, judgement: Judgement, subjects: Mapping[str, str], most: int) -> int:
+        """Store a verdict on items and count it; return how many earlier ones it replaces.
+
+        Parameters
+        ----------
+        judgement : Judgement
+            The verdict, with its episode and actor.
+        subjects : mapping of str to str
+            By the id of each item, what its counts belong to.
+        most : int
+            Verdicts that stay; the oldest leave.
+        """
+        before = self._earlier(judgement, subjects)
+        deltas: dict[str, Counter[str]] = {}
+        for name, subject in subjects.items():
+            counted = deltas.setdefault(subject, Counter())
+            counted[judgement.outcome] += 1
+            if name in before:
+                counted[before[name]] -= 1
+        add_counts(self._connection, deltas, judgement.recorded_at_ns)
+        self._connection.execute(_put, [{'item': name, **judgement._asdict()} for name in subjects])
+        newest = self._connection.scalar(sa.select(sa.func.max(feedback.c.number))) or 0
+        self._connection.execute(feedback.delete().where(feedback.c.number <= newest - most))
+        return len(before)
+
+    def _earlier(self, judgement: Judgement, ids: Collection[str]) -> dict[str, str]:
+        same = (
+            feedback.c.receipt_id == judgement.receipt_id,
+            feedback.c.episode == judgement.episode,
+            feedback.c.actor == judgement.actor,
+        )
+        found: dict[str, str] = {}
+        for part in chunks(ids):
+            rows = sa.select(feedback.c.item, feedback.c.outcome).where(feedback.c.item.in_(part), *same)
+            found |= {row.item: row.outcome for row in self._connection.execute(rows)}
+        return found
+
+    def count_retrievals(self, retrievals: Sequence[Retrieval]) -> None:
+        """Count what was answered, and keep for its score what an open episode has looked up.
+
+        What has moved to the archive is passed over.
+        """
+        subjects = subjects_of(self._connection, {name for one in retrievals for name in one.ids})
+        if not subjects:
+            return
+        counted: Counter[str] = Counter()
+        last_ns: dict[str, int] = {}
+        looked_up = set()
+        for one in retrievals:
+            for subject in {subjects[name] for name in one.ids if name in subjects}:
+                counted[subject] += 1
+                last_ns[subject] = max(one.at_ns, last_ns.get(subject, one.at_ns))
+                if one.episode:
+                    looked_up.add((subject, one.episode))
+        rows = [
+            (subject, count, last_ns[subject], NEVER_JUDGED) for subject, count in sorted(counted.items())
+        ]
+        self._connection.exec_driver_sql(_RETRIEVED, rows)
+        if looked_up:
+            self._connection.exec_driver_sql(_LOOKED_UP, sorted(looked_up))
+
+    def score_episode(
+        self, episode_id: str, verdict: Literal['succeeded', 'failed'] | None, ended_ns: int
+    ) -> None:
+        """Relate what an episode has looked up to how it ended.
+
+        The episode is one piece of evidence for each of them, however often it was retrieved.
+
+        Parameters
+        ----------
+        verdict : {'succeeded', 'failed'}, optional
+            Verdict that its outcome implies; None: none.
+        ended_ns : int
+            End of the episode, service clock.
+        """
+        of_it = episode_retrieval.c.episode == episode_id
+        subjects = list(self._connection.scalars(sa.select(episode_retrieval.c.subject).where(of_it)))
+        if verdict is not None:
+            add_counts(self._connection, {subject: {verdict: 1} for subject in subjects}, ended_ns)
+        self._connection.execute(episode_retrieval.delete().where(of_it))
+
+    def report(
+        self, limit: int, order: Order = 'score', *, ascending: bool = False
+    ) -> tuple[list[SubjectCounts], int]:
+        """Return what is counted, in order, and the number of subjects with any count."""
+        return helpfulness_report(self._connection, limit, order, ascending=ascending)
+
+
+_insert = upsert(feedback)
+_put = _insert.on_conflict_do_update(
+    index_elements=[feedback.c.item, feedback.c.receipt_id, feedback.c.episode, feedback.c.actor],
+    set_={name: _insert.excluded[name] for name in ('outcome', 'note', 'recorded_at_ns')},
+)
+# Of every answer that has a receipt, so straight to the driver. No score follows from it.
+_RETRIEVED = (
+    'INSERT INTO helpfulness (subject, useful, misleading, wrong, not_applicable, succeeded, failed, '
+    'retrieved, last_ns, score) VALUES (?, 0, 0, 0, 0, 0, 0, ?, ?, ?) '
+    'ON CONFLICT (subject) DO UPDATE SET retrieved = retrieved + excluded.retrieved, '
+    'last_ns = max(coalesce(last_ns, excluded.last_ns), excluded.last_ns)'
+)
+_LOOKED_UP = (
+    'INSERT OR IGNORE INTO episode_retrieval (subject, episode) '
+    'SELECT ?, id FROM episode WHERE id = ? AND ended_ns IS NULL'
+)

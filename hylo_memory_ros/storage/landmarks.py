@@ -1,4 +1,4 @@
-"""Repository of landmark state between two runs: estimates and statistics.
+"""Repositories of landmarks, sightings and association receipts.
 
 The state is not a statement: it has no versions and is not in the snapshot, and the timeline holds the
 item of a landmark. One row is rewritten as often as its landmark is seen.
@@ -7,6 +7,7 @@ item of a landmark. One row is rewritten as often as its landmark is seen.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,30 +20,23 @@ from sqlalchemy import (
     func,
     select,
 )
+from sqlalchemy import bindparam as bound
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hylo_memory_ros.model import Stats
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import (
     assertion,
+    association_receipt,
     change,
     forgetting,
     identity,
+    keyframe,
     landmark,
+    sighting,
     txn,
     version,
 )
-
-__all__ = [
-    'AssociationReceipt',
-    'Block',
-    'ConsumedBlock',
-    'InputRow',
-    'LandmarkRepository',
-    'ObservationRecord',
-    'Removals',
-    'Removed',
-]
 
 
 class Removals(NamedTuple):
@@ -297,3 +291,104 @@ class LandmarkRepository:
         counted = select(func.count(), func.count(landmark.c.written_ns)).select_from(landmark)
         held, written = self._connection.execute(counted.where(landmark.c.forgotten_ns.is_(None))).one()
         return held, written
+
+
+def _by_column(names: Sequence[str], rows: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return dict(zip(names, columns, strict=True))
+
+
+class SightingRepository:
+    """Keyframes and sightings between two runs, by map."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def load_keyframes(self, map_id: str) -> dict[str, Sequence[Any]]:
+        """Return the keyframes of a map, column by column, ordered by number."""
+        columns = (keyframe.c.number, keyframe.c.stamp_ns, keyframe.c.pose)
+        query = select(*columns).where(keyframe.c.map_id == map_id).order_by(keyframe.c.number)
+        return _by_column([column.name for column in columns], self._connection.execute(query).all())
+
+    def load(self, map_id: str) -> dict[str, Sequence[Any]]:
+        """Return the sightings of all landmarks of a map, column by column."""
+        query = (
+            select(sighting)
+            .join(landmark, landmark.c.number == sighting.c.landmark)
+            .where(landmark.c.map_id == map_id)
+            .order_by(sighting.c.landmark, sighting.c.keyframe, sighting.c.origin)
+        )
+        return _by_column([column.name for column in sighting.c], self._connection.execute(query).all())
+
+    def save_keyframes(self, map_id: str, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        """Insert or replace keyframes of a map: number, stamp, pose."""
+        if not rows:
+            return
+        statement = upsert(keyframe)
+        values = {name: statement.excluded[name] for name in ('stamp_ns', 'pose')}
+        self._connection.execute(
+            statement.on_conflict_do_update(index_elements=['map_id', 'number'], set_=values),
+            [
+                {'map_id': map_id, 'number': number, 'stamp_ns': stamp_ns, 'pose': pose}
+                for number, stamp_ns, pose in rows
+            ],
+        )
+
+    def save(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert or replace sightings."""
+        if not rows:
+            return
+        statement = upsert(sighting)
+        keys = [column.name for column in sighting.c if column.primary_key]
+        values = {
+            column.name: statement.excluded[column.name] for column in sighting.c if not column.primary_key
+        }
+        self._connection.execute(
+            statement.on_conflict_do_update(index_elements=keys, set_=values), list(rows)
+        )
+
+    def delete(self, keys: Collection[tuple[int, int, int]]) -> None:
+        """Delete sightings by landmark, keyframe and origin."""
+        if not keys:
+            return
+        columns = [sighting.c.landmark, sighting.c.keyframe, sighting.c.origin]
+        statement = delete(sighting).where(*(column == bound(f'_{column.name}') for column in columns))
+        named = [{f'_{c.name}': part for c, part in zip(columns, key, strict=True)} for key in keys]
+        self._connection.execute(statement, named)
+
+
+class AssociationReceiptRepository:
+    """Receipts of data association; the oldest leave."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def save(self, receipts: Sequence[AssociationReceipt], most: int) -> None:
+        """Store receipts, and delete the oldest beyond a number."""
+        if not receipts:
+            return
+        rows = [
+            {
+                'id': receipt.id,
+                'map_id': receipt.map_id,
+                'stamp_ns': receipt.stamp_ns,
+                'keys': json.dumps(sorted(set(receipt.keys)), ensure_ascii=False),
+                'body': zlib.compress(receipt.body.encode()),
+            }
+            for receipt in receipts
+        ]
+        # A message that is processed again after a crash yields the same receipt.
+        self._connection.execute(upsert(association_receipt).on_conflict_do_nothing(), rows)
+        newest = self._connection.scalar(select(func.max(association_receipt.c.row))) or 0
+        self._connection.execute(
+            delete(association_receipt).where(association_receipt.c.row <= newest - most)
+        )
+
+    def load(self, receipt_id: str) -> dict[str, Any] | None:
+        """Return a receipt as a JSON object, or None."""
+        query = select(association_receipt.c.body).where(association_receipt.c.id == receipt_id)
+        body = self._connection.scalar(query)
+        if body is None:
+            return None
+        receipt: dict[str, Any] = json.loads(zlib.decompress(body))
+        return receipt

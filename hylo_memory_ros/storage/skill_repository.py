@@ -30,11 +30,6 @@ from hylo_memory_ros.storage.schema import (
 )
 from hylo_memory_ros.storage.statements.mapper import STATUS
 
-__all__ = [
-    'Gate',
-    'SkillRepository',
-]
-
 
 class Gate:
     """The gate in one transaction: each skill passes it as the timeline stands when its turn comes.

@@ -188,6 +188,7 @@ class Changeset:
             for table in ('spatial', 'assertion', 'version'):
                 self._last[table] = max(self._last[table], getattr(archive.state, table))
         self.episode: str = row[-1] or ''
+        self.discarded = False
         self.added: list[VersionRow] = []
         self.ended: list[int] = []
         self.removed: list[int] = []

@@ -208,7 +208,7 @@ class TransactionManager:
             result = changeset.finish()
             if changeset.sequence % _EXPIRE_EVERY == 0:
                 history.expire_changes(connection, changeset.sequence - self.config.event_retention)
-            if dry_run or uow.discarded:
+            if dry_run or changeset.discarded:
                 transaction = connection.get_transaction()
                 assert transaction is not None
                 transaction.rollback()

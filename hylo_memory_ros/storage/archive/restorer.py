@@ -16,9 +16,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, moved_tables, places_of
 from hylo_memory_ros.storage.archive.state import ArchiveState, load_state, save_state
-from hylo_memory_ros.storage.query import select as asking
+from hylo_memory_ros.storage.query.select import OpenFiles, matching_rows
 from hylo_memory_ros.storage.query.spec import QuerySpec
-from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 
 
 class Restorer:
@@ -91,9 +90,11 @@ class Restorer:
     def match(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match a query; archived ones have come back."""
         if not self or self.state is None or not self.state.reaches(asked):
-            return asking.matching_rows(self._connection, asked, among)
+            return matching_rows(self._connection, asked, among)
         with self._both() as archive:
-            found = TieredReader(self._connection, archive).matching(asked, among)
+            found: dict[int, float | None] = {}
+            for connection, spec in OpenFiles(self._connection, archive).specs(asked):
+                found |= matching_rows(connection, spec, among)
             raw: Any = archive.connection.dbapi_connection
             owners = [row[0] for row in raw.execute(_OWNERS, (json.dumps(list(found)),))]
         self.restore(owners)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from bench._figure import at_most, medians, ratio, seconds
-from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror
+from hylo_memory_ros.index import OPEN, BelievedRow, RadiusQuery, RowBatch, SpatialIndex
 
 LARGE = int(os.environ.get('HYLO_BENCH_ITEMS', '1000000'))
 AREA_M = 1000.0
@@ -36,7 +36,7 @@ class World:
         rng = np.random.default_rng(1)
         self.points = np.column_stack([rng.uniform(0.0, AREA_M, (LARGE, 2)), rng.uniform(0.0, 2.0, LARGE)])
         self.centers = [tuple(point) for point in self.points[rng.integers(0, LARGE, ROUNDS)].tolist()]
-        self.mirror = SpatialMirror(now_ns=lambda: NOW)
+        self.mirror = SpatialIndex(now_ns=lambda: NOW)
         resident = psutil.Process().memory_info().rss
         self.load_s = seconds(lambda: self.mirror.load(batches(self.points), 1))
         gc.collect()
@@ -48,7 +48,7 @@ class World:
     def ask(self, number: int) -> object:
         """Ask the mirror for ids."""
         center = self.centers[number % ROUNDS]
-        return self.mirror.ids_within('park', 'map', center, RADIUS_M, at_ns=NOW)
+        return self.mirror.ids_within(RadiusQuery('park', 'map', center, RADIUS_M, at_ns=NOW))
 
     def ask_bare(self, number: int) -> object:
         """Ask the bare tree, at another place than `ask`, so that neither warms the other's memory."""
@@ -83,7 +83,9 @@ def ids() -> Iterator[dict[str, Any]]:
     here = world()
     here.mirror.wait_idle()
     values = medians(ROUNDS, here.ask, here.ask_bare)
-    hits = statistics.mean(len(here.mirror.within('park', 'map', c, RADIUS_M)) for c in here.centers[:200])
+    hits = statistics.mean(
+        len(here.mirror.within(RadiusQuery('park', 'map', c, RADIUS_M))) for c in here.centers[:200]
+    )
     more = {'items': LARGE, 'hits': round(hits, 1), 'bare_us': round(values[1] * 1e6, 1)}
     yield at_most('mirror ids within r / bare cKDTree', ratio(values), 3.0, **more)
 
@@ -131,13 +133,13 @@ def as_of() -> Iterator[dict[str, Any]]:
     identities = LARGE // VERSIONS
     rng = np.random.default_rng(2)
     home = np.column_stack([rng.uniform(0.0, AREA_M, (identities, 2)), np.zeros(identities)])
-    mirror = SpatialMirror(now_ns=lambda: NOW)
+    mirror = SpatialIndex(now_ns=lambda: NOW)
     mirror.load(_histories(home), VERSIONS)
     centers = [tuple(point) for point in home[rng.integers(0, identities, ROUNDS)].tolist()]
     radius = RADIUS_M * VERSIONS**0.5
 
     def ask(number: int, at_ns: int) -> object:
-        return mirror.within('park', 'map', centers[number], radius, at_ns=at_ns)
+        return mirror.within(RadiusQuery('park', 'map', centers[number], radius, at_ns=at_ns))
 
     middle = VERSIONS // 2
     values = medians(ROUNDS, lambda number: ask(number, middle), lambda number: ask(-number, NOW))

@@ -172,7 +172,7 @@ class NotActiveError(NotNowError):
 
 
 class LoadingError(NotNowError):
-    """The spatial mirror is still being loaded."""
+    """The spatial index is still being loaded."""
 
 
 class NotLocalizedError(NotNowError):

@@ -11,8 +11,19 @@ from hylo_memory_ros.index.spatial import (
     Excluded,
     Hits,
     Nearest,
+    RadiusQuery,
     RowBatch,
-    SpatialMirror,
+    SpatialIndex,
 )
 
-__all__ = ['OPEN', 'BelievedRow', 'Difference', 'Excluded', 'Hits', 'Nearest', 'RowBatch', 'SpatialMirror']
+__all__ = [
+    'OPEN',
+    'BelievedRow',
+    'Difference',
+    'Excluded',
+    'Hits',
+    'Nearest',
+    'RadiusQuery',
+    'RowBatch',
+    'SpatialIndex',
+]

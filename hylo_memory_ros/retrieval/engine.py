@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.skills import SkillIndex
 from hylo_memory_ros.errors import UnsupportedError
-from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.index import SpatialIndex
 from hylo_memory_ros.model import (
     CandidateEvidence,
     Helpfulness,
@@ -26,7 +26,7 @@ from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
-from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, orders_of, weights_of
+from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, weights_of
 from hylo_memory_ros.retrieval.sources import ResolvedQuery, VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
@@ -54,16 +54,14 @@ class _Matches:
 
 
 class RetrievalEngine:
-    """Answers queries over a store, its mirror, its vectors and working memory.
+    """Answers queries over a store, its index of places, its vectors and working memory.
 
     Parameters
     ----------
-    store, mirror, working
+    store, index, working
         The statements, the index of places, and working memory.
     config : MemoryConfig
         Tolerance, clock and weights.
-    current_map : callable
-        Returns the map that is searched when a query names none.
     vectors : VectorSearch, optional
         The index of vectors.
     embed : callable, optional
@@ -75,26 +73,30 @@ class RetrievalEngine:
     def __init__(
         self,
         store: QuerySource,
-        mirror: SpatialMirror,
+        index: SpatialIndex,
         working: WorkingMemory,
         config: MemoryConfig,
-        current_map: Callable[[], str],
         vectors: VectorSearch | None = None,
         embed: Callable[[str, str], tuple[float, ...]] | None = None,
         skills: SkillIndex | None = None,
     ) -> None:
         self._store = store
-        self._mirror = mirror
+        self._index = index
         self._working = working
         self._config = config
-        self._current_map = current_map
         self._embed = embed
         self._skills = SkillIndex() if skills is None else skills
-        self._executor = QueryExecutor(store, mirror, vectors)
+        self._executor = QueryExecutor(store, index, vectors)
         self._rankings = RankingCache()
 
-    def resolve(self, query: MemoryQuery) -> ResolvedQuery:
+    def resolve(self, query: MemoryQuery, current_map: str) -> ResolvedQuery:
         """Return a query with its place on both time axes, its map and its vector.
+
+        Parameters
+        ----------
+        query : MemoryQuery
+        current_map : str
+            The map that is searched when the query names none; empty: what has no map.
 
         Raises
         ------
@@ -102,7 +104,7 @@ class RetrievalEngine:
             For a cursor that does not belong to it, or a text in a space without an embedder.
         """
         scope = query.scope or {}
-        map_id = None if query.any_map else scope.get('map_id', self._current_map())
+        map_id = None if query.any_map else scope.get('map_id', current_map)
         seq = None if query.known_seq is None else min(query.known_seq, MAX_SEQUENCE)
         if query.known_at_ns is not None:
             seq = self._store.sequence_at(query.known_at_ns)
@@ -116,7 +118,6 @@ class RetrievalEngine:
         if not query.include_stale and not self._store.any_stale():
             # The join with the landmarks is saved where it excludes nothing.
             query = query.model_copy(update={'include_stale': True})
-        weighs = weights_of(query, self._config)['helpfulness'] > 0.0
         if query.text_space is not None:
             query = self._by_meaning(query, query.text_space)
         return ResolvedQuery(
@@ -127,7 +128,7 @@ class RetrievalEngine:
             self._config.clock,
             offset,
             continues,
-            weighs,
+            weights_of(query, self._config),
             hides_skills=len(self._skills) > 0 and SKILLS.narrows(query),
             fit=None if query.state is None else self._skills.fit(query.state, query.skill_status),
         )
@@ -139,9 +140,9 @@ class RetrievalEngine:
         vector = self._embed(space, query.text or '')
         return query.model_copy(update={'text': None, 'text_space': None, 'embedding': (space, vector)})
 
-    def answer(self, query: MemoryQuery) -> QueryResult:
+    def answer(self, query: MemoryQuery, current_map: str) -> QueryResult:
         """Return the hits of a query, best first, and the counts of what is excluded by reason."""
-        resolved = self.resolve(query)
+        resolved = self.resolve(query, current_map)
         found = self._find(resolved)
         hits = self._hits(resolved, found.page[: query.k])
         ended_at = resolved.offset + len(hits)
@@ -150,13 +151,15 @@ class RetrievalEngine:
         if truncated:
             digest = query_digest(query)
             cursor = Cursor(self._store.epoch, digest, ended_at, found.seq, resolved.at_ns).encoded()
-            drifts = query.text is not None or query.embedding is not None or resolved.weighs_helpfulness
+            drifts = (
+                query.text is not None or query.embedding is not None or 'helpfulness' in resolved.weights
+            )
             if found.ranking is not None and drifts:
                 self._rankings.keep(digest, found.seq, resolved.at_ns, found.ranking)
         excluded: dict[str, int] = {}
         nearest = None
         if len(hits) < query.k or query.explain:
-            explanation = Explanation(self._store, self._mirror, resolved, found.below_score)
+            explanation = Explanation(self._store, self._index, resolved, found.below_score)
             excluded = add_working_exclusions(explanation.excluded(), found.working)
             nearest = explanation.nearest_outside_m
         return QueryResult(
@@ -179,50 +182,42 @@ class RetrievalEngine:
     def _notes(self, resolved: ResolvedQuery, working: WorkingMatches) -> tuple[str, ...]:
         """Return a note that working memory keeps no history, where that may make a difference."""
         query = resolved.query
-        past = query.as_of_ns is not None and query.as_of_ns < self._store.now_ns()
-        past |= resolved.seq is not None and query.cursor is None and resolved.seq < self._store.sequence
-        past |= query.known_at_ns is not None and query.known_at_ns < self._store.now_ns()
-        named = query.kinds is not None and MemoryKind.WORKING in query.kinds
-        return (NO_HISTORY,) if past and (named or any(working)) else ()
+        if not any(working) and (query.kinds is None or MemoryKind.WORKING not in query.kinds):
+            return ()
+        past = resolved.seq is not None and query.cursor is None and resolved.seq < self._store.sequence
+        for time_ns in (query.as_of_ns, query.known_at_ns):
+            past |= time_ns is not None and time_ns < self._store.now_ns()
+        return (NO_HISTORY,) if past else ()
 
     def version_rows(self, resolved: ResolvedQuery) -> list[int] | None:
         """Return the believed version rows near the place of a query, of any time; None: it has no place."""
         if resolved.query.near is None:
             return None
-        pose, radius_m = resolved.query.near
-        rows: list[int] = self._mirror.ids_within(
-            resolved.map_id, pose.frame_id, pose.position, radius_m, horizontal=resolved.query.horizontal
-        ).tolist()
+        rows: list[int] = self._index.ids_within(resolved.place._replace(at_ns=None, seq=None)).tolist()
         return rows
 
     def _find(self, resolved: ResolvedQuery) -> _Matches:
-        query = resolved.query
-        weights = weights_of(query, self._config)
-        left = self._working_items(resolved)
+        query, kinds, left = resolved.query, resolved.query.kinds, NO_MATCHES
+        if len(self._working) and (kinds is None or MemoryKind.WORKING in kinds):
+            reached = self._store.names_reached(resolved.spec()) if query.depth > 1 else set()
+            left = self._working.find(query, resolved.at_ns, resolved.map_id, reached, seq=resolved.seq)
         items = left.items
         start, limit = (0, resolved.offset + query.k) if items else (resolved.offset, query.k)
-        if query.kinds == frozenset({MemoryKind.WORKING}):
+        if kinds == frozenset({MemoryKind.WORKING}):
             found = _Matches([], 0, self._store.sequence, plan=('working memory alone',))
-        elif orders_of(weights) or query.near is not None or query.embedding is not None:
-            found = self._find_ranked(resolved, weights, start, limit)
+        elif resolved.weights or query.near is not None or query.embedding is not None:
+            found = self._find_ranked(resolved, start, limit)
         else:
             found = self._find_by_filters(resolved, start, limit)
         found = replace(found, working=left)
         if not items:
             return found
-        working = rank_working(items, query, weights, found.ranking, resolved.at_ns)
+        working = rank_working(items, query, resolved.weights, found.ranking, resolved.at_ns)
         merged = sorted([*found.page, *working], key=order_of)[resolved.offset :]
         evidence = CandidateEvidence('working', returned=len(items), after_filter=len(working))
         return replace(
             found, page=merged, total=found.total + len(working), evidence=(*found.evidence, evidence)
         )
-
-    def _working_items(self, resolved: ResolvedQuery) -> WorkingMatches:
-        kinds = resolved.query.kinds
-        if not len(self._working) or (kinds is not None and MemoryKind.WORKING not in kinds):
-            return NO_MATCHES
-        reached = self._store.names_reached(resolved.spec()) if resolved.query.depth > 1 else set()
-        return self._working.find(resolved.query, resolved.at_ns, resolved.map_id, reached, seq=resolved.seq)
 
     def _find_by_filters(self, resolved: ResolvedQuery, start: int, limit: int) -> _Matches:
         seq = self._store.sequence
@@ -239,14 +234,12 @@ class RetrievalEngine:
             page, total, read_at, plan=('statements alone, a page of them',), evidence=(evidence,)
         )
 
-    def _find_ranked(
-        self, resolved: ResolvedQuery, weights: Mapping[str, float], start: int, limit: int
-    ) -> _Matches:
+    def _find_ranked(self, resolved: ResolvedQuery, start: int, limit: int) -> _Matches:
         ranking = None
         if resolved.continues:
             ranking = self._rankings.get(resolved.continues, resolved.seq, resolved.at_ns)
         if ranking is None or (ranking.matches.lower_bound and start + limit >= len(ranking.matches)):
-            ranking = self._executor.ranking(resolved, weights, start + limit)
+            ranking = self._executor.ranking(resolved, start + limit)
         return _Matches(
             ranking.page(self._store, start, limit),
             ranking.total,

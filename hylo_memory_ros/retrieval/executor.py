@@ -5,17 +5,17 @@ The source that leaves fewest comes first, by the estimates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from hylo_memory_ros.errors import UnsupportedError
-from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.index import SpatialIndex
 from hylo_memory_ros.model import CandidateEvidence
-from hylo_memory_ros.retrieval.ranking import Ranking, orders_of, rank_matches, score_matches
+from hylo_memory_ros.retrieval.ranking import Ranking, rank_matches, score_matches
 from hylo_memory_ros.retrieval.sources import (
+    COLUMNS,
     FEW,
     MatchColumns,
     ResolvedQuery,
@@ -46,21 +46,12 @@ class Plan:
     """Estimates and decisions in words, for the evidence."""
 
 
-def make_plan(resolved: ResolvedQuery, orders: Sequence[str], store: QuerySource) -> Plan:
-    """Return the order in which the sources answer a query.
-
-    Parameters
-    ----------
-    resolved : ResolvedQuery
-        What is resolved.
-    orders : sequence of str
-        Orders that count: vectors may only come first where they are the only one.
-    store : QuerySource
-        Counts its indexes up to a limit.
-    """
+def make_plan(resolved: ResolvedQuery, store: QuerySource) -> Plan:
+    """Return the order in which the sources answer a query; the store counts its indexes up to a limit."""
     query = resolved.query
     exact: tuple[Step, ...] = ('place',) if query.near is not None else ()
-    alone = query.embedding is not None and tuple(orders) == ('vector',)
+    # Vectors may only come first where nothing else ranks.
+    alone = query.embedding is not None and tuple(resolved.weights) == ('vector',)
     if resolved.filters_rows or not (exact or alone):
         exact = (*exact, 'statements')
     if query.embedding is None and len(exact) == 1:
@@ -94,25 +85,25 @@ class QueryExecutor:
 
     Parameters
     ----------
-    store, mirror : QuerySource, SpatialMirror
+    store, index : QuerySource, SpatialIndex
         The statements and the index of places.
     vectors : VectorSearch or None
         The index of vectors; None: there is none.
     """
 
-    def __init__(self, store: QuerySource, mirror: SpatialMirror, vectors: VectorSearch | None) -> None:
+    def __init__(self, store: QuerySource, index: SpatialIndex, vectors: VectorSearch | None) -> None:
         self._store = store
-        self._mirror = mirror
+        self._index = index
         self._vectors = vectors
         self._sources: dict[str, Source] = {
-            'place': SpatialSource(store, mirror),
+            'place': SpatialSource(store, index),
             'statements': StatementSource(store),
         }
         self._similar = None if vectors is None else SimilaritySource(vectors)
         if self._similar is not None:
             self._sources['vectors'] = self._similar
 
-    def ranking(self, resolved: ResolvedQuery, weights: Mapping[str, float], wanted: int) -> Ranking:
+    def ranking(self, resolved: ResolvedQuery, wanted: int) -> Ranking:
         """Return the matches in order; of an order by vectors alone, at least as many as are wanted.
 
         Raises
@@ -123,26 +114,22 @@ class QueryExecutor:
         query = resolved.query
         if query.embedding is not None and self._vectors is None:
             raise UnsupportedError('embedding: this memory has no index of vectors')
-        seq = self._pinned(resolved)
-        orders = orders_of(weights)
-        plan = make_plan(resolved, orders, self._store)
+        # The newest sequence that every source has reached.
+        seq = self._store.sequence if resolved.seq is None else min(resolved.seq, self._store.sequence)
+        if query.near is not None:
+            seq = min(seq, self._index.sequence)
+        if query.embedding is not None and self._vectors is not None:
+            seq = min(seq, self._vectors.sequence)
+        plan = make_plan(resolved, self._store)
         if plan.steps[0] == 'vectors':
             matches, evidence = self._from_vectors(resolved, seq, plan, wanted)
         else:
             matches, evidence = self._narrowed(resolved, seq, plan, None)
-        if len(matches) and any(_unfilled(matches, name) for name in orders):
+        if len(matches) and any(getattr(matches, COLUMNS[name]) is None for name in resolved.weights):
             matches = self._sources['statements'].find(resolved, seq, matches).matches
-        found = rank_matches(matches, score_matches(matches, weights, resolved.at_ns), query.min_score, seq)
+        scores = score_matches(matches, resolved.weights, resolved.at_ns)
+        found = rank_matches(matches, scores, query.min_score, seq)
         return replace(found, plan=plan.reasons, evidence=evidence)
-
-    def _pinned(self, resolved: ResolvedQuery) -> int:
-        """Return the newest sequence that every source has reached."""
-        reached = [self._store.sequence]
-        if resolved.query.near is not None:
-            reached.append(self._mirror.sequence)
-        if resolved.query.embedding is not None and self._vectors is not None:
-            reached.append(self._vectors.sequence)
-        return min(reached) if resolved.seq is None else min(resolved.seq, *reached)
 
     def _narrowed(
         self, resolved: ResolvedQuery, seq: int, plan: Plan, matches: MatchColumns | None
@@ -182,13 +169,6 @@ class QueryExecutor:
             pool *= _GROWTH
         evidence = replace(found.evidence, after_filter=len(matches))
         return replace(matches, lower_bound=not complete and not below), (evidence, *tested)
-
-
-def _unfilled(matches: MatchColumns, order: str) -> bool:
-    """Return whether an order needs a column that only statements fill, and that is not filled yet."""
-    if order in ('confidence', 'recency'):
-        return matches.confidence is None
-    return order == 'helpfulness' and matches.helpfulness is None
 
 
 def _differs(matches: MatchColumns, wanted: int) -> bool:

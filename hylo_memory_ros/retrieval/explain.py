@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hylo_memory_ros.domain.skills import OTHER_STATUS
-from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.index import SpatialIndex
 from hylo_memory_ros.model import MemoryQuery
 from hylo_memory_ros.retrieval.sources import FEW, ResolvedQuery
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource
@@ -46,18 +46,17 @@ def _surroundings_of_few(store: QuerySource, resolved: ResolvedQuery) -> _Surrou
 
 
 def _by_place(resolved: ResolvedQuery, rows: Sequence[ItemRow]) -> _Surroundings:
-    query, found = resolved.query, _Surroundings()
-    assert query.near is not None
-    (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
+    place, found = resolved.place, _Surroundings()
+    axes = 2 if place.horizontal else 3
     for row in rows:
         if row[_FRAME] is None:
             continue
-        timely = query.include_invalidated or (
+        timely = resolved.query.include_invalidated or (
             row[_VALID_FROM] <= resolved.at_ns and (row[_VALID_TO] is None or resolved.at_ns < row[_VALID_TO])
         )
-        distance_m = math.dist(row[_X : _X + axes], pose.position[:axes])
-        inside = distance_m <= radius_m
-        is_map, is_frame = resolved.map_id in (None, row[_MAP]), row[_FRAME] == pose.frame_id
+        distance_m = math.dist(row[_X : _X + axes], place.center[:axes])
+        inside = distance_m <= place.radius_m
+        is_map, is_frame = place.map_id in (None, row[_MAP]), row[_FRAME] == place.frame_id
         if is_map and is_frame:
             if inside:
                 (found.here if timely else found.untimely).append(row[_VERSION_ROW])
@@ -84,15 +83,15 @@ class Explanation:
     caller, ``precondition_unfit`` that it has another type there.
 
     Of what lies around a place, all that passes the filters is looked at where that is little; else so many
-    rows at most that the counts are lower bounds: 10 000 of a part of the mirror within the radius, and the
+    rows at most that the counts are lower bounds: 10 000 of a part of the index within the radius, and the
     nearest `LOOKED_BEYOND` outside.
     """
 
     def __init__(
-        self, store: QuerySource, mirror: SpatialMirror, resolved: ResolvedQuery, below_score: int
+        self, store: QuerySource, index: SpatialIndex, resolved: ResolvedQuery, below_score: int
     ) -> None:
         self._store = store
-        self._mirror = mirror
+        self._index = index
         self._resolved = resolved
         self._below_score = below_score
         self.nearest_outside_m: float | None = None
@@ -119,20 +118,16 @@ class Explanation:
 
     def _near(self) -> dict[str, int]:
         resolved, query = self._resolved, self._resolved.query
-        assert query.near is not None
         if (around := _surroundings_of_few(self._store, resolved)) is not None:
             return self._of_few(around)
-        pose, radius_m = query.near
-        at_ns = None if query.include_invalidated else resolved.at_ns
-        place = (resolved.map_id, pose.frame_id, pose.position, radius_m)
-        left_out = self._mirror.excluded(*place, at_ns=at_ns, seq=resolved.seq, horizontal=query.horizontal)
+        left_out = self._index.excluded(resolved.place)
         counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
         if query.embedding is not None or any(one.narrows(query) for one in STATISTICS):
-            counts |= self._within(self._here(at_ns))
+            counts |= self._within(self._here())
         rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
         if rows:
             counts |= self._store.excluded_by_time(resolved.spec(), rows)
-        counts['outside_radius'] = self._outside(at_ns)
+        counts['outside_radius'] = self._outside()
         return counts
 
     def _of_few(self, around: _Surroundings) -> dict[str, int]:
@@ -148,14 +143,8 @@ class Explanation:
             self.nearest_outside_m, counts['outside_radius'] = nearest, int(nearest is not None)
         return counts
 
-    def _here(self, at_ns: int | None) -> list[int]:
-        resolved, query = self._resolved, self._resolved.query
-        assert query.near is not None
-        pose, radius_m = query.near
-        here: list[int] = self._mirror.ids_within(
-            resolved.map_id, pose.frame_id, pose.position, radius_m,
-            at_ns=at_ns, seq=resolved.seq, horizontal=query.horizontal,
-        )[:TOTAL_LIMIT].tolist()  # fmt: skip
+    def _here(self) -> list[int]:
+        here: list[int] = self._index.ids_within(self._resolved.place)[:TOTAL_LIMIT].tolist()
         return here
 
     def _within(self, here: list[int]) -> dict[str, int]:
@@ -167,29 +156,22 @@ class Explanation:
             counts['without_vector'] = len(anyhow) - len(self._store.matching(resolved.spec(), here))
         return counts
 
-    def _outside(self, at_ns: int | None) -> int:
+    def _outside(self) -> int:
         """Look for the nearest match beyond the radius, past what the filters exclude.
 
         Each step looks twice as far as the nearest thing that no step has looked at yet.
         """
-        resolved, query = self._resolved, self._resolved.query
-        assert query.near is not None
-        pose, radius_m = query.near
-        place = (resolved.map_id, pose.frame_id, pose.position)
-        seq, horizontal = resolved.seq, query.horizontal
-        seen = 0
+        resolved, place, seen = self._resolved, self._resolved.place, 0
         while seen < LOOKED_BEYOND:
-            nearest = self._mirror.nearest_outside(
-                *place, radius_m, at_ns=at_ns, seq=seq, horizontal=horizontal
-            )
+            nearest = self._index.nearest_outside(place)
             if nearest is None:
                 return 0
             if not resolved.filters_rows:
                 self.nearest_outside_m = nearest.distance_m
                 return 1
-            reach_m = 2.0 * nearest.distance_m
-            around = self._mirror.within(*place, reach_m, at_ns=at_ns, seq=seq, horizontal=horizontal)
-            beyond = around.distances_m > radius_m
+            farther = place._replace(radius_m=2.0 * nearest.distance_m)
+            around = self._index.within(farther)
+            beyond = around.distances_m > place.radius_m
             rows = around.version_rows[beyond][: LOOKED_BEYOND - seen].tolist()
             distances = around.distances_m[beyond][: LOOKED_BEYOND - seen].tolist()
             matching = self._store.matching(resolved.spec(), rows)
@@ -198,7 +180,7 @@ class Explanation:
                     self.nearest_outside_m = distance_m
                     return 1
             seen += len(rows)
-            radius_m = reach_m
+            place = farther
         return 0
 
     def _skills(self) -> dict[str, int]:
@@ -225,8 +207,7 @@ class Explanation:
         other = 'sim' if resolved.clock == 'wall' else 'wall'
         if resolved.query.near is None:
             return self._store.count(replace(resolved.spec(), clock=other))
-        at_ns = None if resolved.query.include_invalidated else resolved.at_ns
-        return len(self._store.matching(replace(resolved.spec(), clock=other), self._here(at_ns)))
+        return len(self._store.matching(replace(resolved.spec(), clock=other), self._here()))
 
 
 def _scope_on_any_map(query: MemoryQuery) -> dict[str, str]:

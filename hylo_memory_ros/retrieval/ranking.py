@@ -49,15 +49,14 @@ class Scores:
 
 
 def weights_of(query: MemoryQuery, config: MemoryConfig) -> dict[str, float]:
-    """Return the weight of every order of a query, by its name."""
+    """Return the weight of each order that counts for a query, by its name."""
     measured = {'near': query.near, 'text': query.text, 'vector': query.embedding}
     weights: dict[str, float] = _WEIGHTS | dict(config.weights) | dict(query.weights)
-    return {name: weight if measured.get(name, name) is not None else 0.0 for name, weight in weights.items()}
-
-
-def orders_of(weights: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the orders that count."""
-    return tuple(name for name, weight in weights.items() if weight > 0.0)
+    return {
+        name: weight
+        for name, weight in weights.items()
+        if weight > 0.0 and measured.get(name, name) is not None
+    }
 
 
 def part_of(name: str, value: Floats | float, at_ns: int = 0) -> Floats:
@@ -92,26 +91,23 @@ def score_matches(matches: MatchColumns, weights: Mapping[str, float], at_ns: in
     parts = {}
     for name, field in COLUMNS.items():
         column = getattr(matches, field)
-        if column is not None and (name in ('near', 'text', 'vector') or weights[name] > 0.0):
+        if column is not None and (name in ('near', 'text', 'vector') or name in weights):
             parts[name] = part_of(name, column, at_ns)
-    orders = orders_of(weights)
-    if not orders:
+    if not weights:
         total = np.ones(len(matches))
         return Scores(total, {'filter': total, **parts})
-    if len(orders) == 1 and orders[0] in ('near', 'text', 'vector'):
-        return Scores(parts[orders[0]], parts)
+    if len(weights) == 1 and (alone := next(iter(weights))) in ('near', 'text', 'vector'):
+        return Scores(parts[alone], parts)
     total = np.zeros(len(matches))
-    for name in orders:
+    for name, weight in weights.items():
         column = getattr(matches, COLUMNS[name])
-        total += weights[name] / (RRF_K + _ranks(column if name == 'near' else -column))
-    total /= sum(weights[name] for name in orders) / (RRF_K + 1)
+        column = column if name == 'near' else -column
+        # Equal values share the first of their ranks.
+        ranks = np.searchsorted(np.sort(column), column, side='left') + 1.0
+        total += weight / (RRF_K + ranks)
+    total /= sum(weights.values()) / (RRF_K + 1)
     total = np.minimum(total, 1.0)
     return Scores(total, {**parts, 'rrf': total})
-
-
-def _ranks(column: Floats | Rows) -> Floats:
-    """Return ranks from 1; equal values share the first of theirs."""
-    return np.searchsorted(np.sort(column), column, side='left').astype(np.float64) + 1.0
 
 
 class RankedMatch(NamedTuple):
@@ -144,15 +140,20 @@ class Ranking:
 
     def page(self, store: QuerySource, start: int, limit: int) -> list[RankedMatch]:
         """Return one page of the answer with whole items."""
-        last = min(start + limit, len(self.matches))
+        first, last = start, min(start + limit, len(self.matches))
         if start >= last:
             return []
-        first, last = self._with_equals(start, last)
+        if self.is_equal is not None:
+            # No two equals may lie on both sides of an end: their order, by id, is not known yet.
+            while first > 0 and self.is_equal[first]:
+                first -= 1
+            while last < len(self.matches) and self.is_equal[last]:
+                last += 1
         rows = self.matches.rows[first:last].tolist()
         fetched = store.fetch(rows)
         scores = self.scores[first:last].tolist()
         names = list(self.parts)
-        columns = zip(*(self.parts[name][first:last].tolist() for name in names), strict=True)
+        columns = zip(*[self.parts[name][first:last].tolist() for name in names], strict=True)
         distance_m = self.matches.distance_m
         distances = [None] * len(rows) if distance_m is None else distance_m[first:last].tolist()
         found = [
@@ -163,16 +164,6 @@ class Ranking:
         if not self.matches.sorted:
             found.sort(key=order_of)
         return found[start - first :][:limit]
-
-    def _with_equals(self, start: int, end: int) -> tuple[int, int]:
-        """Widen a range so that no two equals lie on both sides of an end."""
-        if self.is_equal is None:
-            return start, end
-        while start > 0 and self.is_equal[start]:
-            start -= 1
-        while end < len(self.matches) and self.is_equal[end]:
-            end += 1
-        return start, end
 
 
 def rank_matches(matches: MatchColumns, scores: Scores, least: float | None, seq: int) -> Ranking:

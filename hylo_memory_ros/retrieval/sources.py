@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.domain.skills import Fit
-from hylo_memory_ros.index import SpatialMirror
+from hylo_memory_ros.index import RadiusQuery, SpatialIndex
 from hylo_memory_ros.index.vectors import VectorHits, scores_of
 from hylo_memory_ros.model import CandidateEvidence, MemoryQuery
 from hylo_memory_ros.model.embedding import EmbeddingSpace
@@ -42,8 +42,8 @@ class ResolvedQuery:
     """Hits of the pages before."""
     continues: str = ''
     """`query_digest` of the query, where a cursor continues it; empty: its first page."""
-    weighs_helpfulness: bool = False
-    """Whether the order by helpfulness counts."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weight of each order that counts, by its name."""
     hides_skills: bool = False
     """Whether the skill filter may exclude a skill that matches otherwise."""
     fit: Fit | None = None
@@ -62,9 +62,24 @@ class ResolvedQuery:
             self.seq if seq is None else seq,
             clock=self.clock,
             space=self.query.embedding[0] if self.query.embedding is not None else '',
-            helpfulness=self.weighs_helpfulness,
+            helpfulness='helpfulness' in self.weights,
             gated=self.hides_skills,
             fitting=None if self.fit is None else self.fit.to_json(),
+        )
+
+    @property
+    def place(self) -> RadiusQuery:
+        """The place of the query for the spatial index; `near` must be set."""
+        assert self.query.near is not None
+        pose, radius_m = self.query.near
+        return RadiusQuery(
+            self.map_id,
+            pose.frame_id,
+            pose.position,
+            radius_m,
+            None if self.query.include_invalidated else self.at_ns,
+            self.seq,
+            self.query.horizontal,
         )
 
     def spec_at_any_time(self) -> QuerySpec:
@@ -178,30 +193,19 @@ class Source(Protocol):
 
 
 class SpatialSource:
-    """Places within the radius, by the spatial mirror."""
+    """Places within the radius, by the spatial index."""
 
     name = 'place'
 
-    def __init__(self, store: QuerySource, mirror: SpatialMirror) -> None:
+    def __init__(self, store: QuerySource, index: SpatialIndex) -> None:
         self._store = store
-        self._mirror = mirror
+        self._index = index
 
     def find(self, resolved: ResolvedQuery, seq: int | None, matches: MatchColumns | None) -> SourceResult:
         """Return the matches within the radius, perhaps of given ones only."""
         if matches is not None and len(matches) <= FEW:
             return self._measured(resolved, matches)
-        query = resolved.query
-        assert query.near is not None
-        pose, radius_m = query.near
-        hits = self._mirror.within(
-            resolved.map_id,
-            pose.frame_id,
-            pose.position,
-            radius_m,
-            at_ns=None if query.include_invalidated else resolved.at_ns,
-            seq=seq,
-            horizontal=query.horizontal,
-        )
+        hits = self._index.within(resolved.place._replace(seq=seq))
         near = MatchColumns(hits.version_rows, hits.distances_m, valid_from_ns=hits.valid_from_ns)
         if matches is not None:
             near = _joined(near, matches)
@@ -211,17 +215,16 @@ class SpatialSource:
         )
 
     def _measured(self, resolved: ResolvedQuery, matches: MatchColumns) -> SourceResult:
-        query = resolved.query
-        assert query.near is not None
-        (pose, radius_m), axes = query.near, 2 if query.horizontal else 3
+        place = resolved.place
+        axes = 2 if place.horizontal else 3
         fetched = self._store.fetch(matches.rows.tolist())
         keep, distances = [], []
         for index, number in enumerate(matches.rows.tolist()):
             row: ItemRow | None = fetched.get(number)
-            if row is None or row[_FRAME] != pose.frame_id or resolved.map_id not in (None, row[_MAP]):
+            if row is None or row[_FRAME] != place.frame_id or place.map_id not in (None, row[_MAP]):
                 continue
-            distance_m = math.dist(row[_X : _X + axes], pose.position[:axes])
-            if distance_m <= radius_m:
+            distance_m = math.dist(row[_X : _X + axes], place.center[:axes])
+            if distance_m <= place.radius_m:
                 keep.append(index)
                 distances.append(distance_m)
         near = matches.taken(np.array(keep, np.intp), distance_m=np.array(distances), sorted=matches.sorted)
@@ -245,13 +248,16 @@ class StatementSource:
         among = np.sort(matches.rows).tolist() if matches is not None and named else None
         if among is not None and not among:
             return SourceResult(MatchColumns(np.empty(0, np.int64)), CandidateEvidence(backend))
-        found = self._store.candidates(resolved.spec(seq=seq), among)
+        spec = resolved.spec(seq=seq)
+        found = self._store.candidates(spec, among)
         passing = MatchColumns(
             np.array(found.version_rows, np.int64),
             text=np.array(found.text_ranks, np.float64) if words else None,
             valid_from_ns=np.array(found.valid_from_ns, np.int64),
             confidence=np.array(found.confidence, np.float64),
-            helpfulness=np.array(found.helpfulness, np.float64) if resolved.weighs_helpfulness else None,
+            helpfulness=np.array(found.helpfulness, np.float64)
+            if 'helpfulness' in resolved.weights
+            else None,
             sorted=True,
         )
         if matches is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.model.feedback import NEVER_JUDGED
-from hylo_memory_ros.retrieval.ranking import RRF_K, RankedMatch, Ranking, orders_of, part_of
+from hylo_memory_ros.retrieval.ranking import RRF_K, RankedMatch, Ranking, part_of
 from hylo_memory_ros.retrieval.sources import COLUMNS
 from hylo_memory_ros.storage.query.filters import distance_from
 from hylo_memory_ros.storage.working_memory import WorkingMatches
@@ -34,7 +34,7 @@ def rank_working(
     Words have no rank there: where orders are fused such an item comes last among those of the words;
     alone, they filter.
     """
-    orders = orders_of(weights)
+    fused = len(weights) > 1 or not weights.keys().isdisjoint(('recency', 'confidence', 'helpfulness'))
     found = []
     for item in items:
         measured = _measured(item, query)
@@ -43,12 +43,12 @@ def rank_working(
         parts = {
             name: float(part_of(name, value, at_ns))
             for name, value in measured.items()
-            if name in ('near', 'vector') or weights[name] > 0.0
+            if name in ('near', 'vector') or name in weights
         }
-        if len(orders) > 1 or (orders and orders[0] in ('recency', 'confidence', 'helpfulness')):
-            score = parts['rrf'] = _fused(measured, weights, orders, ranking)
-        elif orders and orders[0] in parts:
-            score = parts[orders[0]]
+        if fused:
+            score = parts['rrf'] = _fused(measured, weights, ranking)
+        elif weights and (alone := next(iter(weights))) in parts:
+            score = parts[alone]
         else:
             score = parts['filter'] = 1.0
         if score >= (query.min_score or 0.0):
@@ -95,16 +95,14 @@ def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
 def _fused(
     measured: Mapping[str, float],
     weights: Mapping[str, float],
-    orders: Sequence[str],
     ranking: Ranking | None,
 ) -> float:
-    score = most = 0.0
-    for name in orders:
+    score = 0.0
+    for name, weight in weights.items():
         column = None if ranking is None else getattr(ranking.matches, COLUMNS[name])
         before = 0 if column is None else len(column)
         if column is not None and name in measured:
             value = measured[name]
             before = int((column < value).sum() if name == 'near' else (column > value).sum())
-        score += weights[name] / (RRF_K + before + 1)
-        most += weights[name] / (RRF_K + 1)
-    return score / most
+        score += weight / (RRF_K + before + 1)
+    return score / (sum(weights.values()) / (RRF_K + 1))

@@ -194,7 +194,7 @@ class MemoryCore:
     map_id : str
         The current map; empty: none.
     background : bool
-        Load the spatial mirror in a thread.
+        Load the spatial index in a thread.
     read_only : bool
         Change nothing.
     """
@@ -217,21 +217,16 @@ class MemoryCore:
         self.spaces = EmbeddingSpaces(store, config.embedding_spaces, read_only=read_only)
         self.indexes = Indexes(store, background=background, spaces=self.spaces.spaces, read_only=read_only)
         self.skills = SkillLibrary(store, config, read_only=read_only)
-        self.engine = self.engine_for(None)
-        self.receipts = ReceiptLog(store, config, self.changing, read_only=read_only)
-
-    def engine_for(self, map_id: str | None) -> RetrievalEngine:
-        """Return an engine that answers queries in one map; None: in the current map."""
-        return RetrievalEngine(
-            self.store.reader,
-            self.indexes.mirror,
+        self.engine = RetrievalEngine(
+            store.reader,
+            self.indexes.spatial,
             self.working,
-            self.config,
-            lambda: self.maps.current if map_id is None else map_id,
+            config,
             self.indexes.vectors,
             lambda space, text: self.spaces.vectors_of(space, [text])[0],
             self.skills.index,
         )
+        self.receipts = ReceiptLog(store, config, self.changing, read_only=read_only)
 
     @contextmanager
     def changing(self) -> Iterator[None]:

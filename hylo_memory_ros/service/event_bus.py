@@ -14,25 +14,21 @@ class EventBus:
     """Listeners to the feed; the failure of one is logged, and does not stop the others."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Callable[[Change], None], ...] = ()
+        self.listeners: tuple[Callable[[Change], None], ...] = ()
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call a listener on every change from now on; the returned callable unsubscribes it."""
         # Replaced whole: `publish` iterates over the old tuple without a lock.
-        self._listeners = (*self._listeners, listener)
+        self.listeners = (*self.listeners, listener)
 
         def remove() -> None:
-            self._listeners = tuple(other for other in self._listeners if other is not listener)
+            self.listeners = tuple(other for other in self.listeners if other is not listener)
 
         return remove
 
-    def __bool__(self) -> bool:
-        """Return True if there is a listener."""
-        return bool(self._listeners)
-
     def publish(self, change: Change) -> None:
         """Call every listener with one change."""
-        for listener in self._listeners:
+        for listener in self.listeners:
             self._call(listener, change)
 
     @staticmethod

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 
-from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialMirror
+from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialIndex
 from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
 from hylo_memory_ros.storage import CommitResult, SqliteStore
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Indexes:
-    """Spatial mirror and vector index that follow a store.
+    """Spatial index and vector index that follow a store.
 
     Parameters
     ----------
     store : SqliteStore
         The authority.
     background : bool
-        Load in a thread of its own; until then the mirror answers `LoadingError`.
+        Load in a thread of its own; until then the index answers `LoadingError`.
     spaces : mapping of str to EmbeddingSpace, optional
         The declared embedding spaces.
     read_only : bool
@@ -41,7 +41,7 @@ class Indexes:
         read_only: bool = False,
     ) -> None:
         self._store = store
-        self.mirror = SpatialMirror(store.now_ns)
+        self.spatial = SpatialIndex(store.now_ns)
         artifacts = Artifacts(store.path, read_only=read_only)
         self.vectors = VectorIndex(
             spaces or {}, store.reader, artifacts, lambda: (store.epoch, store.sequence)
@@ -49,7 +49,7 @@ class Indexes:
         self._thread: threading.Thread | None = None
         if background:
             # A million rows take seconds; a node must answer by key meanwhile.
-            self._thread = threading.Thread(target=self._load, name='mirror-load')
+            self._thread = threading.Thread(target=self._load, name='index-load')
             self._thread.start()
         else:
             self._load()
@@ -58,9 +58,9 @@ class Indexes:
         try:
             # The sequence first: rows that arrive both ways are kept once, rows missed never.
             sequence = self._store.sequence
-            self.mirror.load(self._batches(), sequence)
+            self.spatial.load(self._batches(), sequence)
         except Exception:
-            logger.exception('the spatial mirror could not be loaded')
+            logger.exception('the spatial index could not be loaded')
         try:
             sequence = self._store.sequence
             batches = (
@@ -89,9 +89,9 @@ class Indexes:
             for row in committed.added
             if row.spatial_id is not None
         ]
-        self.mirror.apply(sequence, added, committed.ended)
+        self.spatial.apply(sequence, added, committed.ended)
         if committed.removed:
-            self.mirror.remove(committed.removed, sequence)
+            self.spatial.remove(committed.removed, sequence)
         versions = [
             (
                 row.version_row,
@@ -108,7 +108,7 @@ class Indexes:
             self.vectors.remove(committed.unsaid, sequence)
 
     def check(self, sequence: int) -> tuple[str, ...]:
-        """Compare the mirror with the store, and reload it when they differ.
+        """Compare the index with the store, and reload it when they differ.
 
         Parameters
         ----------
@@ -120,9 +120,9 @@ class Indexes:
         tuple of str
             Each difference in one sentence.
         """
-        found = self.mirror.verify(self._batches(), sequence)
+        found = self.spatial.verify(self._batches(), sequence)
         if found:
-            logger.error('the spatial mirror differs from the store, and is reloaded: %s', found[0])
+            logger.error('the spatial index differs from the store, and is reloaded: %s', found[0])
             self._load()
         return tuple(
             f'mirror: version row {difference.version_row} {difference.kind} {difference.fields}'
@@ -130,12 +130,12 @@ class Indexes:
         )
 
     def reload(self) -> None:
-        """Fill the mirror with what the store holds now."""
+        """Fill the index with what the store holds now."""
         self._load()
 
     def close(self) -> None:
         """End every thread, a load too; safe to repeat."""
-        self.mirror.close()
+        self.spatial.close()
         self.vectors.close()
         if self._thread is not None:
             self._thread.join()

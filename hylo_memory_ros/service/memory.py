@@ -102,7 +102,7 @@ class MemoryService:
         map_id : str
             The current map; empty: none.
         background : bool
-            Load the spatial mirror in a thread; queries with a place raise `LoadingError` until `ready`.
+            Load the spatial index in a thread; queries with a place raise `LoadingError` until `ready`.
         read_only : bool
             Read a file that another process may be writing.
 
@@ -228,23 +228,23 @@ class MemoryService:
     @property
     def sequence(self) -> int:
         """Number of the newest transaction that every query sees."""
-        mirror, committed = self._core.indexes.mirror, self._core.store.sequence
-        # For a moment after its commit, while the mirror follows, the store is ahead.
-        return min(committed, mirror.sequence) if mirror.ready else committed
+        index, committed = self._core.indexes.spatial, self._core.store.sequence
+        # For a moment after its commit, while the index follows, the store is ahead.
+        return min(committed, index.sequence) if index.ready else committed
 
     @property
     def mirror_sequence(self) -> int:
-        """Number of the newest transaction that the mirror holds."""
-        return self._core.indexes.mirror.sequence
+        """Number of the newest transaction that the index holds."""
+        return self._core.indexes.spatial.sequence
 
     @property
     def ready(self) -> bool:
-        """True once the mirror is loaded."""
-        return self._core.indexes.mirror.ready
+        """True once the index is loaded."""
+        return self._core.indexes.spatial.ready
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
-        """Wait until the mirror is loaded; False after the timeout."""
-        return self._core.indexes.mirror.wait_ready(timeout_s)
+        """Wait until the index is loaded; False after the timeout."""
+        return self._core.indexes.spatial.wait_ready(timeout_s)
 
     @property
     def map_id(self) -> str:

@@ -76,8 +76,8 @@ class ReceiptLog:
         self._closed = threading.Event()
         self.purged_at = 0
         """Sequence of the last purge of this process; set under the lock of writes."""
-        self.listeners = EventBus()
-        """Told of every retrieval as of a change, in the thread of the receipts."""
+        self.events = EventBus()
+        """Publishes every retrieval as a change, in the thread of the receipts."""
 
     def wanted(self, requested: bool) -> bool:
         """Return True if a receipt of a retrieval is to be kept.
@@ -93,15 +93,10 @@ class ReceiptLog:
             )
         return requested or self._config.receipts == 'all'
 
-    @property
-    def has_listeners(self) -> bool:
-        """True if somebody listens to retrievals."""
-        return bool(self.listeners)
-
     def keep(self, asked: RecordedQuery) -> None:
         """Take what was answered; it has a receipt from now on when it has an id of one."""
         with self._changed:
-            if self.has_listeners:
+            if self.events.listeners:
                 self._untold.append(asked)
             if asked.receipt_id:
                 self._pending[asked.receipt_id] = asked
@@ -206,7 +201,7 @@ class ReceiptLog:
                 closed = self._closed.is_set()
             try:
                 for asked in untold:
-                    self.listeners.publish(_change(asked))
+                    self.events.publish(_change(asked))
                 self.flush()
             except Exception:
                 logger.exception('receipts could not be stored; later ones are tried again')

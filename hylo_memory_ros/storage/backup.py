@@ -29,7 +29,7 @@ from hylo_memory_ros.storage.engine.files import (
 )
 from hylo_memory_ros.storage.engine.state import StateTable
 from hylo_memory_ros.storage.integrity import verify_database
-from hylo_memory_ros.storage.query.tiered_reader import TieredReader
+from hylo_memory_ros.storage.query.select import OpenFiles
 from hylo_memory_ros.storage.transaction_manager import TransactionManager, new_epoch
 from hylo_memory_ros.storage.unit_of_work import ReadView
 
@@ -137,11 +137,11 @@ class Backup:
         )
         try:
             archive.open()
-            with archive.reading(everything) as reader:
-                self._verify(source, reader)
+            with archive.reading(everything) as files:
+                self._verify(source, files)
                 if ready is not None:
-                    ready(ReadView(reader.live))
-                raw: Any = reader.live.connection.dbapi_connection
+                    ready(ReadView(files.live))
+                raw: Any = files.live.connection.dbapi_connection
                 self._replace(raw, epoch, archive.merge_into)
         finally:
             archive.close()
@@ -153,9 +153,9 @@ class Backup:
         memory.epoch = epoch.decode()
         return uow.result
 
-    def _verify(self, source: Path, reader: TieredReader) -> None:
-        self._transactions.check_scope(reader.live, source)
-        report = verify_database(reader.live, self._transactions.config.identity_scope, *reader.all[1:])
+    def _verify(self, source: Path, files: OpenFiles) -> None:
+        self._transactions.check_scope(files.live, source)
+        report = verify_database(files.live, self._transactions.config.identity_scope, *files.all[1:])
         if not report.ok:
             raise DamagedFileError(f'restore from {source}: {"; ".join(report.problems)}', path=str(source))
 

@@ -29,13 +29,13 @@ class QuerySource(Protocol):
     def now_ns(self) -> int:
         """Return the highest service time seen."""
 
-    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[RankedRow], int]:
+    def page(self, spec: QuerySpec, limit: int, offset: int = 0) -> tuple[list[RankedRow], int]:
         """Return matches in order, and the sequence that they are of."""
 
-    def count(self, asked: QuerySpec) -> int:
+    def count(self, spec: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals means "more"."""
 
-    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
+    def matching(self, spec: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
@@ -50,26 +50,26 @@ class QuerySource(Protocol):
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return what is counted of item rows, by version row; of what nothing is, none."""
 
-    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
-        """Count the believed matches that do not hold at the time asked about, by reason."""
+    def excluded_by_time(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time of a query, by reason."""
 
-    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> CandidateRows:
+    def candidates(self, spec: QuerySpec, among: Sequence[int] | None = None) -> CandidateRows:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
 
-    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
+    def estimates(self, spec: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
 
-    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+    def excluded_by_statistics(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
 
-    def excluded_skills(self, asked: QuerySpec) -> tuple[int, list[int]]:
+    def excluded_skills(self, spec: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
 
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""
 
-    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
-        """Return (name, map) of what the links of a question reach with at least one to spare."""
+    def names_reached(self, spec: QuerySpec) -> set[tuple[str, str]]:
+        """Return (name, map) of what the links of a query reach with at least one to spare."""
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""

@@ -6,10 +6,14 @@ Threads: every method may be called from any thread, beside a writer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from heapq import merge
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -30,21 +34,19 @@ from hylo_memory_ros.storage.feedback import any_helpfulness, helpfulness_of
 from hylo_memory_ros.storage.integrity import verify_database
 from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.observation_ledger import LedgerRepository
-from hylo_memory_ros.storage.query import select as asking
+from hylo_memory_ros.storage.query import select
 from hylo_memory_ros.storage.query.select import CandidateRows, RankedRow
 from hylo_memory_ros.storage.query.spec import QuerySpec
-from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import audit, known_map, txn
-from hylo_memory_ros.storage.statements import history
+from hylo_memory_ros.storage.statements import embeddings, history
 from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTuple, vectors_of_assertions
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.transaction_manager import TransactionManager
 
 SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
 """Version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
-
-_VERSION_ROW, _ASSERTION_ID = 0, 20
+T = TypeVar('T')
 
 
 class StatementReader:
@@ -78,87 +80,113 @@ class StatementReader:
         return self._transactions.now_ns()
 
     @contextmanager
-    def _open(self, asked: QuerySpec, needed: QuerySpec | None = None) -> Iterator[TieredReader]:
-        """Open the main file, and the archive where a query can have a match there."""
+    def _open(
+        self, spec: QuerySpec, needed: QuerySpec | None = None
+    ) -> Iterator[list[tuple[sa.Connection, QuerySpec]]]:
+        """Open the main file, and the archive where a query can have a match there; each with its query."""
         if self._archive.is_empty:
             with self._db.reading() as connection:
-                yield TieredReader(connection)
+                yield [(connection, spec)]
         else:
-            with self._archive.reading(reached_by(asked), reached_by(needed or asked)) as reader:
-                yield reader
+            with self._archive.reading(reached_by(spec), reached_by(needed or spec)) as files:
+                yield files.specs(spec)
 
-    def page(self, asked: QuerySpec, limit: int, offset: int = 0) -> tuple[list[RankedRow], int]:
+    def page(self, spec: QuerySpec, limit: int, offset: int = 0) -> tuple[list[RankedRow], int]:
         """Return matches in order, and the sequence that they are of."""
-        with self._open(asked) as reader:
-            found = reader.page(asked, limit, offset)
-            seq = asked.seq if asked.seq is not None else history.last_transaction(reader.live)[0]
-        return found, seq
+        with self._open(spec) as files:
+            seq = spec.seq if spec.seq is not None else history.last_transaction(files[0][0])[0]
+            if len(files) == 1:
+                return select.match_page(*files[0], limit, offset), seq
+            pages = [select.match_page(*file, offset + limit) for file in files]
+        return list(islice(merge(*pages, key=_order), offset, offset + limit)), seq
 
-    def count(self, asked: QuerySpec) -> int:
+    def count(self, spec: QuerySpec) -> int:
         """Return how many match; one more than the limit of exact totals means "more"."""
-        with self._open(asked) as reader:
-            return reader.count(asked)
+        with self._open(spec) as files:
+            return min(sum(select.count_matches(*file) for file in files), select.TOTAL_LIMIT + 1)
 
-    def matching(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
+    def matching(self, spec: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match, perhaps out of given ones, each with its text rank."""
-        with self._open(asked) as reader:
-            return reader.matching(asked, among)
+        with self._open(spec) as files:
+            return _united(select.matching_rows(*file, among) for file in files)
 
     def fetch(self, version_rows: Sequence[int]) -> dict[int, ItemRow]:
         """Return item rows by version row."""
         with self._db.reading() as connection:
-            found = asking.fetch(connection, version_rows)
+            found = select.fetch(connection, version_rows)
         if len(found) == len(version_rows):
             return found
-        with self._archive.reading(everything, nothing) as reader:
-            return reader.fetch(version_rows)
+        with self._archive.reading(everything, nothing) as files:
+            return _united(select.fetch(connection, version_rows) for connection in files.all)
 
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
-        wanted = asking.have_vectors(rows)
+        wanted = list(filter(itemgetter(select.HAS_EMBEDDING), rows))
         if not wanted:
             return {}
         with self._db.reading() as connection:
-            found = asking.embeddings_of(connection, wanted)
+            found = select.embeddings_of(connection, wanted)
         if len(found) == len(wanted):
             return found
-        with self._archive.reading(everything, nothing) as reader:
-            return reader.vectors(wanted)
+        with self._archive.reading(everything, nothing) as files:
+            return _united(select.embeddings_of(connection, wanted) for connection in files.all)
 
-    def excluded_by_time(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
-        """Count the believed matches that do not hold at the time asked about, by reason."""
-        with self._open(replace(asked, world='any'), asked) as reader:
-            return reader.excluded_by_time(asked, among)
+    def excluded_by_time(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count the believed matches that do not hold at the time of a query, by reason."""
+        # Links are followed through versions of any time, as the matches at any time are looked for.
+        with self._open(replace(spec, world='any'), spec) as files:
+            return _summed(
+                select.excluded_by_time(connection, replace(of, world=spec.world), among)
+                for connection, of in files
+            )
 
-    def candidates(self, asked: QuerySpec, among: Sequence[int] | None = None) -> CandidateRows:
+    def candidates(self, spec: QuerySpec, among: Sequence[int] | None = None) -> CandidateRows:
         """Return all that matches, perhaps out of given version rows, with what can be ranked."""
-        with self._open(asked) as reader:
-            return reader.candidates(asked, among)
+        with self._open(spec) as files:
+            if len(files) == 1:
+                return select.candidates(*files[0], among)
+            parts = [select.candidates(*file, among, ids=True) for file in files]
+        parts = [part for part in parts if part.version_rows]
+        if not parts:
+            return CandidateRows()
+        # A column that the query does not need is empty in both.
+        filled = [name for name in CandidateRows._fields if getattr(parts[0], name)]
+        rows = (zip(*(getattr(part, name) for name in filled), strict=True) for part in parts)
+        stamp, name = filled.index('valid_from_ns'), filled.index('ids')
+        in_order = merge(*rows, key=lambda row: (-row[stamp], row[name]))
+        return CandidateRows(**dict(zip(filled, zip(*in_order, strict=True), strict=True)))
 
-    def estimates(self, asked: QuerySpec, most: int) -> dict[str, int]:
+    def estimates(self, spec: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
-        with self._open(asked) as reader:
-            return reader.estimates(asked, most)
+        with self._open(spec) as files:
+            counts = select.estimates(*files[0], most)
+            for file in files[1:]:
+                # Keys and words are those of the main file, whichever file their statements are in.
+                for name, count in select.estimates(*file, most).items():
+                    if name not in ('keys', 'text'):
+                        counts[name] = min(counts[name] + count, most)
+        return counts
 
-    def excluded_by_statistics(self, asked: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
-        """Count what only the counts beside it exclude, by reason."""
-        with self._open(asked) as reader:
-            return reader.excluded_by_statistics(asked, among)
+    def excluded_by_statistics(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
+        """Count what only its statistics exclude, by reason."""
+        with self._open(spec) as files:
+            return _summed(select.excluded_by_statistics(*file, among) for file in files)
 
-    def excluded_skills(self, asked: QuerySpec) -> tuple[int, list[int]]:
+    def excluded_skills(self, spec: QuerySpec) -> tuple[int, list[int]]:
         """Return how many matching skills are refused; with a caller's state also their assertions."""
         with self._db.reading() as connection:
-            return asking.excluded_skills(connection, asked)
+            return select.excluded_skills(connection, spec)
 
     def any_stale(self) -> bool:
         """Return whether any landmark is stale."""
         with self._db.reading() as connection:
-            return asking.any_stale(connection)
+            return select.any_stale(connection)
 
-    def names_reached(self, asked: QuerySpec) -> set[tuple[str, str]]:
-        """Return (name, map) of what the links of a question reach with at least one to spare."""
-        with self._open(asked) as reader:
-            return reader.names_reached(asked)
+    def names_reached(self, spec: QuerySpec) -> set[tuple[str, str]]:
+        """Return (name, map) of what the links of a query reach with at least one to spare."""
+        with self._open(spec) as files:
+            connection, of = files[-1]
+            return select.names_reached(connection, of)
 
     def sequence_at(self, known_at_ns: int) -> int:
         """Return the last sequence recorded at or before a service time."""
@@ -176,13 +204,13 @@ class StatementReader:
         """Return which ids are those of statements in the archive."""
         if not ids:
             return set()
-        with self._archive.reading(everything, nothing) as reader:
-            return set() if reader.archive is None else existing_ids(reader.archive, ids)
+        with self._archive.reading(everything, nothing) as files:
+            return set() if files.archive is None else existing_ids(files.archive, ids)
 
     def taken(self, ids: Collection[str]) -> set[str]:
         """Return which ids another statement has, if one were given them."""
-        with self._archive.reading(given_ids, nothing) as reader:
-            return set().union(*(existing_ids(one, ids) for one in reader.all))
+        with self._archive.reading(given_ids, nothing) as files:
+            return set().union(*(existing_ids(one, ids) for one in files.all))
 
     def history(
         self,
@@ -195,8 +223,14 @@ class StatementReader:
         offset: int,
     ) -> list[Version]:
         """Return versions of an id or an identity in the order of belief."""
-        with self._archive.reading(reached_by_history(key)) as reader:
-            return reader.history(limit, offset, item_id=item_id, kind=kind, key=key, map_id=map_id)
+        named: dict[str, Any] = {'item_id': item_id, 'kind': kind, 'key': key, 'map_id': map_id}
+        with self._archive.reading(reached_by_history(key)) as files:
+            if files.archive is None:
+                rows = history.versions_of(files.live, limit=limit, offset=offset, **named)
+                return [version for _, version in rows]
+            parts = [history.versions_of(one, limit=offset + limit, **named) for one in files.all]
+        in_order = merge(*parts, key=itemgetter(0))
+        return [version for _, version in islice(in_order, offset, offset + limit)]
 
     def changes(self, after: int, limit: int) -> Changes:
         """Return the feed after a sequence."""
@@ -228,16 +262,16 @@ class StatementReader:
 
     def verify(self) -> VerifyReport:
         """Recompute every timeline and hash."""
-        with self._archive.reading(everything, nothing) as reader:
-            report = verify_database(reader.live, self._transactions.config.identity_scope, *reader.all[1:])
+        with self._archive.reading(everything, nothing) as files:
+            report = verify_database(files.live, self._transactions.config.identity_scope, *files.all[1:])
         if self._archive.lost is not None:
             return replace(report, problems=(*report.problems, str(self._archive.lost)))
         return report
 
     def spatial_batches(self, size: int = 50_000) -> Iterator[list[SpatialTuple]]:
         """Yield every version that has a place, believed or not."""
-        with self._archive.reading(everything, nothing) as reader:
-            for connection in reader.all:
+        with self._archive.reading(everything, nothing) as files:
+            for connection in files.all:
                 raw: Any = connection.connection.dbapi_connection
                 # The rows go straight into arrays: a Row object for each of a million would double the time.
                 cursor = raw.execute(_SPATIAL)
@@ -250,31 +284,42 @@ class StatementReader:
             found = vectors_of_assertions(connection, space, assertions)
         if len(found) == len(assertions):
             return found
-        with self._archive.reading(everything, nothing) as reader:
-            return reader.vectors_of(space, assertions)
+        with self._archive.reading(everything, nothing) as files:
+            return _united(vectors_of_assertions(one, space, assertions) for one in files.all)
 
     def vector_records(self, space: str) -> list[tuple[int, str, bytes]]:
         """Return assertion, item id and SHA-256 of every vector of a space, in order of the assertion."""
-        with self._archive.reading(everything, nothing) as reader:
-            return reader.vector_records(space)
+        with self._archive.reading(everything, nothing) as files:
+            return list(merge(*(embeddings.vector_records(one, space) for one in files.all)))
 
     def vector_batches(self, size: int = 5_000) -> Iterator[list[VectorTuple]]:
         """Yield every vector, in order of its assertion."""
-        with self._archive.reading(everything, nothing) as reader:
-            yield from reader.vector_batches(size)
+        return self._batches(embeddings.vector_batches, size)
 
     def vector_version_batches(self, size: int = 50_000) -> Iterator[list[VersionTuple]]:
         """Yield every version that has a vector, believed or not, in order of its row."""
-        with self._archive.reading(everything, nothing) as reader:
-            yield from reader.vector_version_batches(size)
+        return self._batches(embeddings.vector_version_batches, size)
+
+    def _batches(
+        self, batches: Callable[[sa.Connection, int], Iterator[list[Any]]], size: int
+    ) -> Iterator[list[Any]]:
+        with self._archive.reading(everything, nothing) as files:
+            if files.archive is None:
+                yield from batches(files.live, size)
+                return
+            rows = merge(
+                *map(chain.from_iterable, (batches(one, size) for one in files.all)), key=itemgetter(0)
+            )
+            while batch := list(islice(rows, size)):
+                yield batch
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
         """Return the episode of each item row that was stated in one, by version row."""
         # Where there never was an episode, only the first answer after a commit looks for one.
-        state = self.epoch, self.sequence
+        state = self._transactions.epoch, self.sequence
         if not rows or self._without_episodes == state:
             return {}
-        wanted = {row[_ASSERTION_ID] for row in rows}
+        wanted = {row[select.ASSERTION_ID] for row in rows}
         with self._db.reading() as connection:
             found = said_in(connection, wanted) if any_episode(connection) else None
         if found is None:
@@ -282,15 +327,15 @@ class StatementReader:
                 self._without_episodes = state
             return {}
         if len(found) < len(wanted):
-            with self._archive.reading(everything, nothing) as reader:
-                for one in reader.all:
+            with self._archive.reading(everything, nothing) as files:
+                for one in files.all:
                     found |= said_in(one, wanted)
-        episodes = ((row[_VERSION_ROW], found.get(row[_ASSERTION_ID])) for row in rows)
+        episodes = ((row[select.VERSION_ROW], found.get(row[select.ASSERTION_ID])) for row in rows)
         return {version_row: name for version_row, name in episodes if name}
 
     def helpfulness(self, rows: Sequence[ItemRow]) -> dict[int, Helpfulness]:
         """Return the counts of item rows, by version row; of those with no count, none."""
-        state = self.epoch, self._transactions.unnumbered
+        state = self._transactions.epoch, self._transactions.unnumbered
         if not rows or self._without_helpfulness == state:
             return {}
         with self._db.reading() as connection:
@@ -344,3 +389,18 @@ _SPATIAL = """
            v.valid_from_ns, v.valid_to_ns, v.from_seq, v.to_seq
     FROM version AS v JOIN spatial AS s ON s.spatial_id = v.spatial_id
 """
+
+
+def _order(one: RankedRow) -> tuple[float, int, str]:
+    return -(one.text_rank or 0.0), -one.row[select.VALID_FROM], one.row[select.ID]
+
+
+def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(total)
+
+
+def _united(parts: Iterable[Mapping[int, T]]) -> dict[int, T]:
+    return {number: value for part in parts for number, value in part.items()}

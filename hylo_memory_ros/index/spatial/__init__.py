@@ -3,7 +3,7 @@
 Reading order: `rows`, `segments`, `partition`, `audit`, `index`.
 """
 
-from hylo_memory_ros.index.spatial.index import SpatialMirror
+from hylo_memory_ros.index.spatial.index import SpatialIndex
 from hylo_memory_ros.index.spatial.rows import (
     OPEN,
     BelievedRow,
@@ -11,7 +11,18 @@ from hylo_memory_ros.index.spatial.rows import (
     Excluded,
     Hits,
     Nearest,
+    RadiusQuery,
     RowBatch,
 )
 
-__all__ = ['OPEN', 'BelievedRow', 'Difference', 'Excluded', 'Hits', 'Nearest', 'RowBatch', 'SpatialMirror']
+__all__ = [
+    'OPEN',
+    'BelievedRow',
+    'Difference',
+    'Excluded',
+    'Hits',
+    'Nearest',
+    'RadiusQuery',
+    'RowBatch',
+    'SpatialIndex',
+]

@@ -1,11 +1,11 @@
-"""In-memory mirror of stored poses, as KD-trees: radius queries and the nearest row beyond a radius.
+"""In-memory index of stored poses, as KD-trees: radius queries and the nearest row beyond a radius.
 
-The mirror copies the poses of the store's version table. The store is written first and stays the
-authority; the mirror follows each committed transaction, and can be rebuilt from the store at any time.
+The index copies the poses of the store's version table. The store is written first and stays the
+authority; the index follows each committed transaction, and can be rebuilt from the store at any time.
 
 Threads: one writer at a time calls `apply` and `remove`; any number of readers query; one thread loads; one
-thread of the mirror compacts. Changes run under a lock that is held for moments. Readers take no lock: rows
-carry the sequences between which they are believed, so a reader that takes the sequence of the mirror first,
+thread of the index compacts. Changes run under a lock that is held for moments. Readers take no lock: rows
+carry the sequences between which they are believed, so a reader that takes the sequence of the index first,
 and the segments of a partition second, finds exactly what was believed at that sequence.
 """
 
@@ -33,6 +33,7 @@ from hylo_memory_ros.index.spatial.rows import (
     Hits,
     Key,
     Nearest,
+    RadiusQuery,
     RowBatch,
     RowCollector,
     Rows,
@@ -43,7 +44,7 @@ from hylo_memory_ros.index.spatial.segments import Ball, Segment
 _FOREVER = OPEN - 1
 
 
-class MirrorChange(NamedTuple):
+class IndexChange(NamedTuple):
     """Effect of one committed transaction on the rows that have a pose."""
 
     sequence: int
@@ -52,49 +53,48 @@ class MirrorChange(NamedTuple):
     removed: Collection[int] = ()
 
 
-class SpatialIndex:
-    """Partitions by (map, frame), changed by one thread at a time under the lock of the mirror.
+class Partitions:
+    """Partitions by (map, frame), changed by one thread at a time under the lock of the index.
 
     Attributes
     ----------
-    partitions : mapping
+    by_key : mapping
         Replaced when a partition is added, never changed, so that readers iterate over a stable one.
     skipped : int
         Rows left out for a coordinate that is not finite.
     """
 
     def __init__(
-        self, partitions: Mapping[Key, Partition] | None = None, highest_row: int = 0, skipped: int = 0
+        self, by_key: Mapping[Key, Partition] | None = None, highest_row: int = 0, skipped: int = 0
     ) -> None:
-        self.partitions = partitions or {}
+        self.by_key = by_key or {}
         self.skipped = skipped
         self._highest_row = highest_row
 
-    def find_segments(self, map_id: str | None, frame_id: str | Collection[str]) -> Sequence[Segment]:
-        """Return the segments of a map, or of every map, in a frame or in several."""
-        if map_id is not None and isinstance(frame_id, str):
-            partition = self.partitions.get((map_id, frame_id))
+    def find_segments(self, map_id: str | None, frame_id: str) -> Sequence[Segment]:
+        """Return the segments of a map, or of every map, in a frame."""
+        if map_id is not None:
+            partition = self.by_key.get((map_id, frame_id))
             return () if partition is None else partition.segments
-        frames = {frame_id} if isinstance(frame_id, str) else frame_id
         return [
             segment
-            for (m, f), partition in self.partitions.items()
-            if map_id in (None, m) and f in frames
+            for (_, frame), partition in self.by_key.items()
+            if frame == frame_id
             for segment in partition.segments
         ]
 
-    def apply(self, change: MirrorChange, cutoff_ns: int) -> None:
+    def apply(self, change: IndexChange, cutoff_ns: int) -> None:
         """Apply a change; rows added twice, and ends of unknown rows, are ignored."""
         if change.added:
             self._add(change.added, cutoff_ns)
         if change.ended:
             version_rows = np.array(list(change.ended), np.int64)
             left = len(version_rows)
-            for partition in self.partitions.values():
+            for partition in self.by_key.values():
                 left -= partition.end(version_rows, change.sequence) if left else 0
         if change.removed:
             version_rows = np.array(list(change.removed), np.int64)
-            for partition in self.partitions.values():
+            for partition in self.by_key.values():
                 partition.erase(version_rows)
 
     def _add(self, added: Sequence[BelievedRow], cutoff_ns: int) -> None:
@@ -110,10 +110,10 @@ class SpatialIndex:
             rows.append((row.version_row, row.valid_from_ns, valid_to, row.spatial_id, row.from_seq, to_seq))
             points.append(point)
         for key, (rows, points) in groups.items():
-            partition = self.partitions.get(key)
+            partition = self.by_key.get(key)
             if partition is None:
                 partition = Partition()
-                self.partitions = {**self.partitions, key: partition}
+                self.by_key = {**self.by_key, key: partition}
             partition.extend(rows, points, cutoff_ns)
 
     def _select_unknown(self, added: Sequence[BelievedRow]) -> Iterable[BelievedRow]:
@@ -122,14 +122,14 @@ class SpatialIndex:
         # Row numbers only grow, so a lookup is rarely needed.
         old = np.array([version_row for version_row in rows if version_row <= self._highest_row], np.int64)
         if len(old):
-            for partition in self.partitions.values():
+            for partition in self.by_key.values():
                 for version_row in old[partition.find_known(old)].tolist():
                     rows.pop(version_row, None)
         self._highest_row = max(self._highest_row, max(rows, default=0))
         return rows.values()
 
 
-class SpatialMirror:
+class SpatialIndex:
     """KD-trees over the believed rows of each (map, frame).
 
     Parameters
@@ -141,24 +141,24 @@ class SpatialMirror:
 
     Examples
     --------
-    >>> mirror = SpatialMirror()
-    >>> mirror.load((), sequence=0)
-    >>> mirror.apply(1, [BelievedRow(1, 1, 'lab', 'map', 0.3, 0.1, 0.2, 0, None, 1)])
-    >>> mirror.within('lab', 'map', (0.0, 0.0, 0.0), 0.3741657386773941).version_rows.tolist()
+    >>> index = SpatialIndex()
+    >>> index.load((), sequence=0)
+    >>> index.apply(1, [BelievedRow(1, 1, 'lab', 'map', 0.3, 0.1, 0.2, 0, None, 1)])
+    >>> index.within(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 0.3741657386773941)).version_rows.tolist()
     [1]
-    >>> mirror.close()
+    >>> index.close()
     """
 
     def __init__(self, now_ns: Callable[[], int] | None = None) -> None:
         self._cutoff_ns = now_ns or (lambda: _FOREVER)
-        self._index = SpatialIndex()
+        self._partitions = Partitions()
         self._sequence = 0
         self._loaded = False
         self._ready = threading.Event()
         self._lock = threading.RLock()
         self._loading = threading.Lock()
         # Changes during a load, to be repeated on the loaded rows.
-        self._meanwhile: list[MirrorChange] | None = []
+        self._meanwhile: list[IndexChange] | None = []
         self._removals: list[set[int]] = []
         self._compactor = Compactor(self._lock, self._all_partitions, self._cutoff_ns)
 
@@ -175,10 +175,10 @@ class SpatialMirror:
     @property
     def skipped(self) -> int:
         """Number of rows left out for a coordinate that is not finite."""
-        return self._index.skipped
+        return self._partitions.skipped
 
     def __len__(self) -> int:
-        return sum(map(len, self._index.partitions.values()))
+        return sum(map(len, self._partitions.by_key.values()))
 
     def wait_ready(self, timeout_s: float | None = None) -> bool:
         """Wait until the first load is complete; False after the timeout."""
@@ -197,7 +197,7 @@ class SpatialMirror:
         self._compactor.close()
 
     def load(self, batches: Iterable[RowBatch], sequence: int) -> None:
-        """Fill the mirror from the store, in the calling thread; again, to replace what it holds.
+        """Fill the index from the store, in the calling thread; again, to replace what it holds.
 
         The writer's thread may call `apply` and `remove` meanwhile. The batches need not come from one
         transaction: those calls supply the missing changes, and duplicate rows are kept once.
@@ -237,7 +237,7 @@ class SpatialMirror:
         ended : collection of int
             Version rows no longer believed from `sequence` on.
         """
-        self._change(MirrorChange(sequence, tuple(added), tuple(ended)))
+        self._change(IndexChange(sequence, tuple(added), tuple(ended)))
 
     def remove(self, version_rows: Collection[int], sequence: int = 0) -> None:
         """Delete rows for good (purge); the rebuild that this starts removes every trace.
@@ -248,44 +248,10 @@ class SpatialMirror:
         sequence : int
             The sequence of the purge, if it has one.
         """
-        self._change(MirrorChange(sequence, removed=tuple(version_rows)))
+        self._change(IndexChange(sequence, removed=tuple(version_rows)))
 
-    def within(
-        self,
-        map_id: str | None,
-        frame_id: str | Collection[str],
-        center: Sequence[float],
-        radius_m: float,
-        *,
-        at_ns: int | None = None,
-        seq: int | None = None,
-        horizontal: bool = False,
-        tolerance_ns: int = 0,
-    ) -> Hits:
-        """Find the believed rows within a radius, its boundary included.
-
-        Parameters
-        ----------
-        map_id : str or None
-            None searches every map.
-        frame_id : str or collection of str
-            The frame of `center`; several frames are searched with the same numbers.
-        center : sequence of 3 floats
-            Metres, x y z, in `frame_id`.
-        radius_m : float
-            Metres, at least 0.
-        at_ns : int, optional
-            World time: ``valid_from <= at < valid_to``. None gives every believed version.
-        seq : int, optional
-            Believed as of this sequence; None for now.
-        horizontal : bool
-            Measure the distance over x and y only.
-        tolerance_ns : int
-            Rows that begin up to this much after `at_ns` count as begun.
-
-        Returns
-        -------
-        Hits
+    def within(self, query: RadiusQuery) -> Hits:
+        """Find the believed rows within a radius, ordered by distance, then version row.
 
         Raises
         ------
@@ -294,104 +260,86 @@ class SpatialMirror:
         LoadingError
             The first load is not complete.
         """
-        window = self._window(at_ns, seq, tolerance_ns)
-        ball = Ball(center, radius_m, horizontal)
-        return _find_hits(self._index.find_segments(map_id, frame_id), ball, window)
+        ball, window, segments = self._plan(query)
+        distances: list[float] = []
+        matches = [np.empty((6, 0), np.int64)]
+        for segment in segments:
+            indices, points = segment.match(ball, window)
+            if len(indices):
+                distances += ball.distances(points)
+                matches.append(segment.rows.take(indices, axis=1))
+        rows, distances_m = np.concatenate(matches, axis=1), np.array(distances)
+        order = np.lexsort((rows[VERSION], distances_m))
+        rows = rows.take(order, axis=1)
+        return Hits(window[2], rows[VERSION], distances_m.take(order), rows[VALID_FROM], rows[VALID_TO])
 
-    def ids_within(
-        self,
-        map_id: str | None,
-        frame_id: str | Collection[str],
-        center: Sequence[float],
-        radius_m: float,
-        *,
-        at_ns: int | None = None,
-        seq: int | None = None,
-        horizontal: bool = False,
-        tolerance_ns: int = 0,
-    ) -> NDArray[np.int64]:
+    def ids_within(self, query: RadiusQuery) -> NDArray[np.int64]:
         """Find the version rows of `within`, in no particular order."""
-        window = self._window(at_ns, seq, tolerance_ns)
-        ball = Ball(center, radius_m, horizontal)
-        return _find_version_rows(self._index.find_segments(map_id, frame_id), ball, window)
+        ball, window, segments = self._plan(query)
+        return _find_version_rows(segments, ball, window)
 
-    def nearest_outside(
-        self,
-        map_id: str | None,
-        frame_id: str | Collection[str],
-        center: Sequence[float],
-        radius_m: float,
-        *,
-        at_ns: int | None = None,
-        seq: int | None = None,
-        horizontal: bool = False,
-        tolerance_ns: int = 0,
-    ) -> Nearest | None:
+    def nearest_outside(self, query: RadiusQuery) -> Nearest | None:
         """Find the nearest matching row beyond the radius, at any distance."""
-        window = self._window(at_ns, seq, tolerance_ns)
-        ball = Ball(center, radius_m, horizontal)
-        return _find_nearest_beyond(self._index.find_segments(map_id, frame_id), ball, window)
+        ball, window, segments = self._plan(query)
+        found = [segment.nearest_beyond(ball, window) for segment in segments if segment.may_match(window)]
+        best = min((pair for pair in found if pair is not None), default=None)
+        return None if best is None else Nearest(best[1], best[0])
 
-    def excluded(
-        self,
-        map_id: str | None,
-        frame_id: str,
-        center: Sequence[float],
-        radius_m: float,
-        *,
-        at_ns: int | None = None,
-        seq: int | None = None,
-        horizontal: bool = False,
-        tolerance_ns: int = 0,
-        most: int = 10_000,
-    ) -> Excluded:
+    def excluded(self, query: RadiusQuery, most: int = 10_000) -> Excluded:
         """Count the rows within the radius that a query excludes by map, frame or time.
 
         At most `most` rows of a segment within the radius are tested: beyond that the counts are lower
         bounds.
         """
-        window = self._window(at_ns, seq, tolerance_ns)
-        ball = Ball(center, radius_m, horizontal)
-        index = self._index
-        maps = {m for m, f in index.partitions if f == frame_id and map_id is not None} - {map_id}
-        frames = {f for m, f in index.partitions if map_id in (None, m)} - {frame_id}
-        other_maps = [segment for other in maps for segment in index.find_segments(other, frame_id)]
-        other_frames = index.find_segments(map_id, frames)
-        late, over = _find_untimely(index.find_segments(map_id, frame_id), ball, window, most)
+        ball, window, segments = self._plan(query)
+        map_id, frame_id = query.map_id, query.frame_id
+        other_maps: list[Segment] = []
+        other_frames: list[Segment] = []
+        for (m, f), partition in self._partitions.by_key.items():
+            if f == frame_id and map_id not in (None, m):
+                other_maps += partition.segments
+            elif f != frame_id and map_id in (None, m):
+                other_frames += partition.segments
+        late, over = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        any_time = -OPEN, OPEN, window[2]
+        for segment in segments:
+            rows: Rows = segment.rows.take(segment.match(ball, any_time, most)[0], axis=1)
+            begins = rows[VALID_FROM] > window[1]
+            late.append(rows[VERSION, begins])
+            over.append(rows[VERSION, ~begins & (rows[VALID_TO] <= window[0])])
         return Excluded(
             len(_find_version_rows(other_maps, ball, window, most)),
             len(_find_version_rows(other_frames, ball, window, most)),
-            late,
-            over,
+            np.concatenate(late),
+            np.concatenate(over),
         )
 
     def verify(self, batches: Iterable[RowBatch], sequence: int, limit: int = 100) -> tuple[Difference, ...]:
-        """Compare the mirror with rows streamed from the store, while both may move on.
+        """Compare the index with rows streamed from the store, while both may move on.
 
         Parameters
         ----------
         batches : iterable of RowBatch
             Every row of the store that has a pose.
         sequence : int
-            The store's sequence when reading began; the mirror must have reached it.
+            The store's sequence when reading began; the index must have reached it.
         limit : int
             Stop after about this many differences.
 
         Returns
         -------
         tuple of Difference
-            In order of the version row; empty when the mirror equals the store.
+            In order of the version row; empty when the index equals the store.
         """
-        self._window(None, None, 0)
-        if self._sequence < sequence:
+        if self._check_loaded() < sequence:
             raise InvalidRequestError(
-                f'sequence: expected at most {self._sequence}, that of the mirror, got {sequence}',
+                f'sequence: expected at most {self._sequence}, that of the index, got {sequence}',
                 sequence=sequence,
             )
         removed: set[int] = set()
         with self._lock:
             self._removals.append(removed)
-            segments = {key: partition.segments for key, partition in self._index.partitions.items()}
+            segments = {key: partition.segments for key, partition in self._partitions.by_key.items()}
             audit = Audit(segments, sequence)
         try:
             audit.compare(batches, limit)
@@ -401,9 +349,9 @@ class SpatialMirror:
         return audit.differences(removed, limit)
 
     def _all_partitions(self) -> Collection[Partition]:
-        return self._index.partitions.values()
+        return self._partitions.by_key.values()
 
-    def _change(self, change: MirrorChange) -> None:
+    def _change(self, change: IndexChange) -> None:
         with self._lock:
             if self._meanwhile is not None:
                 self._meanwhile.append(change)
@@ -411,7 +359,7 @@ class SpatialMirror:
                 return
             for removed in self._removals:
                 removed.update(change.removed)
-            self._index.apply(change, self._cutoff_ns())
+            self._partitions.apply(change, self._cutoff_ns())
             # Last: a reader that sees the sequence must find its rows.
             self._sequence = max(self._sequence, change.sequence)
         self._compactor.start()
@@ -422,41 +370,32 @@ class SpatialMirror:
         for key, rows, points in collector.partitions():
             highest = max(highest, int(rows[VERSION].max(initial=0)))
             partitions[key] = Partition(build_trees(rows, points, self._cutoff_ns(), self._compactor.check))
-        index = SpatialIndex(partitions, highest, collector.skipped)
+        loaded = Partitions(partitions, highest, collector.skipped)
         with self._lock:
             for change in self._meanwhile or ():
-                index.apply(change, self._cutoff_ns())
+                loaded.apply(change, self._cutoff_ns())
                 sequence = max(sequence, change.sequence)
             self._meanwhile = None
-            self._index = index
+            self._partitions = loaded
             self._sequence = max(self._sequence, sequence)
             self._loaded = True
             self._ready.set()
 
-    def _window(self, at_ns: int | None, seq: int | None, tolerance_ns: int) -> Window:
+    def _plan(self, query: RadiusQuery) -> tuple[Ball, Window, Sequence[Segment]]:
+        """Return the ball, the window and the segments to search."""
+        # The sequence before the segments: they then hold all that was believed at it.
+        sequence = self._check_loaded()
+        if query.seq is not None:
+            sequence = min(query.seq, sequence)
+        low, high = (-OPEN, OPEN) if query.at_ns is None else (query.at_ns, query.at_ns)
+        ball = Ball(query.center, query.radius_m, query.horizontal)
+        return ball, (low, high, sequence), self._partitions.find_segments(query.map_id, query.frame_id)
+
+    def _check_loaded(self) -> int:
+        """Return the sequence of a loaded index."""
         if not self._loaded:
             raise LoadingError('the spatial index is still being loaded: try again later')
-        sequence = self._sequence
-        if seq is not None and seq < sequence:
-            sequence = seq
-        if at_ns is None:
-            return -OPEN, OPEN, sequence
-        return at_ns, at_ns + tolerance_ns, sequence
-
-
-def _find_hits(segments: Iterable[Segment], ball: Ball, window: Window) -> Hits:
-    """Find the matching rows, ordered by distance, then version row."""
-    distances: list[float] = []
-    matches = [np.empty((6, 0), np.int64)]
-    for segment in segments:
-        indices, points = segment.match(ball, window)
-        if len(indices):
-            distances += ball.distances(points)
-            matches.append(segment.rows.take(indices, axis=1))
-    rows, distances_m = np.concatenate(matches, axis=1), np.array(distances)
-    order = np.lexsort((rows[VERSION], distances_m))
-    rows = rows.take(order, axis=1)
-    return Hits(window[2], rows[VERSION], distances_m.take(order), rows[VALID_FROM], rows[VALID_TO])
+        return self._sequence
 
 
 def _find_version_rows(
@@ -465,24 +404,3 @@ def _find_version_rows(
     """Find version rows, in no particular order; with `limit`, test no more rows of a segment."""
     found = [segment.rows[VERSION].take(segment.match(ball, window, limit)[0]) for segment in segments]
     return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def _find_untimely(
-    segments: Iterable[Segment], ball: Ball, window: Window, limit: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find version rows that begin after the window, or ended before it; test `limit` of a segment."""
-    late, over = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    any_time = -OPEN, OPEN, window[2]
-    for segment in segments:
-        rows: Rows = segment.rows.take(segment.match(ball, any_time, limit)[0], axis=1)
-        begins = rows[VALID_FROM] > window[1]
-        late.append(rows[VERSION, begins])
-        over.append(rows[VERSION, ~begins & (rows[VALID_TO] <= window[0])])
-    return np.concatenate(late), np.concatenate(over)
-
-
-def _find_nearest_beyond(segments: Iterable[Segment], ball: Ball, window: Window) -> Nearest | None:
-    """Find the nearest matching row outside the ball."""
-    found = [segment.nearest_beyond(ball, window) for segment in segments if segment.may_match(window)]
-    best = min((pair for pair in found if pair is not None), default=None)
-    return None if best is None else Nearest(best[1], best[0])

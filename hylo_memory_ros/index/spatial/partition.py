@@ -211,7 +211,7 @@ class Compactor:
             if self._closing or self._thread is not None or self._next() is None:
                 return
             # The name is short enough for the kernel to show it.
-            thread = threading.Thread(target=self._run, name='mirror-compact')
+            thread = threading.Thread(target=self._run, name='index-compact')
             self._idle.clear()
             try:
                 thread.start()
@@ -260,7 +260,7 @@ class Compactor:
             except ClosingError:
                 pass
             except Exception:
-                _logger.exception('a rebuild of the spatial mirror failed; answers stay exact')
+                _logger.exception('a rebuild of the spatial index failed; answers stay exact')
                 failed = True
 
     def _compact(self, partition: Partition) -> None:

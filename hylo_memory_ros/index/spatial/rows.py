@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ class RowBatch:
         ----------
         rows : sequence of tuples
             Fields in the order of `BelievedRow`. An end (valid_to_ns, to_seq) may be None or
-            `OPEN`; `OPEN` is quicker. A coordinate that is None becomes NaN, which the mirror
+            `OPEN`; `OPEN` is quicker. A coordinate that is None becomes NaN, which the index
             skips and counts.
 
         Returns
@@ -150,6 +150,25 @@ class RowBatch:
             empty = np.empty(0, dtype=np.int64)
             return cls(empty, empty, (), (), np.empty((0, 3)), empty, empty, empty, empty)
         return cls.from_tuples([astuple(row) for row in rows])
+
+
+class RadiusQuery(NamedTuple):
+    """A ball, or with `horizontal` a vertical cylinder, at a point of both time axes."""
+
+    map_id: str | None
+    """None searches every map."""
+    frame_id: str
+    """Frame of the centre."""
+    center: Sequence[float]
+    """Metres, x y z, in the frame."""
+    radius_m: float
+    """Metres, at least 0; the boundary is included."""
+    at_ns: int | None = None
+    """World time: ``valid_from <= at < valid_to``. None gives every believed version."""
+    seq: int | None = None
+    """Believed as of this sequence; None for now."""
+    horizontal: bool = False
+    """Measure the distance over x and y only."""
 
 
 @dataclass(frozen=True, slots=True)

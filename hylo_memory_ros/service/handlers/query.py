@@ -56,7 +56,7 @@ class QueryHandler:
         Raises
         ------
         LoadingError
-            A query with a place, while the mirror is being loaded.
+            A query with a place, while the index is being loaded.
         InvalidRequestError, EpochChangedError, StoreError
             The query cannot be answered.
         """
@@ -64,8 +64,8 @@ class QueryHandler:
         core.refuse_closed()
         with core.throttle.hold():
             wanted = core.receipts.wanted(receipt)
-            if not wanted and not core.receipts.has_listeners:
-                return core.engine.answer(query)
+            if not wanted and not core.receipts.events.listeners:
+                return core.engine.answer(query, core.maps.current)
             recorded, result = self._record(query, wanted)
             core.receipts.keep(recorded)
             return result
@@ -111,7 +111,7 @@ class QueryHandler:
             wanted = core.receipts.wanted(receipt)
             recorded, result = self._record(query, wanted)
             rendering = rendered(result, named, count, max_tokens)
-            if wanted or core.receipts.has_listeners:
+            if wanted or core.receipts.events.listeners:
                 core.receipts.keep(replace(recorded, rendering=rendering))
             return replace(rendering, receipt_id=recorded.receipt_id)
 
@@ -120,7 +120,7 @@ class QueryHandler:
         core = self._core
         # Read before the answer: whatever is purged from here on is taken out of the receipt.
         store_sequence, map_id = core.store.sequence, core.maps.current
-        result = core.engine.answer(query)
+        result = core.engine.answer(query, map_id)
         receipt_id = new_receipt_id() if wanted else ''
         recorded = RecordedQuery(
             receipt_id,
@@ -141,7 +141,7 @@ class QueryHandler:
 
         Its ``sequence`` is the one that was read: a retrieval takes none and is not in the feed.
         """
-        return self._core.receipts.listeners.subscribe(listener)
+        return self._core.receipts.events.subscribe(listener)
 
     def vector_of(self, space: str, text: str) -> tuple[float, ...]:
         """Return the vector of a text in a space that has an embedder, to query with.

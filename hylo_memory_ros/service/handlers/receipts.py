@@ -61,14 +61,14 @@ class ReceiptHandler:
             The receipt is of an association, or its query was purged.
         """
         body = self.receipt(receipt_id)
-        query, engine = replayed_query(body), self._core.engine_for(body['map_id'])
-        result = engine.answer(query)
+        query, engine = replayed_query(body), self._core.engine
+        result = engine.answer(query, body['map_id'])
         replay = compare_answers(body, result)
         if replay.same or not replay.ids or query.text is None or query.cursor is not None:
             return replay
         # The rank of words drifts with every write, the set of matches does not: compare that.
         matches = query.model_copy(update={'ids': replay.ids, 'k': len(replay.ids)})
-        return compare_answers(body, result, len(engine.answer(matches)))
+        return compare_answers(body, result, len(engine.answer(matches, body['map_id'])))
 
     def chain(self, receipt_id: str) -> Chain:
         """Return the identities behind one answer, from its records to what was made of it.

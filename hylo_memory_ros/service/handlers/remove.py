@@ -237,7 +237,7 @@ class RemovalHandler:
             raise InvalidRequestError(f'{op}: embedding: similarity never decides what is taken away')
         if query.state is not None:
             raise InvalidRequestError(f'{op}: state: the state of a caller never decides what is taken away')
-        resolved = self._core.engine.resolve(query.model_copy(update=SKILLS.lifted))
+        resolved = self._core.engine.resolve(query.model_copy(update=SKILLS.lifted), self._core.maps.current)
         return resolved, self._core.engine.version_rows(resolved)
 
     def _with_working(

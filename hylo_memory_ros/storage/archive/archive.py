@@ -61,7 +61,7 @@ from hylo_memory_ros.storage.engine.database import Database, translated
 from hylo_memory_ros.storage.engine.files import sync
 from hylo_memory_ros.storage.engine.state import get_state
 from hylo_memory_ros.storage.query.links import LIVE
-from hylo_memory_ros.storage.query.tiered_reader import TieredReader
+from hylo_memory_ros.storage.query.select import OpenFiles
 from hylo_memory_ros.storage.schema import SIZE, assertion
 from hylo_memory_ros.storage.statements.history import last_transaction
 
@@ -186,7 +186,7 @@ class Archive:
             )
 
     @contextmanager
-    def reading(self, reached: Reached, needed: Reached | None = None) -> Iterator[TieredReader]:
+    def reading(self, reached: Reached, needed: Reached | None = None) -> Iterator[OpenFiles]:
         """Read one consistent state of the main file, and of the archive where a query reaches it.
 
         Parameters
@@ -206,7 +206,7 @@ class Archive:
         with ExitStack() as opened:
             yield self._open_reader(opened, reached, needed or reached)
 
-    def _open_reader(self, opened: ExitStack, reached: Reached, needed: Reached) -> TieredReader:
+    def _open_reader(self, opened: ExitStack, reached: Reached, needed: Reached) -> OpenFiles:
         for _ in range(_TRIES):
             with ExitStack() as attempt:
                 live = attempt.enter_context(self._db.reading())
@@ -215,7 +215,7 @@ class Archive:
                     raise self.lost
                 if state is None or self.lost is not None or not reached(live, state):
                     opened.push(attempt.pop_all())
-                    return TieredReader(live)
+                    return OpenFiles(live)
                 assert self.file is not None
                 archive = attempt.enter_context(self.file.reading())
                 raw: Any = archive.connection.dbapi_connection
@@ -223,20 +223,20 @@ class Archive:
                 same = read_state(raw, LIVE) == state and last_transaction(archive) == last_transaction(live)
                 if same and read_file_state(raw).returns <= state.returns:
                     opened.push(attempt.pop_all())
-                    return TieredReader(live, archive)
+                    return OpenFiles(live, archive)
         raise StoreBusyError(
             f'archive file {self.file}: moves go on whenever it is read; the call may be repeated'
         )
 
     def info(self) -> ArchiveInfo | None:
         """Return the size of the archive; None: there never was one."""
-        with self.reading(everything, nothing) as reader:
-            if self.file is None or load_state(reader.live) is None:
+        with self.reading(everything, nothing) as files:
+            if self.file is None or load_state(files.live) is None:
                 return None
             where, lost = str(self.file.path), '' if self.lost is None else str(self.lost)
-            if reader.archive is None:
+            if files.archive is None:
                 return ArchiveInfo(where, lost=lost)
-            statements, identities = reader.archive.execute(_COUNTS).one()
+            statements, identities = files.archive.execute(_COUNTS).one()
             return ArchiveInfo(where, self.file.path.stat().st_size, statements, identities)
 
     def archivable(

@@ -17,9 +17,8 @@ from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, moved_tables, places_of
 from hylo_memory_ros.storage.archive.state import ArchiveState, load_state, save_state
 from hylo_memory_ros.storage.changeset import ArchivedRows
-from hylo_memory_ros.storage.query.select import matching_rows
+from hylo_memory_ros.storage.query.select import OpenFiles, matching_rows
 from hylo_memory_ros.storage.query.spec import QuerySpec
-from hylo_memory_ros.storage.query.tiered_reader import TieredReader
 
 
 class Restorer(ArchivedRows):
@@ -94,7 +93,9 @@ class Restorer(ArchivedRows):
         if not self or self.state is None or not self.state.reaches(asked):
             return super().match(asked, among)
         with self._both() as archive:
-            found = TieredReader(self._connection, archive).matching(asked, among)
+            found: dict[int, float | None] = {}
+            for connection, spec in OpenFiles(self._connection, archive).specs(asked):
+                found |= matching_rows(connection, spec, among)
             raw: Any = archive.connection.dbapi_connection
             owners = [row[0] for row in raw.execute(_OWNERS, (json.dumps(list(found)),))]
         self.restore(owners)

@@ -124,6 +124,31 @@ def shape_of(spec: QuerySpec) -> tuple[Any, ...] | None:
 TOTAL_LIMIT = 10_000
 
 
+class OpenFiles(NamedTuple):
+    """One consistent state of a store: the main file, and the archive file where a query reaches it.
+
+    A version and the rows that belong to it are in one file, so each file answers for its own; only links and
+    episodes lead from one to the other, and those are followed from the archive, with the main file attached.
+    """
+
+    live: sa.Connection
+    archive: sa.Connection | None = None
+
+    @property
+    def all(self) -> tuple[sa.Connection, ...]:
+        """Every file that is read."""
+        return (self.live,) if self.archive is None else (self.live, self.archive)
+
+    def specs(self, spec: QuerySpec) -> list[tuple[sa.Connection, QuerySpec]]:
+        """Return the query for each file."""
+        if self.archive is None:
+            return [(self.live, spec)]
+        archived = replace(spec, archived=True)
+        if spec.query.depth > 1:
+            archived = replace(archived, reached=rows_reached(self.archive, archived))
+        return [(self.live, replace(archived, archived=False)), (self.archive, archived)]
+
+
 class RankedRow(NamedTuple):
     """A matching row and its rank in the full text: b = -bm25, higher is better."""
 
@@ -366,7 +391,8 @@ _FETCH = str(
 _vectors = sa.select(embedding.c.assertion_id, embedding.c.space, embedding.c.vector).where(
     embedding.c.assertion_id.in_(sa.bindparam('ids', expanding=True))
 )
-_VERSION_ROW, _HAS_EMBEDDING, _ASSERTION_ID = 0, 19, 20
+VERSION_ROW, VALID_FROM, ID, HAS_EMBEDDING, ASSERTION_ID = 0, 1, 8, 19, 20
+"""Columns of an item row, by number."""
 
 
 def fetch(connection: sa.Connection, version_rows: Sequence[int]) -> dict[int, ItemRow]:
@@ -375,12 +401,7 @@ def fetch(connection: sa.Connection, version_rows: Sequence[int]) -> dict[int, I
     # Straight to the driver: every hit of every query comes this way, and preparing the statement
     # and a Row for each of ten took longer than SQLite did. One statement is one consistent state.
     found = raw.execute(_FETCH, (json.dumps(version_rows),)).fetchall()
-    return {row[_VERSION_ROW]: row for row in found}
-
-
-def have_vectors(rows: Iterable[ItemRow]) -> list[ItemRow]:
-    """Return the rows of `ITEM_COLUMNS` that have vectors."""
-    return [row for row in rows if row[_HAS_EMBEDDING]]
+    return {row[VERSION_ROW]: row for row in found}
 
 
 def embeddings_of(
@@ -388,7 +409,7 @@ def embeddings_of(
 ) -> dict[int, dict[str, tuple[float, ...]]]:
     """Return the vectors that belong to rows of `ITEM_COLUMNS`, by version row and space."""
     vectors: dict[int, dict[str, tuple[float, ...]]] = {}
-    of = {row[_VERSION_ROW]: row[_ASSERTION_ID] for row in have_vectors(rows)}
+    of = {row[VERSION_ROW]: row[ASSERTION_ID] for row in rows if row[HAS_EMBEDDING]}
     if of:
         for assertion_id, space, vector in connection.execute(_vectors, {'ids': list(set(of.values()))}):
             vectors.setdefault(assertion_id, {})[space] = vector_of(vector)

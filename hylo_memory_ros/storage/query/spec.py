@@ -18,7 +18,7 @@ class QuerySpec:
     """A query with its place on both time axes."""
 
     query: MemoryQuery
-    """The filters; `near` is tested by the spatial mirror."""
+    """The filters; `near` is tested by the spatial index."""
     at_ns: int
     """World time of the query."""
     world: World = 'at'
@@ -64,8 +64,8 @@ def search_words(text: str) -> str | None:
     >>> search_words('*** --') is None
     True
     """
-    words = [word for word in text.replace('\0', ' ').split() if any(map(str.isalnum, word))]
-    return ' AND '.join('"' + word.replace('"', '""') + '"' for word in words) or None
+    words = text.replace('\0', ' ').replace('"', '""').split()
+    return ' AND '.join(f'"{word}"' for word in words if any(map(str.isalnum, word))) or None
 
 
 def believed(versions: Versions, spec: QuerySpec) -> sa.ColumnElement[bool]:

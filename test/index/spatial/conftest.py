@@ -1,4 +1,4 @@
-"""A mirror that is loaded and empty."""
+"""An index that is loaded and empty."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from hylo_memory_ros.index.spatial import SpatialMirror
+from hylo_memory_ros.index.spatial import SpatialIndex
 
 
 @pytest.fixture
-def mirror() -> Iterator[SpatialMirror]:
-    mirror = SpatialMirror()
-    mirror.load((), 0)
-    yield mirror
-    mirror.close()
+def index() -> Iterator[SpatialIndex]:
+    index = SpatialIndex()
+    index.load((), 0)
+    yield index
+    index.close()

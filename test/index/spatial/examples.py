@@ -1,11 +1,11 @@
-"""Rows to try a mirror with, and how long to wait for it."""
+"""Rows to try an index with, and how long to wait for it."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 
-from hylo_memory_ros.index.spatial import BelievedRow, SpatialMirror
+from hylo_memory_ros.index.spatial import BelievedRow, SpatialIndex
 
 TIMEOUT_S = 60.0
 
@@ -27,7 +27,7 @@ def scattered(n: int, seed: int, first: int = 1, side: float = 10.0) -> list[Bel
     ]
 
 
-def settle(mirror: SpatialMirror) -> None:
+def settle(index: SpatialIndex) -> None:
     """Rebuild every tree and wait for it."""
-    mirror.rebuild()
-    assert mirror.wait_idle(TIMEOUT_S)
+    index.rebuild()
+    assert index.wait_idle(TIMEOUT_S)

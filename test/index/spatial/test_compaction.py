@@ -8,24 +8,24 @@ from unittest import mock
 import pytest
 from index.spatial.examples import TIMEOUT_S, row, scattered, settle
 
-from hylo_memory_ros.index.spatial import SpatialMirror, partition
+from hylo_memory_ros.index.spatial import RadiusQuery, SpatialIndex, partition
 
 
-def test_readers_see_one_sequence_while_rows_come_end_and_are_rebuilt(mirror: SpatialMirror) -> None:
+def test_readers_see_one_sequence_while_rows_come_end_and_are_rebuilt(index: SpatialIndex) -> None:
     # Each transaction replaces the one believed row, so that every sequence has exactly one.
-    mirror.apply(1, [*scattered(3000, seed=8, first=10_000), row(1, 100.0, spatial_id=1)])
+    index.apply(1, [*scattered(3000, seed=8, first=10_000), row(1, 100.0, spatial_id=1)])
     done = threading.Event()
     wrong: list[object] = []
     answers = [0]
 
     def read() -> None:
         while not done.is_set():
-            hits = mirror.within('lab', 'map', (100.0, 0.0, 0.0), 1.0, at_ns=5)
+            hits = index.within(RadiusQuery('lab', 'map', (100.0, 0.0, 0.0), 1.0, at_ns=5))
             if hits.version_rows.tolist() != [hits.sequence]:
                 wrong.append((hits.sequence, hits.version_rows.tolist()))
                 return
             seq = max(1, hits.sequence - 7)
-            past = mirror.ids_within('lab', 'map', (100.0, 0.0, 0.0), 1.0, at_ns=5, seq=seq)
+            past = index.ids_within(RadiusQuery('lab', 'map', (100.0, 0.0, 0.0), 1.0, at_ns=5, seq=seq))
             if past.tolist() != [seq]:
                 wrong.append((seq, past.tolist()))
                 return
@@ -38,35 +38,35 @@ def test_readers_see_one_sequence_while_rows_come_end_and_are_rebuilt(mirror: Sp
         sequence = 1
         while (sequence < 3000 or answers[0] < 200) and not wrong:
             sequence += 1
-            mirror.apply(
+            index.apply(
                 sequence, [row(sequence, 100.0, spatial_id=sequence, from_seq=sequence)], [sequence - 1]
             )
             if sequence % 500 == 0:
-                mirror.rebuild()
+                index.rebuild()
         done.set()
         for reader in readers:
             reader.join(TIMEOUT_S)
     assert wrong == []
-    assert mirror.wait_idle(TIMEOUT_S)
+    assert index.wait_idle(TIMEOUT_S)
 
 
-def test_closing_ends_every_thread_and_leaves_the_answers(mirror: SpatialMirror) -> None:
-    mirror.apply(1, scattered(50_000, seed=9))
-    mirror.rebuild()
-    mirror.close()
-    mirror.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == 'mirror-compact']
-    assert len(mirror.within('lab', 'map', (0.0, 0.0, 0.0), 1e3)) == 50_000
+def test_closing_ends_every_thread_and_leaves_the_answers(index: SpatialIndex) -> None:
+    index.apply(1, scattered(50_000, seed=9))
+    index.rebuild()
+    index.close()
+    index.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == 'index-compact']
+    assert len(index.within(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1e3))) == 50_000
 
 
 def test_a_rebuild_that_fails_leaves_exact_answers(
-    mirror: SpatialMirror, caplog: pytest.LogCaptureFixture
+    index: SpatialIndex, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mirror.apply(1, scattered(100, seed=10))
+    index.apply(1, scattered(100, seed=10))
     with mock.patch('hylo_memory_ros.index.spatial.partition.compact', side_effect=MemoryError):
-        settle(mirror)
+        settle(index)
     assert 'rebuild' in caplog.text
-    mirror.apply(2, [], [1])
-    assert len(mirror.within('lab', 'map', (0.0, 0.0, 0.0), 1e3)) == 99
-    settle(mirror)
-    assert len(mirror.within('lab', 'map', (0.0, 0.0, 0.0), 1e3)) == 99
+    index.apply(2, [], [1])
+    assert len(index.within(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1e3))) == 99
+    settle(index)
+    assert len(index.within(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1e3))) == 99

@@ -150,7 +150,7 @@ class ScopeFilter(Filter):
     reasons = ('other_map',)
 
     def tests_rows(self, query: MemoryQuery) -> bool:
-        """Return True if it sets more than the map, which the spatial mirror tests."""
+        """Return True if it sets more than the map, which the spatial index tests."""
         return any(name != 'map_id' for name in query.scope or ())
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:

@@ -53,7 +53,7 @@ class TextFilter(Filter):
 
 
 class NearFilter(Filter):
-    """Within a radius of a place; the spatial mirror tests what is durable."""
+    """Within a radius of a place; the spatial index tests what is durable."""
 
     fields = ('near', 'horizontal')
     plain = modifiers = frozenset({'horizontal'})

@@ -1,4 +1,4 @@
-"""The mirror's meaning in plain Python: every row looked at, every distance by `math.dist`."""
+"""The index's meaning in plain Python: every row looked at, every distance by `math.dist`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from hylo_memory_ros.index.spatial import OPEN, BelievedRow
 
 
-class PlainMirror:
+class PlainIndex:
     """Rows in a dict; the answers are lists of (distance, version row)."""
 
     def __init__(self) -> None:
@@ -36,22 +36,20 @@ class PlainMirror:
     def matching(
         self,
         map_id: str | None,
-        frames: str | Iterable[str],
+        frame_id: str,
         center: tuple[float, float, float],
         *,
         at_ns: int | None = None,
         seq: int | None = None,
         horizontal: bool = False,
-        tolerance_ns: int = 0,
     ) -> list[tuple[float, int]]:
         axes = 2 if horizontal else 3
-        frames = {frames} if isinstance(frames, str) else set(frames)
         return sorted(
             (math.dist((row.x, row.y, row.z)[:axes], center[:axes]), row.version_row)
             for row in self._believed(seq)
             if map_id in (None, row.map_id)
-            and row.frame_id in frames
-            and (at_ns is None or row.valid_from_ns <= at_ns + tolerance_ns)
+            and row.frame_id == frame_id
+            and (at_ns is None or row.valid_from_ns <= at_ns)
             and (at_ns is None or at_ns < (OPEN if row.valid_to_ns is None else row.valid_to_ns))
         )
 

@@ -9,11 +9,8 @@ from typing import Any
 from hylo_memory_ros.domain.identity import LayerDigest
 
 
-class RerankDigest(LayerDigest):
+class RerankDigest(LayerDigest, layer='rerank'):
     """Of an exact order of candidates: a link of the chain, no identity of anything stored."""
-
-    __slots__ = ()
-    layer, prefix = 'rerank', 'rerank:sha256:'
 
 
 @dataclass(frozen=True, slots=True)

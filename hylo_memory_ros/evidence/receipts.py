@@ -31,11 +31,8 @@ APPROXIMATE = 'approximate_candidate_generation_with_exact_rerank'
 _EXACT = 'exact_reference'
 
 
-class CandidateDigest(LayerDigest):
+class CandidateDigest(LayerDigest, layer='candidates'):
     """Of how one source found its candidates: a link of the chain, no identity of anything stored."""
-
-    __slots__ = ()
-    layer, prefix = 'candidates', 'candidates:sha256:'
 
 
 @dataclass(frozen=True, slots=True)

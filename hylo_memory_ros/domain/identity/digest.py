@@ -76,6 +76,7 @@ def _normal(value: Any) -> Any:
 
 _HEX = re.compile(r'[0-9a-f]{64}')
 _DOMAIN = b'hylo-identity\0'
+_LAYERS: set[str] = set()
 
 
 class _Digest(str):
@@ -121,7 +122,7 @@ def _mismatch(value: object) -> str:
     if not isinstance(value, str):
         return f'it is a {type(value).__name__}'
     layer = value.partition(':')[0]
-    return f'a digest of the layer {layer!r} proves nothing here' if layer in LAYERS else 'it names no layer'
+    return f'a digest of the layer {layer!r} proves nothing here' if layer in _LAYERS else 'it names no layer'
 
 
 class Sha256(_Digest):
@@ -149,6 +150,10 @@ class LayerDigest(_Digest):
     layer: ClassVar[str]
     version: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, layer: str) -> None:
+        cls.layer, cls.prefix = layer, f'{layer}:sha256:'
+        _LAYERS.add(layer)
+
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return the digest of an identity's fields in canonical form, under this layer's name."""
@@ -174,54 +179,28 @@ class LayerDigest(_Digest):
         return value
 
 
-class SemanticDigest(LayerDigest):
-    """Of a remembered statement: what it says, and when that was so and was believed."""
-
-    __slots__ = ()
-    layer, prefix = 'semantic', 'semantic:sha256:'
+class SemanticDigest(LayerDigest, layer='semantic'):
+    """Digest of a remembered statement: what it says, and when that was so and was believed."""
 
 
-class EmbeddingDigest(LayerDigest):
-    """Of an authoritative vector of a statement."""
-
-    __slots__ = ()
-    layer, prefix = 'embedding', 'embedding:sha256:'
+class EmbeddingDigest(LayerDigest, layer='embedding'):
+    """Digest of an authoritative vector of a statement."""
 
 
-class GenerationDigest(LayerDigest):
-    """Of a derived, rebuildable candidate index."""
-
-    __slots__ = ()
-    layer, prefix = 'generation', 'generation:sha256:'
+class GenerationDigest(LayerDigest, layer='generation'):
+    """Digest of an approximate index: derived and rebuildable."""
 
 
-class SegmentDigest(LayerDigest):
-    """Of the exact bytes of one part of a prompt."""
-
-    __slots__ = ()
-    layer, prefix = 'segment', 'segment:sha256:'
+class SegmentDigest(LayerDigest, layer='segment'):
+    """Digest of the exact bytes of one part of a prompt."""
 
 
-class TokenKvDigest(LayerDigest):
-    """Of tokens at their positions in one model's cache."""
-
-    __slots__ = ()
-    layer, prefix = 'token_kv', 'token_kv:sha256:'
+class TokenKvDigest(LayerDigest, layer='token_kv'):
+    """Digest of tokens at their positions in one model's cache."""
 
 
-class ArtifactDigest(LayerDigest):
-    """Of the bytes that a compression emitted."""
-
-    __slots__ = ()
-    layer, prefix = 'artifact', 'artifact:sha256:'
-
-
-LAYERS = frozenset(
-    kind.layer
-    for kind in (
-        SemanticDigest, EmbeddingDigest, GenerationDigest, SegmentDigest, TokenKvDigest, ArtifactDigest,
-    )
-)  # fmt: skip
+class ArtifactDigest(LayerDigest, layer='artifact'):
+    """Digest of the bytes that a compression emitted."""
 
 
 Named = Annotated[Text, StringConstraints(min_length=1, max_length=1024, strict=True)]

@@ -31,7 +31,7 @@ from hylo_memory_ros.index.vectors.generation import (
     embedding_digests,
     identity_of,
 )
-from hylo_memory_ros.index.vectors.hnsw import GraphCodec, GraphCodes
+from hylo_memory_ros.index.vectors.hnsw import HnswCodec, HnswCodes
 from hylo_memory_ros.index.vectors.space_table import SpaceTable
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 
@@ -67,7 +67,7 @@ def build_generation(
     codec = codec_of(table.space)
     codes = (
         _graph(codec, table, len(records), before, check)
-        if isinstance(codec, GraphCodec)
+        if isinstance(codec, HnswCodec)
         else _encoded(codec, table, len(records), check)
     )
     digests: list[EmbeddingDigest] = []
@@ -86,10 +86,10 @@ def build_generation(
 
 
 def _graph(
-    codec: GraphCodec, table: SpaceTable, count: int, before: Generation | None, check: Callable[[], None]
+    codec: HnswCodec, table: SpaceTable, count: int, before: Generation | None, check: Callable[[], None]
 ) -> dict[str, NDArray[Any]]:
     index, start = codec.empty(), 0
-    if before is not None and isinstance(before.codes, GraphCodes) and len(before) <= count:
+    if before is not None and isinstance(before.codes, HnswCodes) and len(before) <= count:
         index, start = before.codes.index.copy(), len(before)
     for first, vectors, present in table.slots.blocks(start, count):
         _reject_gaps(present)
@@ -102,7 +102,7 @@ def _graph(
 def _encoded(
     codec: Codec, table: SpaceTable, count: int, check: Callable[[], None]
 ) -> dict[str, NDArray[Any]]:
-    assert not isinstance(codec, GraphCodec)
+    assert not isinstance(codec, HnswCodec)
     chosen = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
     sample, present = table.slots.take(chosen)
     parts: dict[str, NDArray[Any]] = dict(codec.train(sample if present is None else sample[present]))

@@ -19,13 +19,13 @@ from hylo_memory_ros.domain.identity import (
     Sha256,
     SourceSnapshot,
 )
-from hylo_memory_ros.index.vectors.hnsw import GraphCodec, GraphCodes
+from hylo_memory_ros.index.vectors.hnsw import HnswCodec, HnswCodes
 from hylo_memory_ros.index.vectors.provekv_pool import PoolCodec, PoolCodes
 from hylo_memory_ros.index.vectors.turbo_quant import TurboCodes, TurboQuant
 from hylo_memory_ros.model.embedding import EmbeddingSpace
 
-Codec = GraphCodec | TurboQuant | PoolCodec
-Codes = GraphCodes | TurboCodes | PoolCodes
+Codec = HnswCodec | TurboQuant | PoolCodec
+Codes = HnswCodes | TurboCodes | PoolCodes
 
 Record = tuple[int, str, bytes]
 """Assertion, item id, SHA-256 of the vector."""
@@ -34,7 +34,7 @@ Record = tuple[int, str, bytes]
 def codec_of(space: EmbeddingSpace) -> Codec:
     """Return the codec that a space declares."""
     if space.backend == 'usearch':
-        return GraphCodec(space.dimension, space.metric, space.quantization)
+        return HnswCodec(space.dimension, space.metric, space.quantization)
     if space.backend == 'turbo_quant':
         return TurboQuant(space.dimension, space.bits, space.seed)
     return PoolCodec(space.dimension, space.seed)

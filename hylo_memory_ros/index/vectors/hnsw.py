@@ -29,7 +29,7 @@ def usearch_installed() -> bool:
     return True
 
 
-class GraphCodec:
+class HnswCodec:
     """Codec of a graph over vectors in f32, f16 or i8."""
 
     family = 'usearch'
@@ -63,13 +63,13 @@ class GraphCodec:
         """Return the saved form of an index."""
         return {'graph': np.frombuffer(bytes(index.save()), np.uint8)}
 
-    def codes(self, parts: Mapping[str, NDArray[np.generic]]) -> GraphCodes:
+    def codes(self, parts: Mapping[str, NDArray[np.generic]]) -> HnswCodes:
         """Return a saved index ready for search."""
         index = self.empty()
         index.load(bytearray(parts['graph'].tobytes()))
         # Loading resets the setting to the default of the library.
         index.expansion_search = _EXPANSION_SEARCH
-        return GraphCodes(self, index)
+        return HnswCodes(self, index)
 
     def _fitting(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         # 8 bits hold [-1, 1]: they need vectors of length one.
@@ -79,10 +79,10 @@ class GraphCodec:
         return np.asarray(vectors / lengths[:, None], np.float32)
 
 
-class GraphCodes:
+class HnswCodes:
     """Graph ready for search."""
 
-    def __init__(self, codec: GraphCodec, index: Any) -> None:
+    def __init__(self, codec: HnswCodec, index: Any) -> None:
         self._codec = codec
         self.index = index
 

@@ -23,7 +23,7 @@ from hylo_memory_ros.index.vectors.artifact import (
     build_generation,
 )
 from hylo_memory_ros.index.vectors.generation import Generation
-from hylo_memory_ros.index.vectors.hnsw import GraphCodes, usearch_installed
+from hylo_memory_ros.index.vectors.hnsw import HnswCodes, usearch_installed
 from hylo_memory_ros.index.vectors.metric import rank_estimates
 from hylo_memory_ros.index.vectors.space_table import RankedRows, SpaceTable, VectorQuery, VectorSource
 from hylo_memory_ros.model import CandidateEvidence
@@ -137,7 +137,7 @@ class SpaceSearch:
         self, table: SpaceTable, generation: Generation, query: VectorQuery
     ) -> tuple[RankedRows, CandidateEvidence]:
         pool = max(query.k * table.space.pool_factor, _POOL)
-        if isinstance(generation.codes, GraphCodes):
+        if isinstance(generation.codes, HnswCodes):
             found = self._in_graph(table, generation, query, pool)
             if found is None:
                 return self._exact(table, query, None, fallback='the graph returned too few candidates')
@@ -172,7 +172,7 @@ class SpaceSearch:
 
         Returns positions and slots of rows, and the number of vectors searched; None if too few are found.
         """
-        assert isinstance(generation.codes, GraphCodes)
+        assert isinstance(generation.codes, HnswCodes)
         count = pool
         while True:
             nearest = generation.codes.nearest(query.vector, count)
@@ -190,7 +190,7 @@ class SpaceSearch:
     ) -> NDArray[np.int64]:
         """Scan the codes of the rows that hold, so that closed rows take no place in the pool."""
         codes = generation.codes
-        assert not isinstance(codes, GraphCodes)
+        assert not isinstance(codes, HnswCodes)
         allowed = np.zeros(len(table.slots), np.bool_)
         allowed[table.versions.slot.values[table.eligible(query, None)]] = True
         components = codes.components(query.vector)
@@ -296,7 +296,7 @@ class SpaceSearch:
             check()
             self._held, self._reason, self._trouble = (table, generation), '', ''
             # A graph holds vectors nearly whole and saves time; codes are small and save memory.
-            if not isinstance(generation.codes, GraphCodes):
+            if not isinstance(generation.codes, HnswCodes):
                 table.slots.release(len(generation))
 
     def _note(self, problem: ArtifactError) -> None:

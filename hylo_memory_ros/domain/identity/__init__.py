@@ -43,8 +43,11 @@ from hylo_memory_ros.domain.identity.statement import (
     SemanticIdentity,
     Statement,
     content_bytes,
+    details_of,
     identity_digest,
+    merged,
     statement_of,
+    with_details,
 )
 from hylo_memory_ros.domain.identity.vectors import (
     EXACT,
@@ -90,12 +93,15 @@ __all__ = [
     'Tokenizer',
     'canonical_bytes',
     'content_bytes',
+    'details_of',
     'digest_of_state',
     'identity_digest',
     'may_reuse',
+    'merged',
     'prefix_from_json',
     'require_exact_rerank',
     'require_ordering',
     'statement_of',
     'update_state',
+    'with_details',
 ]

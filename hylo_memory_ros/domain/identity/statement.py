@@ -171,6 +171,12 @@ def with_details(item: MemoryItem, other: MemoryItem) -> MemoryItem:
     )
 
 
+def is_moved(confidence: float, newer: float, step: float) -> bool:
+    """Return whether a confidence differs from another by at least a step."""
+    # 0.7 - 0.5 is less than 0.2 in binary.
+    return abs(newer - confidence) > step - 1e-9
+
+
 def merged(held: MemoryItem, newer: MemoryItem, confidence_step: float) -> MemoryItem:
     """Return a statement with what a repetition of its content adds; itself if that adds nothing.
 
@@ -193,7 +199,7 @@ def merged(held: MemoryItem, newer: MemoryItem, confidence_step: float) -> Memor
         'provenance': {**held.provenance, **newer.provenance},
         'embeddings': {**held.embeddings, **newer.embeddings},
     }
-    if abs(newer.confidence - held.confidence) >= confidence_step:
+    if is_moved(held.confidence, newer.confidence, confidence_step):
         details['confidence'] = newer.confidence
     result = held.model_copy(update=details)
     if newer.pose is not None and newer.pose.covariance is not None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.identity import details_of, merged, with_details
+from hylo_memory_ros.domain.identity import details_of, is_moved, merged, with_details
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset, VersionRow
@@ -268,7 +268,7 @@ class Timelines:
     def _adds_nothing(self, item: MemoryItem, shown: Evidence) -> bool:
         detail = json.loads(shown.detail) if (item.evidence or item.provenance) and shown.detail else {}
         return (
-            abs(item.confidence - shown.confidence) < self._txn.config.confidence_step
+            not is_moved(shown.confidence, item.confidence, self._txn.config.confidence_step)
             and item.source in ('', shown.source)
             and set(item.evidence) <= set(detail.get('evidence', ()))
             and item.provenance.items() <= detail.get('provenance', {}).items()

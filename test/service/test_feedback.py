@@ -27,8 +27,7 @@ from hylo_memory_ros.model import Helpfulness, MemoryItem, MemoryQuery, Pose, Qu
 from hylo_memory_ros.service import MemoryService
 from hylo_memory_ros.service.handlers.feedback import MAX_NOTE_BYTES
 from hylo_memory_ros.storage.landmarks import AssociationReceipt, AssociationReceiptRepository
-from hylo_memory_ros.storage.schema import episode_retrieval, helpfulness, landmark
-from hylo_memory_ros.storage.schema import episodes as feedback
+from hylo_memory_ros.storage.schema import episode_retrieval, feedback, helpfulness, landmark
 
 PLACE = Pose(frame_id='map', position=(0.0, 0.0, 0.0))
 FACTS = MemoryQuery(kinds=frozenset({'semantic'}))

@@ -65,7 +65,8 @@ class Stored:
         )
         for start in range(0, len(vectors), 5000):
             part = vectors[start : start + 5000]
-            self.store.write([item(start + index, vector) for index, vector in enumerate(part)])
+            with self.store.begin('write') as uow:
+                uow.statements.write([item(start + index, vector) for index, vector in enumerate(part)])
         self.vectors = vectors
 
     def index(self, backend: str, quantization: str = 'f16') -> VectorIndex:

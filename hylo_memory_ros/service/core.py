@@ -24,7 +24,7 @@ from hylo_memory_ros.service.event_bus import EventBus
 from hylo_memory_ros.service.indexes import Indexes
 from hylo_memory_ros.service.receipt_log import ReceiptLog
 from hylo_memory_ros.service.skills import SkillLibrary
-from hylo_memory_ros.storage import CommitResult, Store, WorkingMemory
+from hylo_memory_ros.storage import CommitResult, SqliteStore, WorkingMemory
 
 _LONGEST_WAIT_S = 0.05
 # Background work keeps a fifth of the time, however many queries come.
@@ -73,13 +73,13 @@ class KnownMaps:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
         Remembers them.
     current : str
         The map that the robot is in; empty: none.
     """
 
-    def __init__(self, store: Store, current: str) -> None:
+    def __init__(self, store: SqliteStore, current: str) -> None:
         self._store = store
         self.current = _validate_map_id(current)
         self._known = set(store.reader.maps())
@@ -187,7 +187,7 @@ class MemoryCore:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
         The durable memory.
     config : MemoryConfig
         Limits and tolerances.
@@ -200,7 +200,7 @@ class MemoryCore:
     """
 
     def __init__(
-        self, store: Store, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool
+        self, store: SqliteStore, config: MemoryConfig, map_id: str, *, background: bool, read_only: bool
     ) -> None:
         self.store = store
         self.config = config

@@ -13,7 +13,7 @@ from hylo_memory_ros.embedding import Embedder, embedder_named
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model import EmbeddingSpace, MemoryItem
 from hylo_memory_ros.model.embedding import validate_vector
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage import SqliteStore
 
 _REMEMBERED = 1024
 
@@ -27,7 +27,7 @@ class EmbeddingSpaces:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
         Keeps what makes the vectors of a space comparable.
     declared : mapping of str to EmbeddingSpace
     read_only : bool
@@ -39,7 +39,9 @@ class EmbeddingSpaces:
         A space is declared otherwise than the file has it, or its embedder does not fit.
     """
 
-    def __init__(self, store: Store, declared: Mapping[str, EmbeddingSpace], *, read_only: bool) -> None:
+    def __init__(
+        self, store: SqliteStore, declared: Mapping[str, EmbeddingSpace], *, read_only: bool
+    ) -> None:
         self._embedders: dict[str, Embedder] = {}
         self._texts: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
         self._lock = Lock()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from hylo_memory_ros.index import OPEN, BelievedRow, RowBatch, SpatialIndex
 from hylo_memory_ros.index.vectors import Artifacts, VectorIndex
 from hylo_memory_ros.model import EmbeddingSpace
-from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.storage import CommitResult, SqliteStore
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class Indexes:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
         The authority.
     background : bool
         Load in a thread of its own; until then the index answers `LoadingError`.
@@ -34,7 +34,7 @@ class Indexes:
 
     def __init__(
         self,
-        store: Store,
+        store: SqliteStore,
         *,
         background: bool,
         spaces: Mapping[str, EmbeddingSpace] | None = None,

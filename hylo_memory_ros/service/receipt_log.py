@@ -20,7 +20,7 @@ from hylo_memory_ros.errors import HyloMemoryError, NotFoundError, UnsupportedEr
 from hylo_memory_ros.evidence.receipts import RecordedQuery, query_facts, receipt_body
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.service.event_bus import EventBus
-from hylo_memory_ros.storage import Store
+from hylo_memory_ros.storage import SqliteStore
 from hylo_memory_ros.storage.feedback import Retrieval
 from hylo_memory_ros.storage.receipts import (
     ReceiptRepository,
@@ -48,7 +48,7 @@ class ReceiptLog:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
         Where receipts are stored.
     config : MemoryConfig
         What is kept, and how much.
@@ -60,7 +60,7 @@ class ReceiptLog:
 
     def __init__(
         self,
-        store: Store,
+        store: SqliteStore,
         config: MemoryConfig,
         changing: Callable[[], AbstractContextManager[None]],
         *,

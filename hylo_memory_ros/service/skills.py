@@ -19,7 +19,7 @@ from hylo_memory_ros.domain.skills import SkillIndex, parse_predicate, problems_
 from hylo_memory_ros.errors import HyloMemoryError, StoreError
 from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.model.skill import SKILL_STATUSES
-from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.storage import CommitResult, SqliteStore
 from hylo_memory_ros.storage.skill_directory import SkillDirectory, file_name, item_of_file, printable
 from hylo_memory_ros.storage.unit_of_work import ReadView
 
@@ -78,7 +78,7 @@ class SkillLibrary:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
         The authority.
     config : MemoryConfig
         Where the directory is.
@@ -91,7 +91,7 @@ class SkillLibrary:
         The directory belongs to another memory, or cannot be made or written.
     """
 
-    def __init__(self, store: Store, config: MemoryConfig, *, read_only: bool) -> None:
+    def __init__(self, store: SqliteStore, config: MemoryConfig, *, read_only: bool) -> None:
         self._store = store
         self._read_only = read_only
         self._identity_scope = config.identity_scope

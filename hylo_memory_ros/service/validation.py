@@ -116,14 +116,24 @@ def validate_fields(normal: Callable[[str, str], str], **texts: str | None) -> l
     return [text if text is None else validate_field(normal, text, field) for field, text in texts.items()]
 
 
-def validate_name(text: str, field: str) -> str:
-    """Return the name of a request or of who asks, at most `MAX_NAME_BYTES`."""
-    return _short(text, field, MAX_NAME_BYTES)
+def validate_names(**texts: str | None) -> None:
+    """Refuse the name of a request or of an actor that has more than `MAX_NAME_BYTES` bytes in UTF-8."""
+    for field, text in texts.items():
+        if text:
+            _refuse_long(field, text, MAX_NAME_BYTES)
 
 
-def validate_reason(text: str, field: str) -> str:
-    """Return the reason of a change, at most `MAX_REASON_BYTES`."""
-    return _short(text, field, MAX_REASON_BYTES)
+def validate_reason(reason: str) -> None:
+    """Refuse the reason of a change that has more than `MAX_REASON_BYTES` bytes in UTF-8."""
+    _refuse_long('reason', reason, MAX_REASON_BYTES)
+
+
+def _refuse_long(field: str, text: str, most: int) -> None:
+    size = len(validate_field(validate_text, text, field).encode())
+    if size > most:
+        raise InvalidRequestError(
+            f'{field}: {text[:32]!r}… has {size} bytes, at most {most} are allowed', field=field
+        )
 
 
 def validate_note(note: str, most: int) -> str:
@@ -132,13 +142,6 @@ def validate_note(note: str, most: int) -> str:
     if size > most:
         raise InvalidRequestError(f'note: {size} bytes, at most {most}', field='note', limit=most)
     return note
-
-
-def _short(text: str, field: str, most: int) -> str:
-    size = len(validate_text(text, field).encode())
-    if size > most:
-        raise ValueError(f'{field}: {text[:32]!r}… has {size} bytes, at most {most} are allowed')
-    return text
 
 
 def validate_stamp(at_ns: int) -> int:
@@ -196,4 +199,4 @@ def validate_scope(scope: Mapping[str, str]) -> dict[str, str]:
 def validate_note_and_actor(note: str, actor: str) -> None:
     """Validate the types and lengths of a note and an actor."""
     validate_note(note, _MOST_NOTE_BYTES)
-    validate_fields(validate_name, actor=actor)
+    validate_names(actor=actor)

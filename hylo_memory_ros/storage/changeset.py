@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -14,64 +14,12 @@ from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
 from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
 
-
-class RowNumbers(Protocol):
-    """Highest row numbers that the archive has taken."""
-
-    @property
-    def spatial(self) -> int:
-        """Of `spatial`."""
-
-    @property
-    def assertion(self) -> int:
-        """Of `assertion`."""
-
-    @property
-    def version(self) -> int:
-        """Of `version`."""
-
-
-class ArchivedRows(Protocol):
-    """Archived rows as a transaction needs them: back in the main file before it changes them."""
-
-    @property
-    def state(self) -> RowNumbers | None:
-        """Row numbers that may not be given again; None: nothing was ever archived."""
-
-    def __bool__(self) -> bool:
-        """Return True if anything is archived now."""
-
-    def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
-        """Bring back identities whose archived past a change from a world time on can touch."""
-
-    def restore_ids(self, item_ids: Collection[str], *, given: bool) -> None:
-        """Bring back identities of which an archived statement has one of these ids."""
-
-    def restore_links(self, links: Collection[str]) -> None:
-        """Bring back identities of which an archived statement has one of these links."""
-
-    def restore_corrected(self, sequence: int) -> None:
-        """Bring back identities of which a correction moved or began archived rows."""
-
-    def restore_map(self, map_id: str) -> None:
-        """Bring back identities with an archived statement in a map."""
-
-    def restore_key(self, key: str, kind: str, at_ns: int) -> None:
-        """Bring back identities of a key whose past at a world time is archived."""
-
-    def match(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
-        """Return the version rows that match a `QuerySpec`; archived ones have come back."""
-
-    def restore(self, identity_ids: Iterable[int]) -> None:
-        """Bring back the archived past of identities."""
-
-
 Match = Callable[[sa.Connection, Any, Sequence[int] | None], dict[int, float | None]]
 """Finds the version rows of one file that match a `QuerySpec`."""
 
 
-class NoArchivedRows:
-    """Archived rows of a memory in which nothing was ever archived.
+class ArchivedRows:
+    """Archived rows that a transaction brings back before it changes them; here nothing was ever archived.
 
     Parameters
     ----------
@@ -81,40 +29,47 @@ class NoArchivedRows:
         Answers `match` from the main file alone.
     """
 
-    state = None
+    state: Any = None
+    """Highest row numbers ``spatial``, ``assertion`` and ``version`` that the archive has taken; or None."""
 
     def __init__(self, connection: sa.Connection, match: Match) -> None:
         self._connection = connection
         self._match = match
 
     def __bool__(self) -> bool:
-        """Return False: nothing is archived."""
+        """Return True if anything is archived now."""
         return False
 
+    def restore(self, identity_ids: Iterable[int]) -> None:
+        """Bring back the archived past of those identities that have one."""
+
     def restore_from(self, earliest_ns: Mapping[int, int]) -> None:
-        """Do nothing."""
+        """Bring back the identities whose archived past a change from a world time on can touch."""
 
     def restore_ids(self, item_ids: Collection[str], *, given: bool) -> None:
-        """Do nothing."""
+        """Bring back the identities of which an archived statement has one of these ids.
+
+        Parameters
+        ----------
+        given : bool
+            Whether the ids were given. A computed id can only equal one that was given.
+        """
 
     def restore_links(self, links: Collection[str]) -> None:
-        """Do nothing."""
+        """Bring back the identities of which an archived statement has one of these links, as in `tag`."""
 
     def restore_corrected(self, sequence: int) -> None:
-        """Do nothing."""
+        """Bring back the identities of which a correction moved or began archived rows."""
 
     def restore_map(self, map_id: str) -> None:
-        """Do nothing."""
+        """Bring back the identities with an archived statement in a map."""
 
     def restore_key(self, key: str, kind: str, at_ns: int) -> None:
-        """Do nothing."""
+        """Bring back the identities of a key whose past at a world time is archived."""
 
     def match(self, asked: Any, among: Sequence[int] | None) -> dict[int, float | None]:
-        """Return the version rows that match a `QuerySpec`."""
+        """Return the version rows that match a `QuerySpec`; archived ones have come back."""
         return self._match(self._connection, asked, among)
-
-    def restore(self, identity_ids: Iterable[int]) -> None:
-        """Do nothing."""
 
 
 class VersionRow(NamedTuple):
@@ -188,6 +143,7 @@ class Changeset:
             for table in ('spatial', 'assertion', 'version'):
                 self._last[table] = max(self._last[table], getattr(archive.state, table))
         self.episode: str = row[-1] or ''
+        self.discarded = False
         self.added: list[VersionRow] = []
         self.ended: list[int] = []
         self.removed: list[int] = []

@@ -40,7 +40,7 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
 )
 from hylo_memory_ros.storage.statements.mapper import ASSERTION_COLUMNS, item_of, spatial_row
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
-from hylo_memory_ros.storage.statements.writer import resolved, write_items
+from hylo_memory_ros.storage.statements.writer import StatementWriter
 
 
 class PlacedStatement(NamedTuple):
@@ -414,8 +414,7 @@ class CorrectionWriter(CorrectionRepository):
         """Move the statements of a map, and store the new statements of a plan."""
         correction_id = self._begin(plan.map_id, plan.frame_id, plan.kind, plan.detail)
         moved, names = correct_assertions(self._changeset, plan, self._config.identity_scope)
-        ready = [resolved(item, self._changeset.recorded_at_ns) for item in plan.items]
-        write_items(self._changeset, ready, self._config.identity_scope)
+        StatementWriter(self._changeset, self._config).write(plan.items, trusted=True)
         return CorrectionSummary(correction_id, moved, max(plan.merges, names), plan.splits)
 
     def revert(self, plan: ReversalPlan) -> CorrectionSummary:

@@ -34,7 +34,6 @@ from hylo_memory_ros.storage.feedback import any_helpfulness, helpfulness_of
 from hylo_memory_ros.storage.integrity import verify_database
 from hylo_memory_ros.storage.migrations import HEAD
 from hylo_memory_ros.storage.observation_ledger import LedgerRepository
-from hylo_memory_ros.storage.ports import SpatialTuple
 from hylo_memory_ros.storage.query import select
 from hylo_memory_ros.storage.query.select import CandidateRows, RankedRow
 from hylo_memory_ros.storage.query.spec import QuerySpec
@@ -45,6 +44,8 @@ from hylo_memory_ros.storage.statements.embeddings import VectorTuple, VersionTu
 from hylo_memory_ros.storage.statements.mapper import ItemRow
 from hylo_memory_ros.storage.transaction_manager import TransactionManager
 
+SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
+"""Version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
 T = TypeVar('T')
 
 

@@ -19,7 +19,7 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import ClockError, ConfigurationError, DamagedFileError, StoreError
 from hylo_memory_ros.storage.archive.archive import Archive
 from hylo_memory_ros.storage.archive.restorer import Restorer
-from hylo_memory_ros.storage.changeset import ArchivedRows, Changeset, NoArchivedRows
+from hylo_memory_ros.storage.changeset import ArchivedRows, Changeset
 from hylo_memory_ros.storage.engine.connection import log_of
 from hylo_memory_ros.storage.engine.database import Database
 from hylo_memory_ros.storage.engine.file_lock import FileLock
@@ -199,7 +199,7 @@ class TransactionManager:
         self.announce()
         with self.database.writing(durable=durable, references=references) as connection:
             if self.archive.is_empty:
-                rows: ArchivedRows = NoArchivedRows(connection, matching_rows)
+                rows = ArchivedRows(connection, matching_rows)
             else:
                 rows = self.archive.restorer(connection)
             changeset = Changeset(connection, self.now_ns(), op, actor, rows)
@@ -208,7 +208,7 @@ class TransactionManager:
             result = changeset.finish()
             if changeset.sequence % _EXPIRE_EVERY == 0:
                 history.expire_changes(connection, changeset.sequence - self.config.event_retention)
-            if dry_run or uow.discarded:
+            if dry_run or changeset.discarded:
                 transaction = connection.get_transaction()
                 assert transaction is not None
                 transaction.rollback()

@@ -137,7 +137,6 @@ class UnitOfWork(ReadView):
     def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
         super().__init__(changeset.connection)
         self.changeset = changeset
-        self.discarded = False
         self._config = config
 
     @property
@@ -150,9 +149,14 @@ class UnitOfWork(ReadView):
         """Service time of the transaction, nanoseconds."""
         return self.changeset.recorded_at_ns
 
+    @property
+    def discarded(self) -> bool:
+        """Whether everything is rolled back at the end of the block."""
+        return self.changeset.discarded
+
     def discard(self) -> None:
         """Roll everything back at the end of the block, without an error."""
-        self.discarded = True
+        self.changeset.discarded = True
 
     @cached_property
     def statements(self) -> StatementWriter:

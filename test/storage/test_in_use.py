@@ -138,7 +138,8 @@ def test_two_writers_below_the_lock_never_fail(path: Path) -> None:
     tell('ready')
     sys.stdin.readline()
     for number in range(start, start + 500):
-        store.write([fact(number)], durable=False)
+        with store.begin('write', durable=False) as uow:
+            uow.statements.write([fact(number)])
     store.close()
     tell('done')
     """

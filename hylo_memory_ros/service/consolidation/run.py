@@ -19,7 +19,7 @@ from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Budget, Condensed, ConsolidationReport, MemoryItem, MemoryKind
 from hylo_memory_ros.service.core import BackgroundThrottle
-from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.storage import CommitResult, SqliteStore
 from hylo_memory_ros.storage.archive.mover import ArchivedSlice
 from hylo_memory_ros.storage.consolidation.candidates import as_consolidable, size_of
 from hylo_memory_ros.storage.consolidation.repository import name_of
@@ -65,14 +65,14 @@ class ChunkReader:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
     overlay : DryRunOverlay
         Summaries of a dry run, which are not stored.
     slice_items : int
         Approximate number of statements that are read at once.
     """
 
-    def __init__(self, store: Store, overlay: DryRunOverlay, slice_items: int) -> None:
+    def __init__(self, store: SqliteStore, overlay: DryRunOverlay, slice_items: int) -> None:
         self._store = store
         self._overlay = overlay
         self._slice_items = slice_items
@@ -203,7 +203,7 @@ class ConsolidationRun:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
     settings : ConsolidationSettings
     request : ConsolidationRequest
     composer : Composer
@@ -220,7 +220,7 @@ class ConsolidationRun:
 
     def __init__(
         self,
-        store: Store,
+        store: SqliteStore,
         settings: ConsolidationSettings,
         request: ConsolidationRequest,
         composer: Composer,

@@ -24,8 +24,8 @@ from hylo_memory_ros.model import (
 )
 from hylo_memory_ros.service.consolidation.run import ConsolidationRequest, ConsolidationRun
 from hylo_memory_ros.service.core import BackgroundThrottle, MemoryCore
-from hylo_memory_ros.service.validation import validate_field, validate_fields, validate_name
-from hylo_memory_ros.storage import CommitResult, Store
+from hylo_memory_ros.service.validation import validate_field, validate_names
+from hylo_memory_ros.storage import CommitResult, SqliteStore
 from hylo_memory_ros.storage.consolidation.repository import (
     ConsolidationRecord,
     ConsolidationRepository,
@@ -39,7 +39,7 @@ class ConsolidationReversal:
 
     Parameters
     ----------
-    store : Store
+    store : SqliteStore
     record : ConsolidationRecord
         The consolidation to revert.
     changing, follow, throttle
@@ -50,7 +50,7 @@ class ConsolidationReversal:
 
     def __init__(
         self,
-        store: Store,
+        store: SqliteStore,
         record: ConsolidationRecord,
         changing: Callable[[], AbstractContextManager[Any]],
         follow: Callable[[CommitResult | None], None],
@@ -243,7 +243,7 @@ class ConsolidationHandler:
             It was reverted before, or one of its summaries was consolidated again since; or a name
             is not a text.
         """
-        validate_fields(validate_name, actor=actor, consolidation_id=consolidation_id)
+        validate_names(actor=actor, consolidation_id=consolidation_id)
         with self._alone():
             with self._core.store.read() as view:
                 record = view.consolidations.load(consolidation_id)
@@ -276,7 +276,7 @@ class ConsolidationHandler:
             raise InvalidRequestError(
                 f'budget: expected a Budget of items or bytes, got {budget!r}', field='budget'
             )
-        validate_fields(validate_name, actor=actor)
+        validate_names(actor=actor)
         if scope is not None and not isinstance(scope, Mapping):
             raise InvalidRequestError(
                 f'scope: expected a mapping of names to values, got {scope!r}', field='scope'

@@ -10,7 +10,7 @@ from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, Unsupport
 from hylo_memory_ros.model import MAX_K, Episode, FeedbackResult, MemoryKind, Verdict, validate_text
 from hylo_memory_ros.model.feedback import VERDICTS
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_fields, validate_name, validate_note
+from hylo_memory_ros.service.validation import validate_fields, validate_names, validate_note
 from hylo_memory_ros.storage.feedback import Judgement
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
@@ -82,7 +82,7 @@ class FeedbackHandler:
         (1, 1, 0.667)
         """
         validate_fields(validate_text, receipt_id=receipt_id, episode=episode)
-        validate_fields(validate_name, actor=actor)
+        validate_names(actor=actor)
         validate_note(note, MAX_NOTE_BYTES)
         _refuse_senseless(outcome, receipt_id, ids)
         named = tuple(dict.fromkeys(ids))

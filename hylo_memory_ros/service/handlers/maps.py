@@ -18,7 +18,7 @@ from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.map.persistence import load_map, save_map
 from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_fields, validate_name
+from hylo_memory_ros.service.validation import validate_names
 from hylo_memory_ros.storage import CommitResult
 from hylo_memory_ros.storage.corrections import CorrectionPlan, CorrectionSummary, ReversalPlan
 from hylo_memory_ros.storage.unit_of_work import UnitOfWork
@@ -187,7 +187,7 @@ class MapHandler:
         ...     done.moved, there, before, memory.query(MemoryQuery(key='mug'))[0].item.pose.position
         (1, (1.5, 2.0, 0.8), (1.0, 2.0, 0.8), (1.0, 2.0, 0.8))
         """
-        validate_fields(validate_name, actor=actor)
+        validate_names(actor=actor)
         map_id = self._known_map(map_id)
         settings = landmarks or LandmarkSettings()
         with self._core.changing():
@@ -219,7 +219,7 @@ class MapHandler:
         InvalidRequestError
             It is a reversal, or was reverted before.
         """
-        validate_fields(validate_name, actor=actor)
+        validate_names(actor=actor)
         settings = landmarks or LandmarkSettings()
         with self._core.changing():
             with self._core.store.begin('correct', actor=actor, dry_run=dry_run) as uow:

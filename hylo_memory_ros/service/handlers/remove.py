@@ -16,7 +16,7 @@ from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import (
     validate_field,
     validate_fields,
-    validate_name,
+    validate_names,
     validate_reason,
     validate_stamp,
 )
@@ -57,14 +57,13 @@ class RemovalHandler:
             The query has no filter, or asks about another time.
         """
         with self._core.lock:
-            validate_fields(validate_reason, reason=reason)
-            validate_fields(validate_name, actor=actor)
+            validate_reason(reason)
+            validate_names(actor=actor)
             resolved, among = self._removable('forget', query, _ACTS_NOW)
-            asked = resolved.spec(world='unended', at_ns=self._core.store.now_ns())
-            removal, committed = self._core.store.forget(
-                asked, among, reason=reason, actor=actor, dry_run=dry_run
-            )
-            self._core.follow(committed)
+            asked = resolved.spec(world='unended')
+            with self._core.store.begin('forget', actor=actor, dry_run=dry_run) as uow:
+                removal = uow.statements.forget(asked, among, reason=reason)
+            self._core.follow(uow.result)
             return self._with_working(removal, resolved, dry_run)
 
     def end(
@@ -118,8 +117,8 @@ class RemovalHandler:
         ...     ended, [len(memory.query(MemoryQuery(key='cup', as_of=t))) for t in (2, 4)]
         (1, [1, 0])
         """
-        validate_fields(validate_reason, reason=reason)
-        validate_fields(validate_name, actor=actor)
+        validate_reason(reason)
+        validate_names(actor=actor)
         (current_map,) = validate_fields(normalize_key, map_id=map_id or None)
         if map_id is None:
             current_map = self._core.maps.current
@@ -141,15 +140,9 @@ class RemovalHandler:
         if kind not in set(MemoryKind) - {MemoryKind.WORKING}:
             raise InvalidRequestError(f'kind: {kind!r} has no timeline that could end', field='kind')
         with self._core.changing():
-            removal, committed = self._core.store.end(
-                endings,
-                kind=MemoryKind(kind).value,
-                reason=reason,
-                actor=actor,
-                dry_run=dry_run,
-                durable=durable,
-            )
-            self._core.follow(committed)
+            with self._core.store.begin('end', actor=actor, durable=durable, dry_run=dry_run) as uow:
+                removal = uow.statements.end(endings, kind=MemoryKind(kind).value, reason=reason)
+            self._core.follow(uow.result)
             return removal
 
     def retract(
@@ -166,14 +159,13 @@ class RemovalHandler:
             The query has no filter, or asks about another belief than that of now.
         """
         with self._core.lock:
-            validate_fields(validate_reason, reason=reason)
-            validate_fields(validate_name, actor=actor)
+            validate_reason(reason)
+            validate_names(actor=actor)
             resolved, among = self._removable('retract', query, _BELIEVED_NOW)
             world: World = 'any' if query.ids or query.include_invalidated else 'at'
-            removal, committed = self._core.store.retract(
-                resolved.spec(world=world), among, reason=reason, actor=actor, dry_run=dry_run
-            )
-            self._core.follow(committed)
+            with self._core.store.begin('retract', actor=actor, dry_run=dry_run) as uow:
+                removal = uow.statements.retract(resolved.spec(world=world), among, reason=reason)
+            self._core.follow(uow.result)
             return self._with_working(removal, resolved, dry_run, resolved.at_ns if world == 'at' else None)
 
     def purge(
@@ -190,8 +182,8 @@ class RemovalHandler:
             The query has no filter, or asks about another time.
         """
         with self._core.lock:
-            validate_fields(validate_reason, reason=reason)
-            validate_fields(validate_name, actor=actor)
+            validate_reason(reason)
+            validate_names(actor=actor)
             resolved, among = self._removable('purge', query, _ACTS_NOW)
             if not dry_run:
                 self._core.receipts.flush()

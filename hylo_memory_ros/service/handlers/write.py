@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, WriteResult
 from hylo_memory_ros.service.core import MemoryCore
-from hylo_memory_ros.service.validation import validate_fields, validate_name
-from hylo_memory_ros.storage.ports import Within
+from hylo_memory_ros.service.validation import validate_names
 from hylo_memory_ros.storage.statements.writer import check_items, check_stamps, resolved
+from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 
 class WriteHandler:
@@ -32,7 +33,7 @@ class WriteHandler:
         actor: str = '',
         dry_run: bool = False,
         durable: bool = True,
-        within: Within | None = None,
+        within: Callable[[UnitOfWork], None] | None = None,
     ) -> WriteResult:
         """Store items in one transaction, all or none, in order.
 
@@ -58,7 +59,7 @@ class WriteHandler:
         """
         if not items:
             raise InvalidRequestError('items: there is none to write')
-        validate_fields(validate_name, request_id=request_id, actor=actor)
+        validate_names(request_id=request_id, actor=actor)
         core = self._core
         if core.spaces.embedders:
             items = core.spaces.embedded(items)
@@ -81,7 +82,7 @@ class WriteHandler:
         actor: str,
         dry_run: bool,
         durable: bool,
-        within: Within | None,
+        within: Callable[[UnitOfWork], None] | None,
     ) -> WriteResult:
         """Write items of which some are of working memory."""
         core = self._core
@@ -116,26 +117,26 @@ class WriteHandler:
         actor: str,
         dry_run: bool,
         durable: bool,
-        within: Within | None,
+        within: Callable[[UnitOfWork], None] | None,
     ) -> WriteResult:
         core = self._core
         if any(item.embeddings for item in items):
             core.indexes.vectors.check_items(items)
         if not dry_run:
             core.maps.remember(item.scope.get('map_id', '') for item in items)
-        if any(item.kind is MemoryKind.SKILL for item in items):
-            items = core.skills.with_verdicts(items, actor)
-            with core.skills.stage_files(items, dry_run=dry_run) as publish_files:
-                result, committed = core.store.write(
-                    items, request_id=request_id, actor=actor, dry_run=dry_run, durable=durable, within=within
-                )
-                if committed is not None:
-                    publish_files()
-        else:
-            result, committed = core.store.write(
-                items, request_id=request_id, actor=actor, dry_run=dry_run, durable=durable, within=within
-            )
-        core.follow(committed)
+        check_items(items, core.config)
+        with ExitStack() as stack:
+            publish_files = None
+            if any(item.kind is MemoryKind.SKILL for item in items):
+                items = core.skills.with_verdicts(items, actor)
+                publish_files = stack.enter_context(core.skills.stage_files(items, dry_run=dry_run))
+            with core.store.begin('write', actor=actor, durable=durable, dry_run=dry_run) as uow:
+                result = uow.statements.write(items, request_id=request_id)
+                if within is not None and not uow.discarded:
+                    within(uow)
+            if publish_files is not None and uow.result is not None:
+                publish_files()
+        core.follow(uow.result)
         if len(result.events) != len(items):
             raise InvalidRequestError(
                 f'request_id: {request_id!r} was used before for {len(result.events)} items, got {len(items)}'

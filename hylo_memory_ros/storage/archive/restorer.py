@@ -16,12 +16,13 @@ import sqlalchemy as sa
 from hylo_memory_ros.errors import StoreError
 from hylo_memory_ros.storage.archive.archive_file import ArchiveFile, moved_tables, places_of
 from hylo_memory_ros.storage.archive.state import ArchiveState, load_state, save_state
+from hylo_memory_ros.storage.changeset import ArchivedRows
 from hylo_memory_ros.storage.query.select import OpenFiles, matching_rows
 from hylo_memory_ros.storage.query.spec import QuerySpec
 
 
-class Restorer:
-    """Bring archived rows back within one transaction.
+class Restorer(ArchivedRows):
+    """Archived rows of a memory that has an archive file.
 
     Parameters
     ----------
@@ -34,9 +35,9 @@ class Restorer:
     """
 
     def __init__(self, connection: sa.Connection, file: ArchiveFile | None, lost: StoreError | None) -> None:
+        super().__init__(connection, matching_rows)
         self._lost = lost
         self._raw: Any = connection.connection.dbapi_connection
-        self._connection = connection
         self._file = file
         self.state: ArchiveState | None = None if file is None else load_state(connection)
         """State of the archive; None: there never was one."""
@@ -90,7 +91,7 @@ class Restorer:
     def match(self, asked: QuerySpec, among: Sequence[int] | None) -> dict[int, float | None]:
         """Return the version rows that match a query; archived ones have come back."""
         if not self or self.state is None or not self.state.reaches(asked):
-            return matching_rows(self._connection, asked, among)
+            return super().match(asked, among)
         with self._both() as archive:
             found: dict[int, float | None] = {}
             for connection, spec in OpenFiles(self._connection, archive).specs(asked):

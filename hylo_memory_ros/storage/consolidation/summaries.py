@@ -2,9 +2,6 @@
 
 Each call is one transaction, in which either all of a group happens or nothing. What was believed before
 stays believed as of then.
-
-Each call is one transaction, in which either all of a group happens or nothing. What was believed before
-stays believed as of then.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from hylo_memory_ros.storage.feedback import carry_counts
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import assertion, consolidated, consolidation, forgetting, identity, txn
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
-from hylo_memory_ros.storage.statements.writer import write_items
+from hylo_memory_ros.storage.statements.writer import StatementWriter
 
 CHANGED = 'what it was to stand for has changed meanwhile'
 TAKEN = 'its id is that of another statement'
@@ -68,7 +65,7 @@ class _Open(NamedTuple):
 
 
 def summarize_groups(
-    transaction: Changeset, number: int, groups: Sequence[Group], identity_scope: Sequence[str]
+    transaction: Changeset, number: int, groups: Sequence[Group], config: MemoryConfig
 ) -> SummarizeResult:
     """End the members of each group and store its summary; all groups of one episode.
 
@@ -91,7 +88,8 @@ def summarize_groups(
     ended = [members[row] for group in ready for row in group.version_rows]
     _end(transaction, number, ended)
     told = {'valid_from_ns': transaction.recorded_at_ns, 'valid_from_assumed': True}
-    write_items(transaction, [group.summary.model_copy(update=told) for group in ready], identity_scope)
+    summaries = [group.summary.model_copy(update=told) for group in ready]
+    StatementWriter(transaction, config).write(summaries, trusted=True)
     _record(connection, number, transaction.sequence, ready, members)
     carry_counts(connection, {str(group.summary.id): group.ids for group in ready})
     done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
@@ -322,7 +320,7 @@ class ConsolidationWriter(ConsolidationRepository):
 
     def summarize(self, number: int, groups: Sequence[Group]) -> SummarizeResult:
         """Replace each group by its summary; all groups are of one episode."""
-        return summarize_groups(self._changeset, number, groups, self._config.identity_scope)
+        return summarize_groups(self._changeset, number, groups, self._config)
 
     def revert(self, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()) -> RevertResult:
         """Let the members of groups hold again, and withdraw their summaries."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +18,7 @@ from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestEr
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Removal, WriteEvent, WriteResult, depth_of
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
+from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import (
     assertion,
@@ -29,9 +30,9 @@ from hylo_memory_ros.storage.schema import (
     text_index_of,
 )
 from hylo_memory_ros.storage.skill_repository import Gate
-from hylo_memory_ros.storage.statements import history
 from hylo_memory_ros.storage.statements.corrected_statements import corrected_among, repeat_corrections
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
+from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.mapper import (
     assertion_row,
     embedding_rows,
@@ -39,7 +40,15 @@ from hylo_memory_ros.storage.statements.mapper import (
     spatial_row,
     tags_of,
 )
-from hylo_memory_ros.storage.statements.removal import Ending, end_versions, keep_audit
+from hylo_memory_ros.storage.statements.removal import (
+    Ending,
+    Matched,
+    end_versions,
+    forget_versions,
+    keep_audit,
+    matched_versions,
+    retract_versions,
+)
 from hylo_memory_ros.storage.statements.repetitions import (
     INSERT_TEXT,
     Carrier,
@@ -135,43 +144,28 @@ class _Accepted:
     assertion_id: int
 
 
-def write_items(
-    txn: Changeset,
-    items: Sequence[MemoryItem],
-    identity_scope: Sequence[str],
-    thresholds: Thresholds | None = None,
-) -> WriteResult:
-    """Store resolved items in list order, and return what each did to its timeline.
-
-    Parameters
-    ----------
-    thresholds : Thresholds, optional
-        What a verified skill needs; None: there are no skills among the items.
-
-    Raises
-    ------
-    SkillGateError
-        A skill may not have its status.
-    IdConflictError
-        A given id already names another statement.
-    """
+def _write(txn: Changeset, items: Sequence[MemoryItem], config: MemoryConfig) -> WriteResult:
+    """Store resolved items in list order, and return what each did to its timeline."""
     items = _as_first_asserted(txn, items)
-    stated = [(item, statement_of(item, identity_scope)) for item in items]
+    stated = [(item, statement_of(item, config.identity_scope)) for item in items]
     _refuse_conflicts(txn, stated)
     timelines = Timelines(txn)
     accepted = _intern(txn, timelines, stated)
     repeated = _repeated(txn, timelines, accepted)
     rows = _Rows()
-    has_skills = any(item.kind is MemoryKind.SKILL for item in items)
-    gate = Gate(txn, thresholds) if has_skills and thresholds is not None else None
+    gate = None
+    if any(item.kind is MemoryKind.SKILL for item in items):
+        gate = Gate(
+            txn,
+            Thresholds(config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share),
+        )
     events = []
     for position, entry in enumerate(accepted):
         rows.add(txn, entry, position, timelines)
         held = timelines[entry.identity_id]
-        before = held.spans() if entry.item.kind is MemoryKind.SKILL else []
+        before = [] if gate is None else held.spans()
         events.append(_apply(txn, timelines, entry, position, repeated.get(entry.assertion_id)))
-        if entry.item.kind is MemoryKind.SKILL:
-            assert gate is not None
+        if gate is not None and entry.item.kind is MemoryKind.SKILL:
             gate.admit(position, entry.item, entry.assertion_id, before, held.spans())
     if txn.op == 'write':
         again = [entry for entry, event in zip(accepted, events, strict=True) if event.event == 'SKIP_DUP']
@@ -417,22 +411,6 @@ class _Rows:
             connection.exec_driver_sql(INSERT_TEXT.format(text_index_of(op)), self._text)
 
 
-def answer_of_request(connection: sa.Connection, request_id: str) -> WriteResult | None:
-    """Return the first answer to a write with this request id, or None."""
-    row = connection.execute(_answer, {'request': request_id}).one_or_none()
-    if row is None:
-        return None
-    return WriteResult(tuple(WriteEvent(**event) for event in json.loads(row.answer)), row.sequence)
-
-
-def keep_answer(txn: Changeset, request_id: str, result: WriteResult, retention: int) -> None:
-    """Keep the answer for a repeated request, and let the oldest go."""
-    answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
-    row = {'request_id': request_id, 'sequence': txn.sequence, 'answer': answer}
-    txn.connection.execute(request.insert(), row)
-    txn.connection.execute(_expire_requests, {'least': txn.sequence - retention})
-
-
 _same_id = sa.select(assertion.c.id, assertion.c.content_digest, assertion.c.valid_from_ns).where(
     assertion.c.id.in_(sa.bindparam('ids', expanding=True))
 )
@@ -458,54 +436,109 @@ class StatementRepository:
 
     def last_transaction(self) -> tuple[int, int]:
         """Return sequence and service time of the newest transaction; zeros before the first one."""
-        return history.last_transaction(self._connection)
-
-    def sequence_at(self, known_at_ns: int) -> int:
-        """Return the last sequence recorded at or before a service time."""
-        return history.sequence_at(self._connection, known_at_ns)
+        return last_transaction(self._connection)
 
     def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids the main file knows."""
         return existing_ids(self._connection, ids)
 
-    def answer(self, request_id: str) -> WriteResult | None:
-        """Return the first answer to a write with a request id, or None."""
-        return answer_of_request(self._connection, request_id)
-
 
 class StatementWriter(StatementRepository):
-    """Statements written, ended and removed in a numbered transaction."""
+    """Statements written, ended and removed in a numbered transaction.
+
+    Parameters
+    ----------
+    changeset : Changeset
+        The transaction.
+    config : MemoryConfig
+        Identity scope, limits, and thresholds of the skill gate.
+    """
 
     def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
         super().__init__(changeset.connection)
         self._changeset = changeset
         self._config = config
 
-    def write(self, items: Sequence[MemoryItem], *, trusted: bool = False) -> WriteResult:
-        """Store items in order, all or none.
+    def write(
+        self, items: Sequence[MemoryItem], *, request_id: str | None = None, trusted: bool = False
+    ) -> WriteResult:
+        """Store items in list order, and return what each did to its timeline.
 
         Parameters
         ----------
+        request_id : str, optional
+            A repeated request gets its first answer again, and the transaction is discarded.
         trusted : bool
             The service itself wrote and stamped them: limits on callers' stamps do not apply.
-        """
-        config = self._config
-        ready = [resolved(item, self._changeset.recorded_at_ns) for item in items]
-        if not trusted:
-            check_stamps(ready, config)
-        thresholds = Thresholds(
-            config.skill_min_traces, config.skill_min_useful, config.skill_max_misleading_share
-        )
-        return write_items(self._changeset, ready, config.identity_scope, thresholds)
 
-    def keep_answer(self, request_id: str, result: WriteResult) -> None:
-        """Keep the answer for a repeated request, and delete the oldest."""
-        keep_answer(self._changeset, request_id, result, self._config.request_retention)
+        Raises
+        ------
+        ClockError
+            A stamp is before the first valid one.
+        SkillGateError
+            A skill may not have its status.
+        IdConflictError
+            A given id already names another statement.
+        """
+        changeset, config = self._changeset, self._config
+        if request_id is not None:
+            row = self._connection.execute(_answer, {'request': request_id}).one_or_none()
+            if row is not None:
+                changeset.discarded = True
+                return WriteResult(
+                    tuple(WriteEvent(**event) for event in json.loads(row.answer)), row.sequence
+                )
+        items = [resolved(item, changeset.recorded_at_ns) for item in items]
+        if not trusted:
+            check_stamps(items, config)
+        result = _write(changeset, items, config)
+        if request_id is not None:
+            answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
+            kept = {'request_id': request_id, 'sequence': changeset.sequence, 'answer': answer}
+            self._connection.execute(request.insert(), kept)
+            self._connection.execute(
+                _expire_requests, {'least': changeset.sequence - config.request_retention}
+            )
+        return result
+
+    def forget(self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str) -> Removal:
+        """End what matches at the service time, and void what is scheduled.
+
+        Assertions from a later time of a version are void too, those that it had superseded included:
+        nothing resurfaces. Other assertions of its identity stay.
+        """
+        # The clock may have gone on since the query was resolved.
+        now = replace(asked, at_ns=self._changeset.recorded_at_ns)
+        return self._remove(now, among, forget_versions, reason)
+
+    def retract(self, asked: QuerySpec, among: Sequence[int] | None, *, reason: str) -> Removal:
+        """Withdraw every assertion of what matches: it was never true."""
+        return self._remove(asked, among, retract_versions, reason)
+
+    def _remove(
+        self,
+        asked: QuerySpec,
+        among: Sequence[int] | None,
+        remove: Callable[[Changeset, Sequence[Matched]], None],
+        reason: str,
+    ) -> Removal:
+        matched = matched_versions(self._connection, self._changeset.archive.match(asked, among))
+        remove(self._changeset, matched)
+        # Skills of every status are meant, whatever was asked.
+        query = asked.query.model_dump_json(exclude_defaults=True, exclude={'skill_status'})
+        return self._removal(matched, reason, query)
 
     def end(self, endings: Sequence[Ending], *, kind: str, reason: str) -> Removal:
         """End what holds at the stated world times."""
-        matched = end_versions(self._changeset, endings, kind)
-        ids = [one.id for one in matched]
         query: Any = {'end': endings, 'kind': kind}
-        keep_audit(self._changeset, reason, json.dumps(query, ensure_ascii=False), ids, len(matched))
+        return self._removal(
+            end_versions(self._changeset, endings, kind), reason, json.dumps(query, ensure_ascii=False)
+        )
+
+    def _removal(self, matched: Sequence[Matched], reason: str, query: str) -> Removal:
+        if not matched:
+            self._changeset.discarded = True
+            return Removal(0, sequence=self._changeset.sequence - 1)
+        ids = [one.id for one in matched]
+        keep_audit(self._changeset, reason, query, ids, len(matched))
         return Removal(len(matched), ids, self._changeset.sequence)

@@ -20,7 +20,7 @@ from hylo_memory_ros.service.validation import (
     validate_reason,
     validate_stamp,
 )
-from hylo_memory_ros.storage.query.filters import SKILLS, selects_items
+from hylo_memory_ros.storage.query.filters import SELECTING, SKILLS, selects_items
 from hylo_memory_ros.storage.query.spec import World
 from hylo_memory_ros.storage.statements.removal import Ending
 
@@ -227,7 +227,9 @@ class RemovalHandler:
     ) -> tuple[ResolvedQuery, list[int] | None]:
         self._core.refuse_closed()
         if not selects_items(query):
-            raise InvalidRequestError(f'{op}: a query without any filter would take everything')
+            named = sorted(query.model_fields_set & SELECTING)
+            given = f' ({", ".join(named)} leaves nothing out)' if named else ''
+            raise InvalidRequestError(f'{op}: a query without any filter{given} would take everything')
         for name in meaningless:
             if getattr(query, name) is not None:
                 raise InvalidRequestError(

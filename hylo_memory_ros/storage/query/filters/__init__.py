@@ -41,6 +41,7 @@ __all__ = [
     'FILTERS',
     'INDEXED',
     'NOT_FILTERS',
+    'SELECTING',
     'SKILLS',
     'STATISTICS',
     'Filter',
@@ -95,6 +96,9 @@ INDEXED = tuple(
     if type(one).indexed is not Filter.indexed or type(one).estimates is not Filter.estimates
 )
 """Filters that estimate how many statements pass, by an index of theirs."""
+
+SELECTING = frozenset(field for one in FILTERS for field in one.fields if field not in one.modifiers)
+"""Fields of `MemoryQuery` whose filters test items."""
 
 _OF_FIELD = {field: one for one in FILTERS for field in one.fields}
 

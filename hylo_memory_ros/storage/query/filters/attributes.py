@@ -39,8 +39,8 @@ class KindsFilter(Filter):
     options = (Option('--kind', 'kinds', 'May be repeated.', type=MemoryKind, repeated=True),)
 
     def selects(self, query: MemoryQuery) -> bool:
-        """Return True if it names kinds; an empty set of them passes nothing."""
-        return bool(query.kinds)
+        """Return True if it names some kinds, not all; an empty set of them passes nothing."""
+        return bool(query.kinds) and query.kinds != frozenset(MemoryKind)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the condition over its kind."""
@@ -203,6 +203,10 @@ class TimeRangeFilter(Filter):
     plain = frozenset({'time_range_ns'})
     no_options = 'event times come from other programs, nobody types them'
     reasons = ('other_clock',)
+
+    def selects(self, query: MemoryQuery) -> bool:
+        """Return True if the interval has an end; without one every event is in it."""
+        return query.time_range_ns not in (None, (None, None))
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the conditions over the time of its event."""

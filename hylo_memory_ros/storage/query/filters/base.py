@@ -136,7 +136,7 @@ class Filter:
         return self.places
 
     def selects(self, query: MemoryQuery) -> bool:
-        """Return True if it may alone choose what a removal takes."""
+        """Return True if it may alone choose what a removal takes: it is set, and leaves something out."""
         return self.selective and self.narrows(query)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -178,7 +178,11 @@ class ListFilter(Filter):
 
 
 class MinimumFilter(Filter):
-    """A filter by a least number; a message has a number for it, of which zero means none."""
+    """A filter by a least number from 0 on; a message has a number for it, of which zero means none."""
+
+    def narrows(self, query: MemoryQuery) -> bool:
+        """Return True if the number is above zero, which everything reaches."""
+        return bool(getattr(query, self.name))
 
     def from_message(self, message: FilterMessage) -> dict[str, Any]:
         """Return the number."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -279,23 +279,17 @@ class Timelines:
         base, merge = span.assertion_id, held.merges.get(span.assertion_id)
         before = held.folded.get(base, [])
         stored = base if merge is None else merge.assertion_id
-        start: MemoryItem | None = None
-        if before and numbers[: len(before)] == before:
+        added, is_appended = numbers, bool(before) and numbers[: len(before)] == before
+        if is_appended:
             added = numbers[len(before) :]
-            start = held.shown.get(base) or self._items([stored])[stored]
-        else:
-            added = numbers
-            if span.valid_from_ns < held.earliest_ns:
-                loaded = {point.assertion_id: (*point[:3], point.assertion_id) for point in held.points}
-                stored_rows = assertions_of_span(self._txn.connection, held.identity_id, span)
-                others = [row for row in stored_rows if row[3] not in loaded]
-                added = [row[3] for row in sorted([*others, *(loaded[number] for number in numbers)])]
-        items = self._items([base, *added] if start is None else added)
-        former = start
-        if start is None:
-            former = held.shown.get(base) or self._items([stored])[stored]
-            start = items[added[0]]
-        assert former is not None
+        elif span.valid_from_ns < held.earliest_ns:
+            loaded = {point.assertion_id: (*point[:3], point.assertion_id) for point in held.points}
+            stored_rows = assertions_of_span(self._txn.connection, held.identity_id, span)
+            others = [row for row in stored_rows if row[3] not in loaded]
+            added = [row[3] for row in sorted([*others, *(loaded[number] for number in numbers)])]
+        items = self._items({base, stored, *added})
+        former = held.shown.get(base) or items[stored]
+        start = former if is_appended else items[added[0]]
         for number in added:
             start = merged(start, items[number], self._txn.config.confidence_step)
         held.folded[base] = numbers
@@ -304,9 +298,9 @@ class Timelines:
         held.shown[base] = with_details(former, start)
         return True
 
-    def _items(self, assertion_ids: Sequence[int]) -> dict[int, MemoryItem]:
-        stored = [number for number in assertion_ids if number not in self.items]
-        self.items |= load_statements(self._txn.connection, stored)
+    def _items(self, assertion_ids: Collection[int]) -> dict[int, MemoryItem]:
+        if stored := [number for number in assertion_ids if number not in self.items]:
+            self.items |= load_statements(self._txn.connection, stored)
         return {number: self.items[number] for number in assertion_ids}
 
     def _merge_all(self) -> None:

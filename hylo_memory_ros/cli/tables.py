@@ -10,7 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from hylo_memory_ros.cli.formats import format_instant
-from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
+from hylo_memory_ros.model import (
+    AuditEntry,
+    Change,
+    Episode,
+    Hit,
+    Pose,
+    QueryResult,
+    SkillTransition,
+    Version,
+)
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
 from hylo_memory_ros.storage.feedback import SubjectCounts
 
@@ -118,6 +127,20 @@ def changes_table(changes: Sequence[Change]) -> Table:
         'keys': [escape_text(', '.join(filter(None, change.keys))) for change in changes],
         'actor': [escape_text(change.actor) for change in changes],
         'episode': [escape_text(change.episode) for change in changes],
+    }
+    return _table(columns, right={'sequence', 'items'})
+
+
+def audit_table(entries: Sequence[AuditEntry]) -> Table:
+    """Return records of removals, one a line."""
+    columns: Columns = {
+        'sequence': [str(entry.sequence) for entry in entries],
+        'recorded': [format_instant(entry.recorded_at_ns) for entry in entries],
+        'op': [entry.op for entry in entries],
+        'items': [str(entry.count) for entry in entries],
+        'reason': [escape_text(entry.reason) for entry in entries],
+        'actor': [escape_text(entry.actor) for entry in entries],
+        'ids': [escape_text(', '.join(entry.ids or ())) for entry in entries],
     }
     return _table(columns, right={'sequence', 'items'})
 

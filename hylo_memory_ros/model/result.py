@@ -283,7 +283,29 @@ class Change:
     episode: str = ''
     """The episode in which it happened; empty: none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What an operation adds."""
+    """What an operation adds, such as the ``reason`` of a forget."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Record of one removal: forget, end, retract or purge. It is never deleted."""
+
+    sequence: int
+    """Its transaction."""
+    recorded_at_ns: int
+    """Service clock at its commit."""
+    op: str
+    """``forget``, ``end``, ``retract`` or ``purge``."""
+    count: int
+    """Number of removed items."""
+    reason: str = ''
+    """Reason that was given; empty: none, or it named what was purged later."""
+    actor: str = ''
+    """Author of the request."""
+    ids: tuple[str, ...] | None = None
+    """Ids of the removed items; None after a purge of any of them."""
+    query: Mapping[str, Any] | None = None
+    """Query that selected them, or the endings; None after a purge of what it names."""
 
 
 @dataclass(frozen=True, slots=True)

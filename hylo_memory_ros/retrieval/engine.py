@@ -30,7 +30,7 @@ from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, we
 from hylo_memory_ros.retrieval.sources import ResolvedQuery, VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
-from hylo_memory_ros.storage.query.filters import SKILLS
+from hylo_memory_ros.storage.query.filters import FILTERS, SKILLS
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
 from hylo_memory_ros.storage.working_memory import NO_MATCHES, WorkingMatches
 
@@ -162,6 +162,9 @@ class RetrievalEngine:
             explanation = Explanation(self._store, self._index, resolved, found.below_score)
             excluded = add_working_exclusions(explanation.excluded(), found.working)
             nearest = explanation.nearest_outside_m
+        notes = self._notes(resolved, found.working)
+        if not found.total:
+            notes += self._absences(resolved, excluded)
         return QueryResult(
             hits,
             min(found.total, TOTAL_LIMIT),
@@ -176,7 +179,7 @@ class RetrievalEngine:
             purged=self._store.purged_after(found.seq) if resolved.seq is not None else 0,
             plan=found.plan,
             evidence=found.evidence,
-            notes=self._notes(resolved, found.working),
+            notes=notes,
         )
 
     def _notes(self, resolved: ResolvedQuery, working: WorkingMatches) -> tuple[str, ...]:
@@ -188,6 +191,24 @@ class RetrievalEngine:
         for time_ns in (query.as_of_ns, query.known_at_ns):
             past |= time_ns is not None and time_ns < self._store.now_ns()
         return (NO_HISTORY,) if past else ()
+
+    def _absences(self, resolved: ResolvedQuery, excluded: Mapping[str, int]) -> tuple[str, ...]:
+        """Return why nothing matches, where no count says it: what no stored item has."""
+        query, place = resolved.query, resolved.query.near
+        if query.kinds == frozenset({MemoryKind.WORKING}) or 'no_search_words' in excluded:
+            return ()
+        notes = self._store.absences(resolved.spec())
+        if place is not None and place[0].frame_id not in (frames := self._index.frames(resolved.map_id)):
+            where = '' if resolved.map_id is None else f' of map {resolved.map_id!r}'
+            there = f' ({", ".join(sorted(frames))} exist)' if frames else ''
+            notes.append(f'no stored item{where} has a place in frame {place[0].frame_id!r}{there}')
+        if not notes and not excluded:
+            names = [one.name for one in FILTERS if one.narrows(query)]
+            if not resolved.hides_skills:
+                names = [name for name in names if name != SKILLS.name]
+            nothing = 'nothing is stored that is believed at that sequence'
+            notes.append(f'no stored item passes all of: {", ".join(names)}' if names else nothing)
+        return tuple(notes)
 
     def version_rows(self, resolved: ResolvedQuery) -> list[int] | None:
         """Return the believed version rows near the place of a query, of any time; None: it has no place."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import EMPTY_STATE, update_state
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
@@ -116,6 +117,8 @@ class Changeset:
     ----------
     connection : sqlalchemy.Connection
         In its transaction.
+    config : MemoryConfig
+        Identity scope and limits.
     clock_ns : int
         The service clock now; time never runs backwards in the file.
     op, actor : str
@@ -125,9 +128,16 @@ class Changeset:
     """
 
     def __init__(
-        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, archive: ArchivedRows
+        self,
+        connection: sa.Connection,
+        config: MemoryConfig,
+        clock_ns: int,
+        op: str,
+        actor: str,
+        archive: ArchivedRows,
     ) -> None:
         self.connection = connection
+        self.config = config
         self.archive = archive
         self.op = op
         self.actor = actor

@@ -29,8 +29,16 @@ from hylo_memory_ros.storage.schema import (
 )
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector, vector_batches
 from hylo_memory_ros.storage.statements.history import last_transaction
-from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
-from hylo_memory_ros.storage.statements.timeline_repository import effective, said_then, says_now
+from hylo_memory_ros.storage.statements.mapper import (
+    ITEM_COLUMNS,
+    POSE_NAMES,
+    effective,
+    item_of,
+    item_source,
+    pose_of,
+    said_then,
+    says_now,
+)
 
 # An identity that changed more often is looked at this often: each look costs its whole timeline.
 _MOST_LOOKS = 64
@@ -80,13 +88,24 @@ class BelievedSpan(NamedTuple):
     spatial_id: int | None = None
 
 
-def sequence_of_difference(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan]) -> int | None:
-    """Return a sequence as of which an identity's versions do not follow from its points, or None."""
-    changes = {one.point.sequence for one in known}
-    changes |= {one.withdrawn_seq for one in known if one.withdrawn_seq is not None}
+def sequence_of_difference(
+    known: Sequence[AssertionPoint],
+    believed: Sequence[BelievedSpan],
+    merges: Sequence[tuple[int, AssertionPoint]] = (),
+) -> int | None:
+    """Return a sequence as of which an identity's versions do not follow from its points, or None.
+
+    Parameters
+    ----------
+    merges : sequence of (int, AssertionPoint)
+        The assertion in whose place each merge is shown, and the merge.
+    """
+    everything = [*known, *(merge for _, merge in merges)]
+    changes = {one.point.sequence for one in everything}
+    changes |= {one.withdrawn_seq for one in everything if one.withdrawn_seq is not None}
     changes |= {
         seq
-        for one in known
+        for one in everything
         for said in one.corrected
         for seq in (said.from_seq, said.to_seq)
         if seq is not None
@@ -96,12 +115,17 @@ def sequence_of_difference(known: Sequence[AssertionPoint], believed: Sequence[B
             return one.from_seq
     newest_first = sorted(changes, reverse=True)
     for seq in newest_first[:: len(newest_first) // _MOST_LOOKS + 1]:
-        if not _follows(known, believed, seq):
+        if not _follows(known, believed, merges, seq):
             return seq
     return None
 
 
-def _follows(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan], seq: int) -> bool:
+def _follows(
+    known: Sequence[AssertionPoint],
+    believed: Sequence[BelievedSpan],
+    merges: Sequence[tuple[int, AssertionPoint]],
+    seq: int,
+) -> bool:
     points, places = [], {}
     for one in known:
         if (said := one.as_of(seq)) is not None:
@@ -109,10 +133,15 @@ def _follows(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan], 
             places[said[0].assertion_id] = said[1]
     held = [one for one in believed if one.from_seq <= seq and (one.to_seq is None or one.to_seq > seq)]
     held.sort(key=lambda one: one.span.valid_from_ns)
-    spans = timeline(points)
-    return [(span, places[span.assertion_id]) for span in spans] == [
-        (one.span, one.spatial_id) for one in held
-    ]
+    merged = {base: said for base, merge in merges if (said := merge.as_of(seq)) is not None}
+    expected = []
+    for span in timeline(points):
+        if (said := merged.get(span.assertion_id)) is not None:
+            shown = span._replace(assertion_id=said[0].assertion_id, content=said[0].content or b'')
+            expected.append((shown, said[1]))
+        else:
+            expected.append((span, places[span.assertion_id]))
+    return expected == [(one.span, one.spatial_id) for one in held]
 
 
 _BATCH = 1000
@@ -183,10 +212,14 @@ class _Check:
 
         for assertion_id, *rest in rows_of(_corrected):
             said.setdefault(assertion_id, []).append(ContentPoint(*rest))
-        for identity_id, withdrawn_seq, spatial_id, *rest in rows_of(_points):
+        merges: dict[int, list[tuple[int, AssertionPoint]]] = {}
+        for identity_id, base_id, withdrawn_seq, spatial_id, *rest in rows_of(_points):
             point = Point(*rest)
             one = AssertionPoint(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
-            known.setdefault(identity_id, []).append(one)
+            if base_id is None:
+                known.setdefault(identity_id, []).append(one)
+            else:
+                merges.setdefault(identity_id, []).append((base_id, one))
         for identity_id, at_ns, sequence, consolidation, withdrawn_seq in rows_of(_forgettings):
             point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
             known.setdefault(identity_id, []).append(AssertionPoint(point, withdrawn_seq))
@@ -200,7 +233,9 @@ class _Check:
             self.versions += len(rows)
         self.identities += len(known)
         for identity_id in sorted(known.keys() | believed.keys()):
-            seq = sequence_of_difference(known.get(identity_id, ()), believed.get(identity_id, ()))
+            seq = sequence_of_difference(
+                known.get(identity_id, ()), believed.get(identity_id, ()), merges.get(identity_id, ())
+            )
             if seq is not None:
                 yield (
                     f'identity {identity_id}: its versions as of sequence {seq} do not follow from its '
@@ -267,6 +302,7 @@ def _in_batch(column: sa.Column[int]) -> sa.ColumnElement[bool]:
 
 _points = sa.select(
     assertion.c.identity_id,
+    assertion.c.base_id,
     assertion.c.withdrawn_seq,
     assertion.c.spatial_id,
     assertion.c.valid_from_ns,

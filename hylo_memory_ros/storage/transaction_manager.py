@@ -202,8 +202,8 @@ class TransactionManager:
                 rows = ArchivedRows(connection, matching_rows)
             else:
                 rows = self.archive.restorer(connection)
-            changeset = Changeset(connection, self.now_ns(), op, actor, rows)
-            uow = UnitOfWork(changeset, self.config)
+            changeset = Changeset(connection, self.config, self.now_ns(), op, actor, rows)
+            uow = UnitOfWork(changeset)
             yield uow
             result = changeset.finish()
             if changeset.sequence % _EXPIRE_EVERY == 0:

@@ -16,6 +16,7 @@ from storage.clauses.base import Clauses, ManualClock, contents, fact, near, onl
 from storage.clauses.belief import BeliefClauses
 from storage.clauses.correcting import CorrectionClauses
 from storage.clauses.forgetting import EndClauses, ForgetClauses, RetractClauses
+from storage.clauses.merging import MergeClauses
 from storage.clauses.records import (
     FeedClauses,
     HistoryClauses,
@@ -39,6 +40,7 @@ __all__ = ['DurableContract', 'StoreContract']
 class StoreContract(
     TimelineClauses,
     KeylessClauses,
+    MergeClauses,
     ForgetClauses,
     EndClauses,
     RetractClauses,

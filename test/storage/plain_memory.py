@@ -20,6 +20,7 @@ from typing import Any
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 
 NS = 1_000_000_000
+STEP = 0.05
 OUTSIDE = ('outside_radius', 'other_map', 'other_frame')
 
 
@@ -54,6 +55,10 @@ class Said:
         return json.dumps(content_fields(self.item), sort_keys=True)
 
     @property
+    def details(self) -> tuple[float, str, tuple[str, ...]]:
+        return (self.item.confidence, self.item.source, self.item.evidence)
+
+    @property
     def about(self) -> tuple[object, ...]:
         item = self.item
         if item.key is None:
@@ -69,6 +74,12 @@ class Stretch:
     start: int
     end: int | None
     forgotten: bool
+    shown: tuple[float, str, tuple[str, ...]] = (1.0, '', ())
+    """Confidence, source and evidence, merged from all that speak for it."""
+
+    @property
+    def line(self) -> tuple[object, ...]:
+        return (self.said, self.start, self.end, self.forgotten)
 
     def status(self, at: int) -> str:
         if self.forgotten:
@@ -133,8 +144,25 @@ def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int]]) -> list[
     for number, (at, speaker, _) in enumerate(holding):
         end, _, ended = holding[number + 1] if number + 1 < len(holding) else (None, None, False)
         if speaker is not None:
-            line.append(Stretch(speaker, at, end, ended))
+            run = [
+                point[3]
+                for point in points
+                if content_of(point[3]) == speaker.content and at <= point[0] < (end or math.inf)
+            ]
+            line.append(Stretch(speaker, at, end, ended, merged(run)))
     return line
+
+
+def merged(run: Iterable[Said]) -> tuple[float, str, tuple[str, ...]]:
+    """Return confidence, source and evidence of assertions that speak for one version."""
+    first, *later = sorted(run, key=lambda said: (said.at, said.seq, said.pos))
+    confidence, source, evidence = first.details
+    for said in later:
+        if abs(said.item.confidence - confidence) >= STEP:
+            confidence = said.item.confidence
+        source = said.item.source or source
+        evidence = tuple(dict.fromkeys((*evidence, *said.item.evidence)))
+    return confidence, source, evidence
 
 
 def content_of(said: Said | None) -> str | None:
@@ -191,6 +219,7 @@ class PlainMemory:
     def write(self, items: list[MemoryItem], ids: list[str]) -> list[Told]:
         """Write items; `ids` are those that the store gave, so that they need not be computed here."""
         told = []
+        idle = set()
         for item in map(self.resolved, items):
             assert item.valid_from_ns is not None
             self._set_apart(Said(item, item.valid_from_ns, 0, 0).about, item.valid_from_ns)
@@ -212,7 +241,9 @@ class PlainMemory:
             self.said[-1] = new
             after = self._timeline(new.about)
             told.append(_told(before, after, new.at))
-        self._count_repetitions([event.event == 'SKIP_DUP' for event in told])
+            if told[-1].event == 'SKIP_DUP' and self._adds_nothing(new, after):
+                idle.add(pos)
+        self._count_repetitions(idle)
         self._commit()
         return told
 
@@ -224,17 +255,27 @@ class PlainMemory:
                 if one.last.at > one.at and not one.withdrawn:
                     self.said.append(one.last)
 
+    def _adds_nothing(self, new: Said, line: list[Stretch]) -> bool:
+        """Return whether it repeats the one before it, or comes last of those that speak for a version."""
+        here = next(s for s in line if s.holds(new.at))
+        run = sorted(
+            (one for one in self.said if not one.withdrawn and _within(one, here)),
+            key=lambda one: (one.at, one.seq, one.pos),
+        )
+        place = run.index(new)
+        return new is run[-1] or run[place - 1].details == new.details
+
     def _evidence(self, one: Said) -> tuple[object, ...]:
-        return one.item.confidence, one.item.valid_from_assumed, self.episode_of(one.seq)
+        return one.item.valid_from_assumed, self.episode_of(one.seq)
 
     def episode_of(self, seq: int) -> str:
         """Return the episode of a transaction; what is said again in another one stands for itself."""
         return ''
 
-    def _count_repetitions(self, repeats: list[bool]) -> None:
+    def _count_repetitions(self, idle: set[int]) -> None:
         """Of plain repetitions that follow each other, keep the last alone."""
         seq = self.sequence + 1
-        new = [one for one in self.said if one.seq == seq and repeats[one.pos] and one.item.pose is None]
+        new = [one for one in self.said if one.seq == seq and one.pos in idle and one.item.pose is None]
         for one in sorted(new, key=lambda one: (one.at, one.pos)):
             points: list[tuple[int, int, int, Said | None]] = [
                 (s.at, s.seq, s.pos, s) for s in self.said if s.about == one.about and not s.withdrawn
@@ -249,7 +290,9 @@ class PlainMemory:
                 continue
             if self._evidence(first) == self._evidence(one):
                 self.said.remove(one)
-                self.said[self.said.index(first)] = replace(first, last=replace(one, pos=0))
+                details = dict(zip(('confidence', 'source', 'evidence'), first.details, strict=True))
+                last = replace(one, pos=0, item=one.item.model_copy(update=details))
+                self.said[self.said.index(first)] = replace(first, last=last)
 
     def forget(self, query: MemoryQuery) -> list[Stretch]:
         matched = [s for s in self._matching(query) if s.end is None or s.end > self.now]
@@ -415,11 +458,15 @@ class PlainMemory:
             if not stretch.said.item.valid_from_assumed:
                 fields['valid_from_ns'] = stretch.said.item.valid_from_ns
             text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
+            names = ('confidence', 'source', 'evidence')
+            shown = {name: value for name, value in zip(names, stretch.shown, strict=True) if value}
+            shown['confidence'] = stretch.shown[0]
+            text += json.dumps(shown, sort_keys=True, separators=(',', ':'))
             element = hashlib.sha256(unicodedata.normalize('NFC', text).encode()).digest()
             parts = struct.unpack('<1024H', hashlib.shake_256(element).digest(2048))
             total = [(a + b) % 65536 for a, b in zip(total, parts, strict=True)]
         state = struct.pack('<1024H', *total)
-        return 'sha256:' + hashlib.sha256(b'hylo-snapshot-1' + state).hexdigest()
+        return 'sha256:' + hashlib.sha256(b'hylo-snapshot-2' + state).hexdigest()
 
 
 def distance(stretch: Stretch, query: MemoryQuery) -> float | None:
@@ -452,10 +499,11 @@ def _told(before: list[Stretch], after: list[Stretch], at: int) -> Told:
     here = next(s for s in after if s.holds(at))
     shape = [[(s.said.content, s.start, s.end, s.forgotten) for s in line] for line in (before, after)]
     if shape[0] == shape[1]:
-        return Told('SKIP_DUP', str(here.said.item.id), reason='forgotten' if here.forgotten else '')
+        event = 'SKIP_DUP' if here.shown == before[after.index(here)].shown else 'MERGE'
+        return Told(event, str(here.said.item.id), reason='forgotten' if here.forgotten else '')
     was = next((s for s in before if s.end is None), None)
     now = next((s for s in after if s.end is None), None)
-    if was is None or was == now:
+    if was is None or (now is not None and was.line == now.line):
         return Told('ADD', str(here.said.item.id))
     reopened = str(now.said.item.id) if now is not None and now != here else ''
     return Told('INVALIDATE', str(here.said.item.id), str(was.said.item.id), reopened)

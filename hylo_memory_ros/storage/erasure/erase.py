@@ -24,7 +24,7 @@ from hylo_memory_ros.storage.schema import (
     version,
 )
 from hylo_memory_ros.storage.schema.base import erase_from_tables
-from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
+from hylo_memory_ros.storage.statements.mapper import effective, says_now
 
 
 def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:

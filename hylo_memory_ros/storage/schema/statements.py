@@ -126,6 +126,7 @@ assertion = Table(
     Column('last_seq', Integer, comment='transaction of the last of them'),
     Column('last_ns', BigInteger, comment='world time of the last of them'),
     Column('spatial_id', ForeignKey('spatial.spatial_id'), comment='the pose as first asserted'),
+    Column('base_id', Integer, comment='assertion in whose place a merge is shown; null: no merge'),
     Index('assertion_identity', 'identity_id', 'valid_from_ns'),
     Index('assertion_id_text', 'id'),
     Index('assertion_sequence', 'sequence'),

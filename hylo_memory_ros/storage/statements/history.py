@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import Change, Changes, Version
 from hylo_memory_ros.storage.query.select import embeddings_of
 from hylo_memory_ros.storage.schema import assertion, change, corrected, correction, identity, txn, version
-from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, item_source
-from hylo_memory_ros.storage.statements.timeline_repository import said_then
+from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, item_source, said_then
 
 Place = tuple[int, int, int]
 """From which sequence, from which world time, and the version row."""

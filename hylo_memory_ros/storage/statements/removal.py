@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -12,12 +12,9 @@ from hylo_memory_ros.domain.timeline import Point
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, audit, corrected, forgetting, identity, version
-from hylo_memory_ros.storage.statements.timeline_repository import (
-    IdentityTimeline,
-    Timelines,
-    effective,
-    says_now,
-)
+from hylo_memory_ros.storage.statements.mapper import effective, says_now
+from hylo_memory_ros.storage.statements.merged_statements import withdraw_assertions
+from hylo_memory_ros.storage.statements.timeline_repository import IdentityTimeline, Timelines
 
 
 class Matched(NamedTuple):
@@ -99,8 +96,7 @@ def _withdraw(held: IdentityTimeline, points: Sequence[Point]) -> list[int]:
 def _finish(
     txn: Changeset, timelines: Timelines, matched: Sequence[Matched], withdrawn: Sequence[int], outcome: str
 ) -> None:
-    for part in chunks(withdrawn):
-        txn.connection.execute(_withdraw_assertions, {'ids': part, 'seq': txn.sequence})
+    withdraw_assertions(txn, withdrawn)
     timelines.save()
     for one in matched:
         txn.note(one.id, one.key, outcome)
@@ -120,7 +116,6 @@ def keep_audit(txn: Changeset, reason: str, query: str | None, ids: Sequence[str
     )
 
 
-_ids: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
 _matched = (
     sa.select(
         version.c.version_row,
@@ -135,9 +130,6 @@ _matched = (
     .join(identity, identity.c.identity_id == version.c.identity_id)
     .outerjoin(corrected, says_now)
     .where(version.c.version_row.in_(sa.bindparam('rows', expanding=True)))
-)
-_withdraw_assertions = (
-    assertion.update().where(assertion.c.assertion_id.in_(_ids)).values(withdrawn_seq=sa.bindparam('seq'))
 )
 
 

@@ -16,6 +16,7 @@ from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
 from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Removal, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.model.result import Outcome
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.query.spec import QuerySpec
@@ -34,12 +35,15 @@ from hylo_memory_ros.storage.statements.corrected_statements import corrected_am
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
 from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.mapper import (
+    INSERT_TEXT,
     assertion_row,
     embedding_rows,
     full_text_row,
     spatial_row,
     tags_of,
+    vector_of,
 )
+from hylo_memory_ros.storage.statements.merged_statements import load_statements
 from hylo_memory_ros.storage.statements.removal import (
     Ending,
     Matched,
@@ -50,7 +54,6 @@ from hylo_memory_ros.storage.statements.removal import (
     retract_versions,
 )
 from hylo_memory_ros.storage.statements.repetitions import (
-    INSERT_TEXT,
     Carrier,
     carriers,
     is_plain,
@@ -144,8 +147,9 @@ class _Accepted:
     assertion_id: int
 
 
-def _write(txn: Changeset, items: Sequence[MemoryItem], config: MemoryConfig) -> WriteResult:
+def _write(txn: Changeset, items: Sequence[MemoryItem]) -> WriteResult:
     """Store resolved items in list order, and return what each did to its timeline."""
+    config = txn.config
     items = _as_first_asserted(txn, items)
     stated = [(item, statement_of(item, config.identity_scope)) for item in items]
     _refuse_conflicts(txn, stated)
@@ -168,13 +172,16 @@ def _write(txn: Changeset, items: Sequence[MemoryItem], config: MemoryConfig) ->
         if gate is not None and entry.item.kind is MemoryKind.SKILL:
             gate.admit(position, entry.item, entry.assertion_id, before, held.spans())
     if txn.op == 'write':
-        again = [entry for entry, event in zip(accepted, events, strict=True) if event.event == 'SKIP_DUP']
-        _count_repetitions(txn, timelines, rows, [one for one in again if is_plain(one.item)])
+        idle = [entry for entry in accepted if entry.assertion_id in timelines.idle and is_plain(entry.item)]
+        if idle:
+            _count_repetitions(txn, timelines, rows, idle)
     rows.insert(txn.connection, txn.op)
     if gate is not None:
         gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
     if repeated:
-        repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
+        asserted = {entry.assertion_id: entry.item for entry in accepted}
+        likes = {number: (like.assertion_id, asserted[number]) for number, like in repeated.items()}
+        repeat_corrections(txn, likes)
     timelines.save()
     for event in events:
         txn.note(event.id, event.key, event.event)
@@ -271,8 +278,6 @@ def _count_repetitions(
     Only what follows directly on its statement, and is followed by nothing at the same time, changes
     nothing by its absence.
     """
-    if not repeated:
-        return
     new = rows.by_assertion()
     lines = {entry.identity_id: timelines[entry.identity_id].points for entry in repeated}
     points = {point.assertion_id: point for line in lines.values() for point in line if point.assertion_id}
@@ -290,7 +295,7 @@ def _count_repetitions(
         if carrier is not None and carrier.carries(new[point.assertion_id], entry.item.id, txn.episode):
             carrier.count(point.valid_from_ns, txn.sequence)
             counted.add(point.assertion_id)
-            del line[place]
+            timelines[entry.identity_id].drop(point)
     rows.drop(counted)
     save_counts(txn.connection, stored.values())
 
@@ -304,27 +309,34 @@ def _apply(
     content = entry.statement.content
     if repeated is not None and repeated.content is not None:
         content = repeated.content
-        spoken = timelines.evidence[repeated.assertion_id]
-        timelines.evidence[entry.assertion_id] = spoken._replace(id=entry.statement.id)
+        like = load_statements(txn.connection, [repeated.assertion_id])[repeated.assertion_id]
+        item = timelines.items[entry.assertion_id].model_copy(update={'pose': like.pose})
+        timelines.items[entry.assertion_id] = item
+        timelines.evidence[entry.assertion_id] = timelines.evidence[entry.assertion_id]._replace(
+            element=statement_of(item, txn.config.identity_scope).element,
+            spatial_id=timelines.evidence[repeated.assertion_id].spatial_id,
+        )
     before = held.spans()
-    held.add(Point(at_ns, txn.sequence, position, content, entry.assertion_id))
+    point = Point(at_ns, txn.sequence, position, content, entry.assertion_id)
+    held.add(point)
     if not before:
         return WriteEvent('ADD', entry.statement.id, entry.item.key)
-    return _event(before, held, at_ns, entry.item.key, timelines)
+    return _event(before, held, point, entry.item.key, timelines)
 
 
 def _event(
-    before: Sequence[Span], held: IdentityTimeline, at_ns: int, key: str | None, timelines: Timelines
+    before: Sequence[Span], held: IdentityTimeline, point: Point, key: str | None, timelines: Timelines
 ) -> WriteEvent:
     after = held.spans()
 
     def name(span: Span) -> str:
         return timelines.evidence[span.assertion_id].id
 
-    here = span_at(after, at_ns)
+    here = span_at(after, point.valid_from_ns)
     assert here is not None, 'the latest assertion at a time holds at that time'
     if before == after:
-        return WriteEvent('SKIP_DUP', name(here), key, reason=_why_ended(here, held))
+        event: Outcome = 'MERGE' if timelines.merge(held, here, point) else 'SKIP_DUP'
+        return WriteEvent(event, name(here), key, reason=_why_ended(here, held))
     was_open, is_open = open_span(before), open_span(after)
     if was_open is None or was_open == is_open:
         return WriteEvent('ADD', name(here), key)
@@ -362,6 +374,7 @@ class _Rows:
             'repeats': 0,
             'last_seq': None,
             'last_ns': None,
+            'base_id': None,
         }
         if item.pose is not None:
             row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
@@ -375,10 +388,17 @@ class _Rows:
                 {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
             )
             txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
+        stored = {space: vector_of(vector) for space, vector in embedding_rows(item)}
+        timelines.items[assertion_id] = item.model_copy(update={'embeddings': stored}) if stored else item
         if item.kind is MemoryKind.SKILL:
             txn.skills.append((assertion_id, item.payload))
         timelines.evidence[assertion_id] = Evidence(
-            entry.statement.id, entry.statement.element, row['spatial_id']
+            entry.statement.id,
+            entry.statement.element,
+            row['spatial_id'],
+            item.confidence,
+            item.source,
+            row['detail'],
         )
 
     def _add_pose(self, txn: Changeset, place: dict[str, Any]) -> int:
@@ -450,14 +470,11 @@ class StatementWriter(StatementRepository):
     ----------
     changeset : Changeset
         The transaction.
-    config : MemoryConfig
-        Identity scope, limits, and thresholds of the skill gate.
     """
 
-    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+    def __init__(self, changeset: Changeset) -> None:
         super().__init__(changeset.connection)
         self._changeset = changeset
-        self._config = config
 
     def write(
         self, items: Sequence[MemoryItem], *, request_id: str | None = None, trusted: bool = False
@@ -480,7 +497,7 @@ class StatementWriter(StatementRepository):
         IdConflictError
             A given id already names another statement.
         """
-        changeset, config = self._changeset, self._config
+        changeset, config = self._changeset, self._changeset.config
         if request_id is not None:
             row = self._connection.execute(_answer, {'request': request_id}).one_or_none()
             if row is not None:
@@ -491,7 +508,7 @@ class StatementWriter(StatementRepository):
         items = [resolved(item, changeset.recorded_at_ns) for item in items]
         if not trusted:
             check_stamps(items, config)
-        result = _write(changeset, items, config)
+        result = _write(changeset, items)
         if request_id is not None:
             answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
             kept = {'request_id': request_id, 'sequence': changeset.sequence, 'answer': answer}

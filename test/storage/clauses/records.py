@@ -220,6 +220,20 @@ class SnapshotClauses(Clauses):
         digests = [self.digest_of([fact(**{**base, **fields})]) for fields in variants]
         assert len(set(digests)) == len(variants)
 
+    def test_what_an_answer_shows_beside_the_content_changes_it_too(self) -> None:
+        pose = {'frame_id': 'map', 'position': (1, 2, 3)}
+        base: dict[str, Any] = {'content': 'mug', 'at': 1, 'pose': pose, 'evidence': ['e']}
+        variants: list[dict[str, Any]] = [
+            {}, {'confidence': 0.5}, {'source': 's'}, {'evidence': ['e', 'f']}, {'evidence': ['f', 'e']},
+            {'provenance': {'a': 1}}, {'embeddings': {'clip@1': [1, 0]}}, {'embeddings': {'clip@1': [0, 1]}},
+            {'embeddings': {'clip@2': [1, 0]}}, {'pose': {**pose, 'stamp': 9}}, {'event_time': {'start': 9}},
+            {'pose': {**pose, 'covariance': [1.0, *[0.0] * 35]}}, {'confidence': 0.1},
+        ]  # fmt: skip
+        written = [fact(**{**base, **fields}) for fields in variants]
+        assert len({self.digest_of([item]) for item in written}) == len(variants)
+        lines = {self.timeline_digest(item, fact('cup', 5)) for item in written}
+        assert len(lines) == len(variants)
+
     def test_nothing_else_changes_it(self) -> None:
         pose = {'frame_id': 'map', 'position': (1, 2, 3), 'orientation': (0.5, 0.5, 0.5, 0.5)}
         base: dict[str, Any] = {
@@ -230,10 +244,7 @@ class SnapshotClauses(Clauses):
             'payload': {'a': 1, 'b': 2},
         }
         variants: list[dict[str, Any]] = [
-            {}, {'id': 'mine'}, {'confidence': 0.5}, {'source': 's'}, {'evidence': ['e']},
-            {'provenance': {'a': 1}},
-            {'embeddings': {'clip@1': [1, 0]}}, {'pose': {**pose, 'stamp': 9}}, {'event_time': {'start': 9}},
-            {'pose': {**pose, 'covariance': [1.0, *[0.0] * 35]}}, {'pose': {**pose, 'frame_id': '/map'}},
+            {}, {'id': 'mine'}, {'pose': {**pose, 'frame_id': '/map'}},
             {'pose': {**pose, 'orientation': (-0.5, -0.5, -0.5, -0.5)}}, {'entities': ['b', 'a', 'b']},
             {'payload': {'b': 2, 'a': 1}},
         ]  # fmt: skip
@@ -265,12 +276,13 @@ class SnapshotClauses(Clauses):
         assert manifest['counts'] == {'semantic': 1, 'spatial': 1}
         assert {'timeline_digest', 'canonical_form', 'schema'} <= set(manifest)
 
-    def test_the_timeline_digest_tells_closed_versions_too(self, clock: ManualClock) -> None:
-        def timeline_digest(*items: MemoryItem) -> str:
-            with self.open_memory(clock) as memory:
-                memory.write(items)
-                return str(memory.manifest()['timeline_digest'])
+    def timeline_digest(self, *items: MemoryItem) -> str:
+        with self.open_memory(ManualClock(1000.0)) as memory:
+            memory.write(items)
+            return str(memory.manifest()['timeline_digest'])
 
+    def test_the_timeline_digest_tells_closed_versions_too(self) -> None:
+        timeline_digest = self.timeline_digest
         assert timeline_digest(fact('a', 1), fact('b', 2)) == timeline_digest(fact('b', 2), fact('a', 1))
         assert timeline_digest(fact('a', 1), fact('b', 2)) != timeline_digest(fact('c', 1), fact('b', 2))
 

@@ -26,7 +26,14 @@ from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
-from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, weights_of
+from hylo_memory_ros.retrieval.ranking import (
+    RERANK_POOL,
+    RankedMatch,
+    Ranking,
+    order_of,
+    rerank_hits,
+    weights_of,
+)
 from hylo_memory_ros.retrieval.sources import ResolvedQuery, VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
@@ -143,10 +150,16 @@ class RetrievalEngine:
     def answer(self, query: MemoryQuery, current_map: str) -> QueryResult:
         """Return the hits of a query, best first, and the counts of what is excluded by reason."""
         resolved = self.resolve(query, current_map)
-        found = self._find(resolved)
-        hits = self._hits(resolved, found.page[: query.k])
+        if isinstance(query.rerank, str):
+            found, hits, reachable = self._find_reranked(resolved, query.rerank)
+        else:
+            found = self._find(resolved)
+            hits, reachable = self._hits(resolved, found.page[: query.k]), found.total
+            if query.rerank and not any(one.reranked for one in found.evidence):
+                exact = CandidateEvidence('exact', returned=len(hits), reranked=len(hits))
+                found = replace(found, evidence=(*found.evidence, exact))
         ended_at = resolved.offset + len(hits)
-        truncated = found.total > ended_at
+        truncated = reachable > ended_at
         cursor = None
         if truncated:
             digest = query_digest(query)
@@ -181,6 +194,16 @@ class RetrievalEngine:
             evidence=found.evidence,
             notes=notes,
         )
+
+    def _find_reranked(self, resolved: ResolvedQuery, reranker: str) -> tuple[_Matches, tuple[Hit, ...], int]:
+        """Rerank the best matches and return a page of them, with the number that pages can reach."""
+        query = resolved.query
+        # The same pool for every page, so that no hit comes twice.
+        pool = max(RERANK_POOL, query.k)
+        found = self._find(replace(resolved, query=query.model_copy(update={'k': pool}), offset=0))
+        ranked, evidence = rerank_hits(reranker, query, self._hits(resolved, found.page[:pool]))
+        found = replace(found, evidence=(*found.evidence, evidence))
+        return found, ranked[resolved.offset :][: query.k], len(ranked)
 
     def _notes(self, resolved: ResolvedQuery, working: WorkingMatches) -> tuple[str, ...]:
         """Return a note that working memory keeps no history, where that may make a difference."""

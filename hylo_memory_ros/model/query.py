@@ -103,9 +103,9 @@ class MemoryQuery(Contract):
     ``valid_from`` first), `confidence` and `helpfulness`; 0: it only filters. What is left out is as
     configured."""
     rerank: StrictBool | Name = False
-    """Order the best hits once more. A name: by this entry point ``hylo_memory_ros.rerankers``, which gets the
-    query and the best 100 hits, or k. True: compare them exactly, as every order does, and note it in the
-    evidence."""
+    """Order the best hits once more. A name: by this entry point ``hylo_memory_ros.rerankers``, which gets
+    the query and the best 100 hits, or k. True: compare them exactly, as every order does, and note it in
+    the evidence."""
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None

@@ -158,6 +158,7 @@ def summary_line(result: QueryResult) -> dict[str, Any]:
         'nearest_excluded_m': result.nearest_excluded_m,
         'center_used': None if center is None else center.model_dump(mode='json', exclude_none=True),
         'purged': result.purged,
+        'notes': list(result.notes),
     }
 
 

@@ -248,6 +248,8 @@ def format_summary(result: QueryResult, asked_radius_m: float | None) -> str:
         left_out.append(f'{result.purged} purged since')
     if left_out:
         text += f'\nleft out: {", ".join(left_out)}'
+    for note in result.notes:
+        text += f'\nnote: {escape_text(note)}'
     if result.cursor:
         text += f'\ngo on with --cursor {result.cursor}'
     return text

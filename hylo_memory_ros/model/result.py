@@ -198,7 +198,7 @@ class QueryResult(Sequence[Hit]):
     cursor: str | None = None
     """Give it to the next query to go on where this answer ends."""
     excluded: Mapping[str, int] = field(default_factory=dict)
-    """How many were left out, by reason; lower bounds beyond 10 000 rows around a place."""
+    """How many were left out, by reason; lower bounds beyond 10 000 rows, with filters beyond 256 outside."""
     nearest_excluded_m: float | None = None
     """Distance of the nearest match outside the radius, metres."""
     center_used: Pose | None = None
@@ -212,7 +212,7 @@ class QueryResult(Sequence[Hit]):
     receipt_id: str = ''
     """The receipt that was kept of this answer; empty: none was."""
     notes: tuple[str, ...] = ()
-    """What else a reader should know of it, each in one sentence."""
+    """Remarks, each in one sentence; of an empty answer, what no stored item has."""
 
     @overload
     def __getitem__(self, index: int) -> Hit: ...

@@ -33,7 +33,7 @@ class NodeConfig(Contract):
     tf_timeout_s: Annotated[float, Field(ge=0.0, le=60.0)] = 1.0
     """Time that a request waits for a transform that is not there yet, on the steady clock, seconds."""
     tf_buffer_s: PositiveSeconds = Field(default=30.0, json_schema_extra={'read_only': True})
-    """Time that transforms are kept, seconds."""
+    """Time that transforms are kept, seconds; while received messages need them, up to ten times as long."""
     commit_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 1.0
     """Period of commits of perception, seconds; acknowledged writes are committed at once."""
     reply_limit_bytes: Annotated[int, Field(ge=4096, le=67_108_864)] = 524_288

@@ -213,6 +213,11 @@ class IngestionPipeline:
         self.existence.forget_views()
         self.landmarks = self.persistence.landmarks_of(map_id)
 
+    @property
+    def needed_ns(self) -> int | None:
+        """Stamp from which on transforms are needed still; None: all are looked up. Takes no lock."""
+        return self._backlog.needed_ns
+
     def end_trajectory(self) -> None:
         """Add a keyframe at the newest pose of the base, so that the stored trajectory ends there."""
         with self.lock:

@@ -12,6 +12,7 @@ from typing import Any
 
 from hylo_memory_ros.model import (
     MAX_STAMP_NS,
+    AuditEntry,
     Change,
     Episode,
     Hit,
@@ -157,6 +158,7 @@ def summary_line(result: QueryResult) -> dict[str, Any]:
         'nearest_excluded_m': result.nearest_excluded_m,
         'center_used': None if center is None else center.model_dump(mode='json', exclude_none=True),
         'purged': result.purged,
+        'notes': list(result.notes),
     }
 
 
@@ -185,6 +187,11 @@ def version_line(version: Version) -> dict[str, Any]:
 def episode_line(one: Episode) -> dict[str, Any]:
     """Return an episode; what it has not yet is null."""
     return asdict(one)
+
+
+def audit_line(entry: AuditEntry) -> dict[str, Any]:
+    """Return the record of a removal."""
+    return asdict(entry)
 
 
 def change_line(change: Change) -> dict[str, Any]:

@@ -10,7 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from hylo_memory_ros.cli.formats import format_instant
-from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
+from hylo_memory_ros.model import (
+    AuditEntry,
+    Change,
+    Episode,
+    Hit,
+    Pose,
+    QueryResult,
+    SkillTransition,
+    Version,
+)
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
 from hylo_memory_ros.storage.feedback import SubjectCounts
 
@@ -122,6 +131,20 @@ def changes_table(changes: Sequence[Change]) -> Table:
     return _table(columns, right={'sequence', 'items'})
 
 
+def audit_table(entries: Sequence[AuditEntry]) -> Table:
+    """Return records of removals, one a line."""
+    columns: Columns = {
+        'sequence': [str(entry.sequence) for entry in entries],
+        'recorded': [format_instant(entry.recorded_at_ns) for entry in entries],
+        'op': [entry.op for entry in entries],
+        'items': [str(entry.count) for entry in entries],
+        'reason': [escape_text(entry.reason) for entry in entries],
+        'actor': [escape_text(entry.actor) for entry in entries],
+        'ids': [escape_text(', '.join(entry.ids or ())) for entry in entries],
+    }
+    return _table(columns, right={'sequence', 'items'})
+
+
 def episodes_table(episodes: Sequence[Episode]) -> Table:
     """Return episodes, one a line; columns that would be empty are left out."""
     columns: Columns = {
@@ -225,6 +248,8 @@ def format_summary(result: QueryResult, asked_radius_m: float | None) -> str:
         left_out.append(f'{result.purged} purged since')
     if left_out:
         text += f'\nleft out: {", ".join(left_out)}'
+    for note in result.notes:
+        text += f'\nnote: {escape_text(note)}'
     if result.cursor:
         text += f'\ngo on with --cursor {result.cursor}'
     return text

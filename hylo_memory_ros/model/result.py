@@ -198,7 +198,7 @@ class QueryResult(Sequence[Hit]):
     cursor: str | None = None
     """Give it to the next query to go on where this answer ends."""
     excluded: Mapping[str, int] = field(default_factory=dict)
-    """How many were left out, by reason; lower bounds beyond 10 000 rows around a place."""
+    """How many were left out, by reason; lower bounds beyond 10 000 rows, with filters beyond 256 outside."""
     nearest_excluded_m: float | None = None
     """Distance of the nearest match outside the radius, metres."""
     center_used: Pose | None = None
@@ -212,7 +212,7 @@ class QueryResult(Sequence[Hit]):
     receipt_id: str = ''
     """The receipt that was kept of this answer; empty: none was."""
     notes: tuple[str, ...] = ()
-    """What else a reader should know of it, each in one sentence."""
+    """Remarks, each in one sentence; of an empty answer, what no stored item has."""
 
     @overload
     def __getitem__(self, index: int) -> Hit: ...
@@ -283,7 +283,29 @@ class Change:
     episode: str = ''
     """The episode in which it happened; empty: none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What an operation adds."""
+    """What an operation adds, such as the ``reason`` of a forget."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Record of one removal: forget, end, retract or purge. It is never deleted."""
+
+    sequence: int
+    """Its transaction."""
+    recorded_at_ns: int
+    """Service clock at its commit."""
+    op: str
+    """``forget``, ``end``, ``retract`` or ``purge``."""
+    count: int
+    """Number of removed items."""
+    reason: str = ''
+    """Reason that was given; empty: none, or it named what was purged later."""
+    actor: str = ''
+    """Author of the request."""
+    ids: tuple[str, ...] | None = None
+    """Ids of the removed items; None after a purge of any of them."""
+    query: Mapping[str, Any] | None = None
+    """Query that selected them, or the endings; None after a purge of what it names."""
 
 
 @dataclass(frozen=True, slots=True)

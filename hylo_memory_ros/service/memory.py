@@ -161,6 +161,7 @@ class MemoryService:
     end = _delegate('_removals', RemovalHandler.end)
     retract = _delegate('_removals', RemovalHandler.retract)
     purge = _delegate('_removals', RemovalHandler.purge)
+    audit = _delegate('_removals', RemovalHandler.audit)
 
     begin_episode = _delegate('_episodes', EpisodeHandler.begin_episode)
     end_episode = _delegate('_episodes', EpisodeHandler.end_episode)

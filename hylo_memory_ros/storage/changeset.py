@@ -154,6 +154,7 @@ class Changeset:
                 self._last[table] = max(self._last[table], getattr(archive.state, table))
         self.episode: str = row[-1] or ''
         self.discarded = False
+        self.reason = ''
         self.added: list[VersionRow] = []
         self.ended: list[int] = []
         self.removed: list[int] = []
@@ -225,6 +226,7 @@ class Changeset:
             tuple(self.outcomes),
             self.actor,
             self.episode,
+            {'reason': self.reason} if self.reason else {},
         )
         return CommitResult(
             told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors, self.skills

@@ -59,6 +59,9 @@ class QuerySource(Protocol):
     def estimates(self, spec: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
 
+    def absences(self, spec: QuerySpec) -> list[str]:
+        """Return a sentence for each value of a filter that no statement of any time has."""
+
     def excluded_by_statistics(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""
 

@@ -167,6 +167,14 @@ class StatementReader:
                         counts[name] = min(counts[name] + count, most)
         return counts
 
+    def absences(self, spec: QuerySpec) -> list[str]:
+        """Return a sentence for each value of a filter that no statement of any time has."""
+        with self._archive.reading(everything, nothing) as files:
+            first, *others = [select.absences(connection, spec) for connection in files.all]
+        # What only one file lacks is in the other one; the labels that exist may differ.
+        lacking = [{sentence.partition(' (')[0] for sentence in found} for found in others]
+        return [one for one in first if all(one.partition(' (')[0] in found for found in lacking)]
+
     def excluded_by_statistics(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only its statistics exclude, by reason."""
         with self._open(spec) as files:

@@ -18,6 +18,7 @@ from storage.clauses.correcting import CorrectionClauses
 from storage.clauses.forgetting import EndClauses, ForgetClauses, RetractClauses
 from storage.clauses.merging import MergeClauses
 from storage.clauses.records import (
+    AuditClauses,
     FeedClauses,
     HistoryClauses,
     PurgeClauses,
@@ -57,6 +58,7 @@ class StoreContract(
     WorkingClauses,
     HistoryClauses,
     FeedClauses,
+    AuditClauses,
     SnapshotClauses,
     PurgeClauses,
     RestoreClauses,

@@ -210,7 +210,7 @@ class PlainMemory:
 
     def resolved(self, item: MemoryItem) -> MemoryItem:
         update: dict[str, Any] = {}
-        if item.pose is not None and self.map_id and 'map_id' not in item.scope:
+        if item.kind == 'spatial' and self.map_id and 'map_id' not in item.scope:
             update['scope'] = {**item.scope, 'map_id': self.map_id}
         if item.valid_from_ns is None:
             update |= {'valid_from_ns': self.now, 'valid_from_assumed': True}

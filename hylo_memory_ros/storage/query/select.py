@@ -326,6 +326,12 @@ def estimates(connection: sa.Connection, spec: QuerySpec, most: int) -> dict[str
     return counts
 
 
+def absences(connection: sa.Connection, spec: QuerySpec) -> list[str]:
+    """Return a sentence for each value of a filter that no statement of any time has."""
+    active = [one for one in INDEXED if one.narrows(spec.query)]
+    return [sentence for one in active for sentence in one.absences(connection, spec.query)]
+
+
 def excluded_by_statistics(
     connection: sa.Connection, spec: QuerySpec, among: Sequence[int] | None = None
 ) -> dict[str, int]:

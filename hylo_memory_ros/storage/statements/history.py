@@ -10,7 +10,16 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.model import Change, Changes, Version
 from hylo_memory_ros.storage.query.select import embeddings_of
-from hylo_memory_ros.storage.schema import assertion, change, corrected, correction, identity, txn, version
+from hylo_memory_ros.storage.schema import (
+    assertion,
+    audit,
+    change,
+    corrected,
+    correction,
+    identity,
+    txn,
+    version,
+)
 from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, item_of, item_source, said_then
 
 Place = tuple[int, int, int]
@@ -118,6 +127,7 @@ def changes_after(connection: sa.Connection, epoch: str, after: int, limit: int)
             tuple(json.loads(row.outcomes)),
             row.actor,
             row.episode,
+            {'reason': row.reason} if row.reason else {},
         )
         for row in rows
     )
@@ -138,8 +148,9 @@ _at = (
     .limit(1)
 )
 _feed = (
-    sa.select(txn, change.c.ids, change.c['keys'], change.c.outcomes)
+    sa.select(txn, change.c.ids, change.c['keys'], change.c.outcomes, audit.c.reason)
     .join(change, change.c.sequence == txn.c.sequence)
+    .outerjoin(audit, audit.c.sequence == txn.c.sequence)
     .where(txn.c.sequence > sa.bindparam('after', type_=sa.Integer))
     .order_by(txn.c.sequence)
     .limit(sa.bindparam('most', type_=sa.Integer))

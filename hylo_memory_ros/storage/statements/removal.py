@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.model import AuditEntry
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, audit, corrected, forgetting, identity, version
+from hylo_memory_ros.storage.schema import txn as txn_table
 from hylo_memory_ros.storage.statements.mapper import effective, says_now
 from hylo_memory_ros.storage.statements.merged_statements import withdraw_assertions
 from hylo_memory_ros.storage.statements.timeline_repository import IdentityTimeline, Timelines
@@ -102,8 +104,27 @@ def _finish(
         txn.note(one.id, one.key, outcome)
 
 
+def load_audit(connection: sa.Connection, after: int, limit: int, item_id: str | None) -> list[AuditEntry]:
+    """Return records of removals after a sequence, oldest first, perhaps only those of one item."""
+    rows = connection.execute(_audit, {'after': after, 'most': limit, 'item': item_id})
+    return [
+        AuditEntry(
+            row.sequence,
+            row.recorded_at_ns,
+            row.op,
+            row[0],
+            row.reason,
+            row.actor,
+            None if row.ids is None else tuple(json.loads(row.ids)),
+            None if row.query is None else json.loads(row.query),
+        )
+        for row in rows
+    ]
+
+
 def keep_audit(txn: Changeset, reason: str, query: str | None, ids: Sequence[str] | None, count: int) -> None:
-    """Keep who took what away and why; without query and ids nothing personal stays."""
+    """Keep who took what away and why, also in the feed; without query and ids nothing personal stays."""
+    txn.reason = reason
     txn.connection.execute(
         audit.insert(),
         {
@@ -116,6 +137,27 @@ def keep_audit(txn: Changeset, reason: str, query: str | None, ids: Sequence[str
     )
 
 
+_item: sa.BindParameter[Any] = sa.bindparam('item', type_=sa.Text)
+_names = sa.func.json_each(audit.c.ids).table_valued('value')
+_audit = (
+    sa.select(
+        audit.c['count'],
+        audit.c.ids,
+        audit.c.query,
+        audit.c.reason,
+        audit.c.sequence,
+        txn_table.c.recorded_at_ns,
+        txn_table.c.op,
+        txn_table.c.actor,
+    )
+    .join(txn_table, txn_table.c.sequence == audit.c.sequence)
+    .where(
+        audit.c.sequence > sa.bindparam('after', type_=sa.BigInteger),
+        sa.or_(_item.is_(None), sa.exists(sa.select(_names.c.value).where(_names.c.value == _item))),
+    )
+    .order_by(audit.c.sequence)
+    .limit(sa.bindparam('most', type_=sa.BigInteger))
+)
 _matched = (
     sa.select(
         version.c.version_row,

@@ -15,7 +15,15 @@ from hylo_memory_ros.domain.identity import Statement, statement_of
 from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
 from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
-from hylo_memory_ros.model import MemoryItem, MemoryKind, Removal, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.model import (
+    AuditEntry,
+    MemoryItem,
+    MemoryKind,
+    Removal,
+    WriteEvent,
+    WriteResult,
+    depth_of,
+)
 from hylo_memory_ros.model.result import Outcome
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
@@ -50,6 +58,7 @@ from hylo_memory_ros.storage.statements.removal import (
     end_versions,
     forget_versions,
     keep_audit,
+    load_audit,
     matched_versions,
     retract_versions,
 )
@@ -457,6 +466,10 @@ class StatementRepository:
     def last_transaction(self) -> tuple[int, int]:
         """Return sequence and service time of the newest transaction; zeros before the first one."""
         return last_transaction(self._connection)
+
+    def audit(self, after: int, limit: int, item_id: str | None) -> list[AuditEntry]:
+        """Return records of removals after a sequence, oldest first, perhaps only those of one item."""
+        return load_audit(self._connection, after, limit, item_id)
 
     def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids the main file knows."""

@@ -178,6 +178,73 @@ class FeedClauses(Clauses):
         assert heard == ['write', 'restore']
 
 
+class AuditClauses(Clauses):
+    """Who removed what, when and why."""
+
+    def test_every_removal_is_recorded_with_its_reason(
+        self, memory: MemoryService, clock: ManualClock
+    ) -> None:
+        memory.write([fact(letter, 1, key=letter) for letter in 'abc'])
+        memory.write([thing(0.0, 1, key='d'), fact('secret', 1, key='e')])
+        clock.set(1010)
+        memory.forget(MemoryQuery(key='a'), reason='moved out', actor='ann')
+        memory.retract(MemoryQuery(key='b'), reason='never true')
+        memory.end(['d'], 5 * NS, reason='sold', actor='bob')
+        memory.forget(MemoryQuery(keys=['c', 'e']))
+        forgotten, retracted, ended, both = memory.audit()
+        assert (forgotten.op, forgotten.reason, forgotten.actor, forgotten.count) == (
+            'forget', 'moved out', 'ann', 1,
+        )  # fmt: skip
+        assert (forgotten.sequence, forgotten.recorded_at_ns) == (3, 1010 * NS)
+        assert forgotten.query == {'key': 'a'}
+        assert forgotten.ids == memory.changes().changes[2].ids
+        assert (retracted.op, retracted.reason, retracted.actor) == ('retract', 'never true', '')
+        assert (ended.op, ended.reason, ended.query) == (
+            'end', 'sold', {'end': [['d', 5 * NS, '', 'sold', '']], 'kind': 'spatial'},
+        )  # fmt: skip
+        assert (both.count, len(both.ids or ())) == (2, 2)
+        assert [change.extra for change in memory.changes().changes] == [
+            {}, {}, {'reason': 'moved out'}, {'reason': 'never true'}, {'reason': 'sold'}, {},
+        ]  # fmt: skip
+
+    def test_it_is_asked_by_item_and_in_pieces(self, memory: MemoryService) -> None:
+        ids = memory.write([fact(letter, 1, key=letter) for letter in 'abcd']).ids
+        for letter in 'abcd':
+            memory.forget(MemoryQuery(key=letter), reason=letter)
+        assert [entry.reason for entry in memory.audit(ids[2])] == ['c']
+        assert memory.audit('nobody') == ()
+        assert [entry.reason for entry in memory.audit(limit=2)] == ['a', 'b']
+        assert [entry.reason for entry in memory.audit(after=3)] == ['c', 'd']
+        for wrong in ({'after': -1}, {'limit': 0}):
+            with pytest.raises(InvalidRequestError, match='audit'):
+                memory.audit(**wrong)
+
+    def test_what_removes_nothing_or_is_only_tried_is_not_in_it(self, memory: MemoryService) -> None:
+        memory.write([fact('a', 1)])
+        memory.forget(MUG, dry_run=True)
+        memory.forget(MemoryQuery(key='cup'))
+        assert memory.audit() == ()
+
+    def test_a_purge_leaves_when_and_how_many(self, memory: MemoryService) -> None:
+        memory.write([fact('zebra', 1), fact('kept', 1, key='cup')])
+        memory.forget(MUG, reason='old')
+        memory.forget(MemoryQuery(key='cup'), reason='older')
+        memory.purge(MUG, reason='on request', actor='ann')
+        first, second, last = memory.audit()
+        assert (first.op, first.count, first.ids, first.query, first.reason) == ('forget', 1, None, None, '')
+        assert (second.reason, second.count) == ('older', 1)
+        assert (last.op, last.count, last.ids, last.query) == ('purge', 1, None, None)
+        assert (last.reason, last.actor) == ('on request', 'ann')
+
+    def test_listeners_hear_the_reason(self, memory: MemoryService) -> None:
+        heard: list[Any] = []
+        memory.subscribe(heard.append)
+        memory.write([fact('a', 1)])
+        memory.forget(MUG, reason='moved out')
+        assert [change.extra for change in heard] == [{}, {'reason': 'moved out'}]
+        assert tuple(heard) == memory.changes().changes
+
+
 class SnapshotClauses(Clauses):
     """The hash of what is open."""
 

@@ -84,6 +84,7 @@ NOT_FILTERS: Mapping[str, str] = {
     'include_invalidated': 'lifts the axis of world time',
     'min_score': 'tests the score, which belongs to a whole answer',
     'weights': 'changes the order only',
+    'rerank': 'changes the order only',
     'k': 'the size of a page',
     'cursor': 'the start of a page',
     'explain': 'adds counts to an answer',

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery
 from hylo_memory_ros.storage.query.filters.base import (
+    MOST_SHOWN,
     Filter,
     FilterMessage,
     ItemContext,
@@ -20,6 +22,8 @@ from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import assertion, identity, tag, version
 from hylo_memory_ros.storage.statements.mapper import paired
 
+_MOST_LABELS = 256
+
 
 def tagged(field: str, value: str) -> sa.ColumnElement[bool]:
     """Return whether a statement has a tag."""
@@ -29,6 +33,21 @@ def tagged(field: str, value: str) -> sa.ColumnElement[bool]:
 def tags_of(field: str, value: str) -> sa.Select[Any]:
     """Select the assertions that have a tag."""
     return sa.select(tag.c.assertion_id).where(tag.c.field == field, tag.c.value == value)
+
+
+def _labels(connection: sa.Connection) -> list[str]:
+    """Return the labels of statements, in order, by leaps over their index; of many, the first."""
+    raw: Any = connection.connection.dbapi_connection
+    found: list[str] = []
+    after = ''
+    while len(found) < _MOST_LABELS:
+        # The condition of the partial index is repeated, or SQLite would read every statement.
+        leap = "SELECT min(label) FROM assertion WHERE label != '' AND label > ?"
+        ((after,),) = raw.execute(leap, (after,)).fetchall()
+        if after is None:
+            break
+        found.append(after)
+    return found
 
 
 class KindsFilter(Filter):
@@ -60,6 +79,7 @@ class IdsFilter(ListFilter):
     """One of these ids."""
 
     fields = ('ids',)
+    noun = 'id'
     options = (Option('--id', 'ids', 'Id; may be repeated.', repeated=True),)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -81,6 +101,7 @@ class KeysFilter(ListFilter):
     """One of these keys."""
 
     fields = ('keys', 'key')
+    noun = 'key'
     options = (Option('--key', 'keys', 'Key; may be repeated.', repeated=True),)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -104,6 +125,7 @@ class LabelsFilter(ListFilter):
     """One of these labels."""
 
     fields = ('labels',)
+    noun = 'label'
     options = (Option('--label', 'labels', 'Class of the thing; may be repeated.', repeated=True),)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -120,6 +142,17 @@ class LabelsFilter(ListFilter):
         if query.labels:
             labeled = assertion.c.label.in_(query.labels) & (assertion.c.label != '')
             yield 'labels', sa.select(assertion.c.assertion_id).where(labeled)
+
+    def absences(self, connection: sa.Connection, query: MemoryQuery) -> list[str]:
+        """Return the sentence of labels that no statement has, with those that there are."""
+        found = super().absences(connection, query)
+        if found and (existing := _labels(connection)):
+            close = [name for label in query.labels for name in get_close_matches(label, existing, 3)]
+            # The likely ones first, and some others: which labels there are is what a caller has to know.
+            shown = list(dict.fromkeys([*close, *existing]))[:MOST_SHOWN]
+            more = ', …' if len(existing) > len(shown) else ''
+            return [f'{found[0]} ({", ".join(shown)}{more} exist)']
+        return found
 
 
 class ObjectIdsFilter(ListFilter):

@@ -181,6 +181,7 @@ def version_line(version: Version) -> dict[str, Any]:
         'cause': version.cause,
         'superseded_cause': version.superseded_cause,
         'episode': version.episode,
+        'is_asked': version.is_asked,
     }
 
 

@@ -98,6 +98,7 @@ def hits_table(hits: Sequence[Hit]) -> Table:
 def versions_table(versions: Sequence[Version]) -> Table:
     """Return a history: what was true when, and when that was believed."""
     columns: Columns = {
+        '': ['>' if version.is_asked else '' for version in versions],
         'since': [format_instant(version.valid_from_ns) for version in versions],
         'until': [
             f'{format_instant(version.valid_to_ns)}{" (forgotten)" if version.forgotten else ""}'

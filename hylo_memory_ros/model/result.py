@@ -259,6 +259,8 @@ class Version:
     """The correction that its pose comes from; empty: the pose is as it was asserted."""
     episode: str = ''
     """Episode in which it was stored; empty: none."""
+    is_asked: bool = False
+    """Whether it has the id that the history was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

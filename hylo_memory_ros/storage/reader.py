@@ -230,9 +230,13 @@ class StatementReader:
         limit: int,
         offset: int,
     ) -> list[Version]:
-        """Return versions of an id or an identity in the order of belief."""
+        """Return versions of an identity, given by an id or a key, in the order of belief."""
         named: dict[str, Any] = {'item_id': item_id, 'kind': kind, 'key': key, 'map_id': map_id}
         with self._archive.reading(reached_by_history(key)) as files:
+            if item_id is not None:
+                named['identity_ids'] = set().union(
+                    *(history.identities_of(connection, item_id) for connection in files.all)
+                )
             if files.archive is None:
                 rows = history.versions_of(files.live, limit=limit, offset=offset, **named)
                 return [version for _, version in rows]

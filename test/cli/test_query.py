@@ -99,7 +99,7 @@ def test_history_tells_both_intervals(run: Run, file: Path) -> None:
     assert (closed['valid_from_ns'], closed['valid_to_ns'], closed['to_seq']) == (10 * S, 150 * S, None)
     assert open_one['valid_from_ns'] == 150 * S
     by_id = run('history', file, open_one['id'], '--json').lines
-    assert open_one in by_id
+    assert by_id == [first, closed, {**open_one, 'is_asked': True}]
     assert '1970-01-01T00:02:30Z' in run('history', file, open_one['id']).out
 
 

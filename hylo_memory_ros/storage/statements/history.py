@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,21 +30,36 @@ _ended = txn.alias('ended')
 _said = txn.alias('said')
 
 
+def identities_of(connection: sa.Connection, item_id: str) -> set[int]:
+    """Return the identities of which a statement has an id."""
+    named = sa.select(assertion.c.identity_id).where(assertion.c.id == item_id)
+    return set(connection.scalars(named))
+
+
 def versions_of(
     connection: sa.Connection,
     *,
     item_id: str | None = None,
+    identity_ids: Collection[int] = (),
     kind: str | None = None,
     key: str | None = None,
     map_id: str | None = None,
     limit: int,
     offset: int = 0,
 ) -> list[tuple[Place, Version]]:
-    """Return versions of an id or an identity, believed or not, each with its place in the order."""
+    """Return versions of identities, believed or not, each with its place in the order.
+
+    Parameters
+    ----------
+    item_id : str, optional
+        Marks its versions; their identities are `identity_ids`.
+    kind, key, map_id : str, optional
+        Of the identities.
+    """
     where: Sequence[sa.ColumnElement[bool]] = [
         condition
         for value, condition in (
-            (item_id, assertion.c.id == item_id),
+            (item_id, assertion.c.identity_id.in_(identity_ids)),
             (kind, version.c.kind == kind),
             (key, identity.c.key == key),
             (map_id, assertion.c.map_id == map_id),
@@ -76,14 +91,15 @@ def versions_of(
     rows = connection.execute(statement).all()
     width = len(ITEM_COLUMNS)
     vectors = embeddings_of(connection, [row[:width] for row in rows])
-    return [(_place_of(row), _version_of(row, vectors)) for row in rows]
+    return [
+        ((row.from_seq, row.valid_from_ns, row.version_row), _version_of(row, vectors, item_id))
+        for row in rows
+    ]
 
 
-def _place_of(row: Any) -> Place:
-    return row.from_seq, row.valid_from_ns, row.version_row
-
-
-def _version_of(row: Any, vectors: Mapping[int, dict[str, tuple[float, ...]]]) -> Version:
+def _version_of(
+    row: Any, vectors: Mapping[int, dict[str, tuple[float, ...]]], item_id: str | None
+) -> Version:
     return Version(
         item=item_of(row[: len(ITEM_COLUMNS)], vectors.get(row.version_row)),
         valid_from_ns=row.valid_from_ns,
@@ -97,6 +113,7 @@ def _version_of(row: Any, vectors: Mapping[int, dict[str, tuple[float, ...]]]) -
         superseded_cause=row.superseded_cause,
         correction_id=row.correction_id or '',
         episode=row.episode,
+        is_asked=row.id == item_id,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,35 @@ class HistoryClauses(Clauses):
             ('B', 5, 30, True, 3, None, 30, None, 'forget', None),
         ]
 
-    def test_an_id_tells_its_own_past(self, memory: MemoryService) -> None:
-        ids = memory.write([fact('A', 1)]).ids
-        memory.write([fact('B', 2)])
-        assert [(v.item.id, v.valid_to_ns) for v in memory.history(ids[0]).versions] == [
-            (ids[0], None),
-            (ids[0], 2 * NS),
-        ]
+    def test_an_id_tells_the_past_of_its_thing_and_is_marked(self, memory: MemoryService) -> None:
+        (first,) = memory.write([fact('A', 1)]).ids
+        (second,) = memory.write([fact('B', 2), fact('other', 1, key='cup')]).ids[:1]
+        told = [(v.item.id, v.valid_to_ns, v.is_asked) for v in memory.history(first).versions]
+        assert told == [(first, None, True), (first, 2 * NS, True), (second, None, False)]
+        by_key = memory.history(key='mug').versions
+        assert not any(version.is_asked for version in by_key)
+        for item_id in (first, second):
+            by_id = memory.history(item_id).versions
+            assert tuple(replace(version, is_asked=False) for version in by_id) == by_key
+            assert {version.item.id for version in by_id if version.is_asked} == {item_id}
         assert memory.history('nothing').versions == ()
+
+    def test_the_id_of_a_repetition_tells_the_past_of_its_thing(self, memory: MemoryService) -> None:
+        memory.write([fact('A', 1), fact('A', 2, id='again'), fact('B', 3)])
+        assert [v.item.content for v in memory.history('again').versions] == ['A', 'B']
+
+    def test_a_map_or_a_statement_without_a_key_is_another_thing(self, memory: MemoryService) -> None:
+        items = [fact('a', 1, scope={'map_id': name}) for name in ('lab', 'hall')]
+        ids = memory.write([*items, fact('x', 1, key=None), fact('y', 1, key=None)]).ids
+        for item_id in ids:
+            assert [v.item.id for v in memory.history(item_id).versions] == [item_id]
+
+    def test_the_history_of_an_id_goes_on_where_it_ended(self, memory: MemoryService) -> None:
+        ids = [memory.write([fact(f'{at}', at)]).ids[0] for at in range(1, 6)]
+        whole = memory.history(ids[2]).versions
+        page = memory.history(ids[2], limit=4)
+        rest = memory.history(ids[2], cursor=page.cursor)
+        assert (*page.versions, *rest.versions) == whole
 
     def test_kind_and_map_narrow_it_down(self, memory: MemoryService) -> None:
         memory.write([

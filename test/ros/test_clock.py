@@ -71,6 +71,41 @@ def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) 
         assert 'Traceback' not in process.log
 
 
+def test_a_small_step_back_changes_nothing(ros_domain: int, tmp_path: Path) -> None:
+    """Two sources of /clock, or one that corrects itself: back by 85 microseconds, or by almost a second."""
+    parameters = {'use_sim_time': True, 'tf_timeout_s': 0.3}
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        clock = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
+        tf = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=10))
+        talker.spin_until(lambda: clock.get_subscription_count() and tf.get_subscription_count())
+
+        told: list[DiagnosticArray] = []
+        talker.node.create_subscription(DiagnosticArray, '/diagnostics', told.append, 10)
+
+        def comes_to(sec: float) -> None:
+            tick(clock, sec)
+            talker.spin_until(
+                lambda: told and told[-1].header.stamp.nanosec == round(sec % 1 * 10**9), f'{sec} s'
+            )
+
+        tick(clock, 100.0)
+        talker.spin_until(lambda: talker.write(spatial('mug')).success, 'clock')
+        tf.publish(TFMessage(transforms=[transform('map', 'base_link', 100.0, x=3.0)]))
+        talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 3.0)
+        comes_to(100.5)
+        for sec in (100.499915, 99.500001):
+            comes_to(sec)
+            assert talker.query(filter=near('base_link', 1.0)).center_used.point.x == 3.0
+        assert 'jumped back' not in process.log
+
+        # Small steps add up: this one is 1 s behind the furthest time, and a new run.
+        tick(clock, 99.5)
+        process.wait_for_log('the clock jumped back by 1.000 s')
+        assert talker.query(filter=near('base_link', 1.0)).error_code == ErrorCode.FRAME_UNKNOWN
+        assert process.ended() == 0
+
+
 def test_a_file_opens_before_the_clock_has_started(ros_domain: int, tmp_path: Path) -> None:
     file_of_now(tmp_path / 'memory.db')
     parameters = {'autostart': True, 'use_sim_time': True}

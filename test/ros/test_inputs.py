@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import PoseStamped, TransformStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
@@ -244,6 +244,38 @@ def moved(sec: int, x: float) -> TFMessage:
     transform.header.frame_id, transform.header.stamp.sec = 'map', sec
     transform.transform.translation.x = x
     return TFMessage(transforms=[transform])
+
+
+def test_an_unknown_camera_frame_is_named_with_the_frame_it_should_lead_to(
+    ros_domain: int, tmp_path: Path
+) -> None:
+    parameters = {
+        'inputs': ['things'], 'input.things.topic': 'boxes', 'input.things.type': BOXES, 'autostart': True,
+        'input.things.reliability': 'reliable', 'landmarks.pending_max_age_s': 1.0,
+    }  # fmt: skip
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.wait_active()
+        boxes = talker.node.create_publisher(Detection3DArray, '/boxes', QoSProfile(depth=200))
+        talker.spin_until(boxes.get_subscription_count)
+        told: list[DiagnosticArray] = []
+        talker.node.create_subscription(DiagnosticArray, '/diagnostics', told.append, 10)
+        for n in range(5):
+            boxes.publish(array(NOW + n, ('cup', 1.0, 2.0), frame='camera_optical'))
+
+        status = talker.spin_until(
+            lambda: next(
+                (one for every in told for one in every.status if 'camera_optical' in one.message), None
+            )
+        )
+
+        assert status.level == DiagnosticStatus.WARN
+        assert "; no transform from 'camera_optical' to 'map' at " in status.message
+        assert {value.key: value.value for value in status.values}['input things'].startswith(
+            'dropped frame_unknown '
+        )
+        process.wait_for_log(
+            "input things: 1 dropped so far (frame_unknown): no transform from 'camera_optical' to 'map' at "
+        )
 
 
 def test_a_publisher_that_does_not_match_is_told_of(ros_domain: int, tmp_path: Path) -> None:

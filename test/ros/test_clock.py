@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from ros.harness import NodeProcess, Talker, near, spatial
 from ros.test_frames import transform
 from rosgraph_msgs.msg import Clock
@@ -16,6 +16,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.srv import Forget
 
 pytestmark = pytest.mark.ros
 
@@ -103,6 +104,40 @@ def test_a_small_step_back_changes_nothing(ros_domain: int, tmp_path: Path) -> N
         tick(clock, 99.5)
         process.wait_for_log('the clock jumped back by 1.000 s')
         assert talker.query(filter=near('base_link', 1.0)).error_code == ErrorCode.FRAME_UNKNOWN
+        assert process.ended() == 0
+
+
+def test_where_the_robot_was_is_not_taken_for_where_it_is(ros_domain: int, tmp_path: Path) -> None:
+    parameters = {'use_sim_time': True, 'tf_timeout_s': 0.3, 'tf_max_age_s': 5.0}
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        clock = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
+        tf = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=10))
+        latched = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        static = talker.node.create_publisher(TFMessage, '/tf_static', latched)
+        talker.spin_until(lambda: clock.get_subscription_count() and tf.get_subscription_count())
+        static.publish(TFMessage(transforms=[transform('map', 'dock', 0.0, x=1.0)]))
+        tf.publish(TFMessage(transforms=[transform('map', 'base_link', 100.0, x=3.0)]))
+        tick(clock, 105.0)
+        talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 3.0)
+        talker.spin_until(lambda: talker.write(spatial('mug', 3.0)).success, 'clock')
+
+        tick(clock, 108.2)
+        late = talker.spin_until(
+            lambda: next((a for a in [talker.query(filter=near('base_link', 1.0))] if not a.success), None)
+        )
+
+        assert late.error_code == ErrorCode.TRANSFORM_TOO_NEW
+        assert (
+            "the newest transform from 'base_link' to 'map' is of 100.000 s, 8.200 s before" in late.message
+        )
+        assert 'tf_max_age_s 5' in late.message
+        here = near('base_link', 1.0)
+        assert talker.call(Forget, 'forget', filter=here).error_code == ErrorCode.TRANSFORM_TOO_NEW
+        # A place that is meant by its stamp, and one that does not move, are as sure as ever.
+        here.near.header.stamp.sec = 100
+        assert talker.query(filter=here).total == 1
+        assert talker.query(filter=near('dock', 0.1)).success
         assert process.ended() == 0
 
 

@@ -206,6 +206,7 @@ def test_detections_that_wait_longer_than_the_transform_buffer_are_placed(
     parameters = {
         'inputs': ['front'], 'input.front.topic': 'boxes', 'input.front.type': BOXES, 'autostart': True,
         'input.front.reliability': 'reliable', 'input.front.depth': 200, 'tf_buffer_s': 30.0,
+        'tf_max_age_s': 0.0,
     }  # fmt: skip
     with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
         talker.wait_active()

@@ -183,8 +183,9 @@ class Placement:
         if self._max_age_s and latest.stamp_ns and age_s > self._max_age_s:
             raise TransformTooNewError(
                 f'near.header: the newest transform from {latest.source_frame!r} to {latest.target_frame!r} '
-                f'is of {latest.stamp_ns / 1e9:.3f} s, {age_s:.3f} s before the clock, more than tf_max_age_s '
-                f'{self._max_age_s:g}: give the stamp at which the place is meant, or see who publishes tf',
+                f'is of {latest.stamp_ns / 1e9:.3f} s, {age_s:.3f} s before the clock, more than '
+                f'tf_max_age_s {self._max_age_s:g}: give the stamp at which the place is meant, or see who '
+                'publishes tf',
                 target_frame=latest.target_frame,
                 source_frame=latest.source_frame,
                 stamp_ns=latest.stamp_ns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,15 +22,17 @@ class InputStatus:
     consumed: int
     """Messages processed since the start."""
     dropped: int
-    """Messages lost to overload, to a missing transform, or to a switch of maps or clocks, ever."""
+    """Messages lost since the start: to overload, a missing transform, a switch of maps or clocks."""
     late: int
-    """Messages that came behind the node's watermark, ever."""
+    """Messages that came behind the node's watermark, since the start."""
     repeated: int
     """Messages that had been consumed before, since the start."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Messages and detections that break a rule, by reason, since the start."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """The dropped messages since the start, by reason."""
+    causes: Mapping[str, str] = field(default_factory=dict)
+    """Cause of the newest loss in words, by reason, where more than the reason is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class PipelineStatus:
 
 _log = logging.getLogger(__name__)
 
+# A loss mostly goes on, and whoever looks at the log later must find it too, seconds.
+_REPEAT_S = 30.0
+
 
 @dataclass(slots=True)
 class InputCounts:
@@ -58,36 +64,59 @@ class InputCounts:
     name: str
     """Name of the input."""
     dropped: int = 0
-    """Messages lost, ever."""
+    """Messages lost, ever: the memory does not contain them."""
     late: int = 0
     """Messages behind the watermark, ever."""
     consumed: int = 0
     """Messages processed since the start."""
     repeated: int = 0
     """Messages that were consumed before, since the start."""
+    late_since_start: int = 0
+    """Messages behind the watermark, since the start."""
     lost: Counter[str] = field(default_factory=Counter)
     """Messages lost since the start, by reason."""
+    causes: dict[str, str] = field(default_factory=dict)
+    """Cause of the newest loss in words, by reason."""
     refused: Counter[str] = field(default_factory=Counter)
     """Messages and detections that break a rule, since the start, by reason."""
     changed: bool = False
     """Whether `dropped` or `late` grew since they were stored."""
+    _warned_s: dict[str, float] = field(default_factory=dict)
 
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Count lost messages: the memory no longer contains all observations."""
-        if reason not in self.lost:
-            _log.warning('input %s: a message was dropped (%s)', self.name, reason)
+    def drop(self, reason: str, count: int = 1, cause: str = '') -> None:
+        """Count lost messages: the memory no longer contains all observations.
+
+        Parameters
+        ----------
+        reason : str
+            Name of the count.
+        count : int
+            Number of messages.
+        cause : str
+            The cause in words, with the frames that it is about; empty: the reason says all.
+        """
         self.lost[reason] += count
         self.dropped += count
         self.changed = True
+        if cause:
+            self.causes[reason] = cause
+        self._warn(reason, f'{self.lost[reason]} dropped so far ({reason})' + (f': {cause}' if cause else ''))
 
     def count_late(self) -> None:
         """Count a message that arrived behind the watermark."""
-        if not self.late:
-            _log.warning('input %s: a message came behind the watermark and was dropped', self.name)
         self.late += 1
+        self.late_since_start += 1
         self.changed = True
+        self._warn('late', f'{self.late_since_start} came behind the watermark so far, and were dropped')
 
     def reject(self, reason: str, count: int = 1) -> None:
         """Count messages or detections that break a rule."""
         if count:
             self.refused[reason] += count
+
+    def _warn(self, reason: str, text: str) -> None:
+        now_s = time.monotonic()
+        if now_s - self._warned_s.get(reason, -_REPEAT_S) >= _REPEAT_S:
+            self._warned_s[reason] = now_s
+            # Limited here, for each input and reason; a limit for this line of code would hide the others.
+            _log.warning('input %s: %s', self.name, text, extra={'unthrottled': True})

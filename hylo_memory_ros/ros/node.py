@@ -115,6 +115,8 @@ class MemoryNode(LifecycleNode):
         self.parameters = Parameters(self)
         self._transforms = transform_source(self, keep_s=self._startup_value('tf_buffer_s', 30.0))
         self._bond = Bond(self, False)
+        self._jump_back_ns = round(self._startup_value('clock_jump_back_s', 1.0) * 1e9)
+        self._furthest_ns = 0
         self._jumps = self.get_clock().create_jump_callback(
             JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False),
             post_callback=self._on_jump,
@@ -215,7 +217,15 @@ class MemoryNode(LifecycleNode):
             logger.exception('closing goes on after a failure')
 
     def _on_jump(self, jump: TimeJump) -> None:
-        logger.warning('the clock jumped back by %.3f s', -jump.delta.nanoseconds / 1e9)
+        now_ns = self.get_clock().now().nanoseconds
+        # Not from the last step alone, so that many small ones are noticed as well.
+        self._furthest_ns = max(self._furthest_ns, now_ns - jump.delta.nanoseconds)
+        back_ns = self._furthest_ns - now_ns
+        if back_ns < self._jump_back_ns:
+            logger.debug('the clock went back by %.6f s', back_ns / 1e9)
+            return
+        self._furthest_ns = now_ns
+        logger.warning('the clock jumped back by %.3f s', back_ns / 1e9)
         if self._session is not None:
             self._step(self._session.on_clock_jump)
         else:

@@ -198,9 +198,10 @@ class IngestionPipeline:
         lost, and counted.
         """
         with self.lock:
-            self.drop_all('memory_replaced')
             lost = self.persistence.uncommitted_by_input()
             self.persistence.restore()
+            # Counted after the stored counts were restored, which would overwrite it.
+            self.drop_all('memory_replaced')
             for name, count in lost.items():
                 self._counts[name].drop('memory_replaced', count)
             self._watermark = self._restore_watermark()
@@ -212,6 +213,11 @@ class IngestionPipeline:
         self._base = None
         self.existence.forget_views()
         self.landmarks = self.persistence.landmarks_of(map_id)
+
+    @property
+    def needed_ns(self) -> int | None:
+        """Stamp from which on transforms are needed still; None: all are looked up. Takes no lock."""
+        return self._backlog.needed_ns
 
     def end_trajectory(self) -> None:
         """Add a keyframe at the newest pose of the base, so that the stored trajectory ends there."""
@@ -239,11 +245,12 @@ class IngestionPipeline:
             watermark_ns=self._watermark.of(counts.name),
             pending=self._backlog.count(counts.name),
             consumed=counts.consumed,
-            dropped=counts.dropped,
-            late=counts.late,
+            dropped=counts.lost.total(),
+            late=counts.late_since_start,
             repeated=counts.repeated,
             refused=dict(counts.refused),
             lost=dict(counts.lost),
+            causes=dict(counts.causes),
         )
 
     def _counts_of(self, source: str) -> InputCounts:
@@ -348,7 +355,9 @@ class IngestionPipeline:
 
     def _drop(self, pending: PendingMessage, reason: str) -> None:
         self._backlog.remove(pending)
-        self._counts[pending.message.input].drop(reason)
+        refusal = pending.refusal
+        cause = refusal.message if refusal is not None and reason == loss_reason(refusal) else ''
+        self._counts[pending.message.input].drop(reason, cause=cause)
 
     def drop_all(self, reason: str) -> None:
         """Drop all pending messages and count them under a reason."""

@@ -1,15 +1,13 @@
 """Perception subscribers (inputs and localization): queued as bytes, decoded by the writer.
 
-Threads: the executor's receives, the writer's takes. The queue between them is a deque, whose ends are
-safe to use from two threads.
-
-Threads: the executor's; the receiver passes reports on to the writer's.
+Threads: the executor's receives, the writer's takes.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -71,6 +69,8 @@ class Input:
         Class of its messages.
     arrived : callable
         Called after a message was received, in the executor's thread.
+    horizon_ns : callable
+        Stamp from which on transforms are kept at this time, nanoseconds.
     watch : StampWatch
         Checks the stamps.
     group : CallbackGroup
@@ -83,6 +83,7 @@ class Input:
         source: InputSettings,
         kind: Any,
         arrived: Callable[[], None],
+        horizon_ns: Callable[[], int],
         watch: StampWatch,
         group: CallbackGroup,
     ) -> None:
@@ -92,9 +93,11 @@ class Input:
         self.incompatible = ''
         """Policy in which a publisher is incompatible; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
-        self._watch = watch
+        self._watch, self._horizon_ns = watch, horizon_ns
         self._read = DECODERS[source.type]()
-        self._waiting: deque[bytes] = deque()
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._taking_ns: int | None = None
         # Each counter is written by one thread only: the executor's, then the two of the writer's.
         self._dropped = 0
         self._noted = 0
@@ -127,11 +130,29 @@ class Input:
         if (dropped := self._dropped) > self._noted:
             pipeline.note_dropped(self.name, dropped - self._noted)
             self._noted = dropped
-        taken = 0
-        while taken < most and self._waiting:
-            self._offer(pipeline, self._waiting.popleft())
-            taken += 1
-        return taken
+        for taken in range(most):
+            message = self._pop()
+            if message is None:
+                return taken
+            self._offer(pipeline, message)
+        return most
+
+    def needed_ns(self) -> int | None:
+        """Return the stamp from which on transforms were kept when the oldest message came that still waits.
+
+        None: no message waits to be offered to the pipeline.
+        """
+        with self._lock:
+            return self._waiting[0][0] if self._taking_ns is None and self._waiting else self._taking_ns
+
+    def _pop(self) -> bytes | None:
+        """Return the next message, which counts as waiting until the next call."""
+        with self._lock:
+            if not self._waiting:
+                self._taking_ns = None
+                return None
+            self._taking_ns, message = self._waiting.popleft()
+            return message
 
     def _offer(self, pipeline: LandmarkPipeline, message: bytes) -> None:
         try:
@@ -166,10 +187,11 @@ class Input:
 
     def _take(self, message: bytes) -> None:
         self.received += 1
-        if len(self._waiting) >= self._source.depth:
-            self._waiting.popleft()
-            self._dropped += 1
-        self._waiting.append(message)
+        with self._lock:
+            if len(self._waiting) >= self._source.depth:
+                self._waiting.popleft()
+                self._dropped += 1
+            self._waiting.append((self._horizon_ns(), message))
         self._arrived()
 
     def _lost(self, info: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from geometry_msgs.msg import TransformStamped
@@ -27,7 +27,7 @@ from hylo_memory_ros.perception.ingestion.decoders.geometry import decode_transf
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.transforms import TransformBuffer, TransformSource
 from hylo_memory_ros.transforms.buffer import DEFAULT_RETENTION_S, RigidTransform
-from hylo_memory_ros.transforms.frame_tree import RawTransform
+from hylo_memory_ros.transforms.frame_tree import HELD, RawTransform
 
 
 class NodeTransforms(TransformSource, Protocol):
@@ -35,6 +35,15 @@ class NodeTransforms(TransformSource, Protocol):
 
     def take(self, message: bytes, *, static: bool) -> None:
         """Take one TFMessage in its serialized form, as if it had come over a topic."""
+        ...
+
+    @property
+    def horizon_ns(self) -> int:
+        """Stamp before which transforms need not be kept now, nanoseconds."""
+        ...
+
+    def retain(self, needed_ns: Callable[[], int | None]) -> Callable[[], None]:
+        """Keep what waiting work needs, though newer transforms arrive; return a function that ends this."""
         ...
 
     def close(self) -> None:
@@ -101,8 +110,8 @@ class Tf2TransformSource(StandInTransformSource):
     """tf2's own buffer behind the same interface; parameters as for `StandInTransformSource`.
 
     The numbers are tf2's. What the base class keeps beside them is stamps only, to count and to
-    name refusals: tf2's Python face does not report which transforms it refused, and distinguishes past,
-    future and no data apart only in its texts.
+    name refusals, and to hold what waiting messages need: tf2's Python face does not report which transforms
+    it refused, distinguishes past, future and no data apart only in its texts, and drops by age alone.
 
     It is `BufferCore` and not `tf2_ros.Buffer`, which adds to it a service that outlives a lifecycle
     cleanup, calls that sleep, and a callback on clock jumps that raises in some Jazzy releases
@@ -122,7 +131,7 @@ class Tf2TransformSource(StandInTransformSource):
         # Untyped, and absent where ROS comes as wheels.
         tf2: Any = importlib.import_module('tf2_py')
         self._failure: type[Exception] = tf2.TransformException
-        self._core = tf2.BufferCore(Duration(nanoseconds=round(keep_s * 1e9)))
+        self._core = tf2.BufferCore(Duration(nanoseconds=round(HELD * keep_s * 1e9)))
         self._message = TransformStamped()
         super().__init__(node, keep_s=keep_s, callback_group=callback_group)
 
@@ -140,6 +149,9 @@ class Tf2TransformSource(StandInTransformSource):
         self._core.clear()
 
     def _join(self, target: str, source: str, stamp_ns: int) -> RigidTransform | None:
+        # tf2 holds more than was promised, so that the tree of stamps decides what is still kept.
+        if super()._join(target, source, stamp_ns) is None:
+            return None
         try:
             found = self._core.lookup_transform_core(target, source, Time(nanoseconds=stamp_ns)).transform
         except self._failure:

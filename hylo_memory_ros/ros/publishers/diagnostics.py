@@ -120,7 +120,8 @@ class DiagnosticsTopic:
                 )
         for counts in perception.status().inputs:
             if counts.dropped or counts.late:
-                yield f'input {counts.name}: {counts.dropped} dropped, {counts.late} late'
+                causes = ''.join(f'; {counts.causes.get(reason, reason)}' for reason in counts.lost)
+                yield f'input {counts.name}: {counts.dropped} dropped, {counts.late} late{causes}'
 
     def _errors(self) -> Iterator[str]:
         if failure := self._context.perception.last_failure:
@@ -131,5 +132,6 @@ class DiagnosticsTopic:
 
 
 def _losses(source: InputStatus) -> str:
-    counts = {'dropped': source.dropped, 'late': source.late, 'pending': source.pending, **source.refused}
+    lost = {f'dropped {reason}': count for reason, count in source.lost.items()}
+    counts = {**lost, 'late': source.late, 'pending': source.pending, **source.refused}
     return ', '.join(f'{name} {count}' for name, count in counts.items() if count)

@@ -101,7 +101,7 @@ def versions_table(versions: Sequence[Version]) -> Table:
         '': ['>' if version.is_asked else '' for version in versions],
         'since': [format_instant(version.valid_from_ns) for version in versions],
         'until': [
-            f'{format_instant(version.valid_to_ns)}{" (forgotten)" if version.forgotten else ""}'
+            f'{format_instant(version.valid_to_ns)}{f" ({version.ended_by})" if version.ended_by else ""}'
             for version in versions
         ],
         'believed': [

@@ -50,7 +50,18 @@ class CandidateEvidence:
 
 
 Outcome = Literal['ADD', 'INVALIDATE', 'SKIP_DUP', 'MERGE']
-Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'stale']
+Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'ended', 'stale']
+
+
+def status_at(at_ns: int, valid_from_ns: int, valid_to_ns: int | None, ended_by: str | None) -> Status:
+    """Return how a version stands at a world time: what ends later is still current."""
+    if at_ns < valid_from_ns:
+        return 'scheduled'
+    if valid_to_ns is None or at_ns < valid_to_ns:
+        return 'current'
+    if not ended_by:
+        return 'invalidated'
+    return 'forgotten' if ended_by == 'forget' else 'ended'
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class WriteEvent:
     reopened_id: str = ''
     """The version that is open now, when it is not the new one."""
     reason: str = ''
-    """Why nothing changed: ``forgotten``, or ``consolidated`` into a summary; empty: it is so already."""
+    """Why nothing holds there now: ``forgotten``, ``ended`` or ``consolidated``; empty: it is so already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +174,8 @@ class Hit:
     valid_to_ns: int | None = None
     """When it ceased to be true, nanoseconds; None: open."""
     status: Status = 'current'
-    """Its state at the time of the query."""
+    """Its state at the world time of the query: ``ended`` if perception, a report or a move ended it by then,
+    ``forgotten`` if a forget did, ``invalidated`` if another version or a summary took its place."""
     sequence: int = 0
     """The transaction since which it is believed to be so."""
     distance_m: float | None = None
@@ -172,6 +184,9 @@ class Hit:
     """What is counted beside it."""
     episode: str = ''
     """Episode in which it was stored; empty: none."""
+    ended_by: str = ''
+    """Cause of its end at `valid_to_ns`, also before that time: ``forget``, or ``end`` with its reason
+    (``end: seen empty``); empty: it is open, superseded or consolidated."""
 
     @property
     def valid_to(self) -> float | None:
@@ -259,6 +274,8 @@ class Version:
     """The correction that its pose comes from; empty: the pose is as it was asserted."""
     episode: str = ''
     """Episode in which it was stored; empty: none."""
+    ended_by: str = ''
+    """Cause of its end, ``forget``, or ``end`` with its reason; empty: open, superseded or consolidated."""
     is_asked: bool = False
     """Whether it has the id that the history was asked for."""
 

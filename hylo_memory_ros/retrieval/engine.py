@@ -300,7 +300,8 @@ class RetrievalEngine:
         vectors = self._store.vectors(rows)
         judged = self._store.helpfulness(rows)
         episodes = self._store.episodes_said(rows)
-        hits = tuple(_hit(one, resolved.at_ns, vectors, judged, episodes) for one in page)
+        endings = self._store.endings(rows)
+        hits = tuple(_hit(one, resolved.at_ns, vectors, judged, episodes, endings) for one in page)
         return hits if resolved.query.near is None else _with_chances(hits, resolved.query)
 
 
@@ -310,6 +311,7 @@ def _hit(
     vectors: Mapping[int, Mapping[str, tuple[float, ...]]],
     judged: Mapping[int, Helpfulness],
     episodes: Mapping[int, str],
+    endings: Mapping[int, str],
 ) -> Hit:
     if one.row is None:
         assert one.item is not None
@@ -328,6 +330,7 @@ def _hit(
         one.distance_m,
         stats,
         episodes.get(row[_VERSION_ROW], ''),
+        endings.get(row[_VERSION_ROW], ''),
     )
 
 

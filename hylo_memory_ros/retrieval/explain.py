@@ -80,10 +80,10 @@ LOOKED_BEYOND = 1_000
 class Explanation:
     """Counts by reason for one query.
 
-    Reasons: ``not_yet_valid``, ``invalidated`` and ``forgotten`` of the time axes, ``below_score`` of
-    ranking, and the `reasons` of each filter. Of skills it is ``not_verified``, or ``other_skill_status`` for
-    a query of other statuses; ``precondition_unknown`` means that a value is missing in the state of the
-    caller, ``precondition_unfit`` that it has another type there.
+    Reasons: ``not_yet_valid``, ``invalidated``, ``ended`` and ``forgotten`` of the time axes,
+    ``below_score`` of ranking, and the `reasons` of each filter. Of skills it is ``not_verified``, or
+    ``other_skill_status`` for a query of other statuses; ``precondition_unknown`` means that a value is
+    missing in the state of the caller, ``precondition_unfit`` that it has another type there.
 
     Places of another map or frame count wherever they are: their numbers cannot be compared. Of what lies
     around a place, all that passes the filters is looked at where that is little; else so many rows at most

@@ -83,7 +83,7 @@ class VersionRow(NamedTuple):
     kind: str
     valid_from_ns: int
     valid_to_ns: int | None
-    forgotten: bool
+    ended_by: str | None
     from_seq: int
     to_seq: None = None
 
@@ -183,11 +183,13 @@ class Changeset:
         self._last[table] += 1
         return self._last[table]
 
-    def count_version(self, kind: str, element: bytes, span: tuple[int | None, bool], sign: int) -> None:
+    def count_version(
+        self, kind: str, element: bytes, span: tuple[int | None, str | None], sign: int
+    ) -> None:
         """Take a believed version into the hashes and counters (sign 1), or out of them (-1)."""
-        valid_to_ns, forgotten = span
+        valid_to_ns, ended_by = span
         mark = '+' if sign > 0 else '-'
-        end = b'' if valid_to_ns is None else b'%d%s' % (valid_to_ns, b'f' if forgotten else b'')
+        end = b'' if valid_to_ns is None else b'%d%s' % (valid_to_ns, (ended_by or '').encode())
         self._elements['line' + mark].append(element + end)
         if valid_to_ns is None:
             self._elements['open' + mark].append(element)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.identity import EMPTY_STATE, statement_of, update_state
+from hylo_memory_ros.domain.identity import EMPTY_STATE, details_of, merged, statement_of, update_state
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.storage.consolidation.candidates import miscounted
@@ -33,12 +33,14 @@ from hylo_memory_ros.storage.statements.mapper import (
     ITEM_COLUMNS,
     POSE_NAMES,
     effective,
+    ending_of,
     item_of,
     item_source,
     pose_of,
     said_then,
     says_now,
 )
+from hylo_memory_ros.storage.statements.merged_statements import assertions_of_span, load_statements
 
 # An identity that changed more often is looked at this often: each look costs its whole timeline.
 _MOST_LOOKS = 64
@@ -145,6 +147,8 @@ def _follows(
 
 
 _BATCH = 1000
+# No confidence moves by more.
+_NO_STEP = 2.0
 _MOST_PROBLEMS = 100
 
 
@@ -192,6 +196,24 @@ def _damaged_vectors(connection: sa.Connection) -> list[str]:
     return problems
 
 
+def _differing_merge(files: Sequence[sa.Connection], identity_id: int, span: Span) -> Iterator[str]:
+    """Say if a version shows something else than what the assertions that speak for it amount to."""
+    for file in files:
+        run = [row[3] for row in sorted(assertions_of_span(file, identity_id, span))]
+        items = load_statements(file, {*run, span.assertion_id})
+        if not run or span.assertion_id not in items:
+            continue
+        shown = items[run[0]]
+        for number in run[1:]:
+            shown = merged(shown, items[number], _NO_STEP)
+        expected, found = details_of(shown), details_of(items[span.assertion_id])
+        # The step of the configuration may have been another when it was merged.
+        del expected['confidence']
+        confidence = found.pop('confidence')
+        if expected != found or confidence not in {items[number].confidence for number in run}:
+            yield f'{shown.id}: its version does not show what was merged into it'
+
+
 class _Check:
     def __init__(self, identity_scope: tuple[str, ...]) -> None:
         self._scope = identity_scope
@@ -220,8 +242,8 @@ class _Check:
                 known.setdefault(identity_id, []).append(one)
             else:
                 merges.setdefault(identity_id, []).append((base_id, one))
-        for identity_id, at_ns, sequence, consolidation, withdrawn_seq in rows_of(_forgettings):
-            point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
+        for identity_id, at_ns, sequence, consolidation, is_end, withdrawn_seq in rows_of(_forgettings):
+            point = Point(at_ns, sequence, 0, None, 0, ending_of(consolidation, is_end=is_end))
             known.setdefault(identity_id, []).append(AssertionPoint(point, withdrawn_seq))
         for identity_id, from_seq, to_seq, spatial_id, *span in rows_of(_spans):
             believed.setdefault(identity_id, []).append(
@@ -241,6 +263,10 @@ class _Check:
                     f'identity {identity_id}: its versions as of sequence {seq} do not follow from its '
                     'assertions, forgets and corrections'
                 )
+            merged_rows = {merge.point.assertion_id for _, merge in merges.get(identity_id, ())}
+            for held in believed.get(identity_id, ()) if merged_rows else ():
+                if held.to_seq is None and held.span.assertion_id in merged_rows:
+                    yield from _differing_merge(files, identity_id, held.span)
 
     def _digests(self, connection: sa.Connection, rows: Sequence[Any]) -> Iterator[str]:
         width = len(ITEM_COLUMNS)
@@ -257,9 +283,7 @@ class _Check:
             ):
                 yield f'{row.id}: its content does not have the digest it was stored with'
             end = (
-                b''
-                if row.valid_to_ns is None
-                else b'%d%s' % (row.valid_to_ns, b'f' if row.forgotten else b'')
+                b'' if row.valid_to_ns is None else b'%d%s' % (row.valid_to_ns, (row.ended_by or '').encode())
             )
             line_elements.append(row.said_element + end)
             if row.valid_to_ns is None:
@@ -316,6 +340,7 @@ _forgettings = sa.select(
     forgetting.c.forgotten_at_ns,
     forgetting.c.sequence,
     forgetting.c.consolidation,
+    forgetting.c.is_end,
     forgetting.c.withdrawn_seq,
 ).where(_in_batch(forgetting.c.identity_id))
 _corrected = (
@@ -337,7 +362,7 @@ _spans = (
         version.c.spatial_id,
         version.c.valid_from_ns,
         version.c.valid_to_ns,
-        version.c.forgotten,
+        version.c.ended_by,
         effective('content_digest'),
         assertion.c.assertion_id,
     )

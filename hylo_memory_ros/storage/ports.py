@@ -44,6 +44,9 @@ class QuerySource(Protocol):
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
 
+    def endings(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return by what item rows were ended, ``forget`` or ``end`` with its reason, by version row."""
+
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
         """Return the episode of each item row that was stated in one, by version row."""
 

@@ -175,7 +175,7 @@ def test_what_is_looked_through_is_gone_in_both(witness: str, ros_domain: int, t
         gone = talker.query(filter=MemoryFilter(labels=['cup'], include_invalidated=True))
         assert process.ended() == 0
     assert (answer.digest, answer.complete) == (replayed.snapshot, True)
-    assert [hit.status for hit in gone.hits] == ['forgotten']
+    assert [hit.status for hit in gone.hits] == ['ended']
 
 
 def test_paused_half_way(player: Player, recorded: SimpleNamespace) -> None:

@@ -109,7 +109,7 @@ class DurableContract(Clauses):
             assert contents(memory.query(MemoryQuery(key='mug', as_of=1.5))) == ['A']
             for query in (MemoryQuery(key='cup'), MemoryQuery(text='red'), near(0.0, 3.0)):
                 assert memory.query(query).total == 0
-            assert only(memory.query(near(0.0, 1.0, as_of=1.5))).status == 'forgotten'
+            assert only(memory.query(near(0.0, 1.0, as_of=1.5))).ended_by == 'forget'
             assert only(memory.query(near(4.0, 0.0))).item.key == 'pan'
             memory.revert_correction(moved.correction_id)
             assert only(memory.query(near(3.0, 0.0))).item.key == 'pan'

@@ -73,26 +73,25 @@ class Stretch:
     said: Said
     start: int
     end: int | None
-    forgotten: bool
+    ended: str
+    """What ended it: forgotten or ended; empty: it is open or superseded."""
     shown: tuple[float, str, tuple[str, ...]] = (1.0, '', ())
     """Confidence, source and evidence, merged from all that speak for it."""
 
     @property
     def line(self) -> tuple[object, ...]:
-        return (self.said, self.start, self.end, self.forgotten)
+        return (self.said, self.start, self.end, self.ended)
 
     def status(self, at: int) -> str:
-        if self.forgotten:
-            return 'forgotten'
         if at < self.start:
             return 'scheduled'
-        return 'current' if self.holds(at) else 'invalidated'
+        return 'current' if self.holds(at) else self.ended or 'invalidated'
 
     def holds(self, at: int) -> bool:
         return self.start <= at and (self.end is None or at < self.end)
 
     def face(self) -> tuple[object, ...]:
-        return (self.said.item.id, self.start, self.end, self.forgotten)
+        return (self.said.item.id, self.start, self.end, self.ended)
 
 
 @dataclass(frozen=True)
@@ -123,13 +122,14 @@ def content_fields(item: MemoryItem) -> dict[str, Any]:
     return fields
 
 
-def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int]]) -> list[Stretch]:
-    """Return the timeline of one identity from its assertions and its forgets (at, seq)."""
+def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int, str]]) -> list[Stretch]:
+    """Return the timeline of one identity from its assertions and its endings (at, seq, what)."""
+    forgets = list(forgets)
     points: list[tuple[int, int, int, Said | None]] = [
         (s.at, s.seq, s.pos, s) for s in said if not s.withdrawn
     ]
-    points += [(at, seq, 0, None) for at, seq in forgets]
-    holding: list[tuple[int, Said | None, bool]] = []
+    points += [(at, seq, 0, None) for at, seq, _ in forgets]
+    holding: list[tuple[int, Said | None, str]] = []
     for at in sorted({point[0] for point in points}):
         here = sorted((point for point in points if point[0] == at), key=lambda point: point[1:3])
         speaker = here[-1][3]
@@ -137,12 +137,13 @@ def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int]]) -> list[
             if content_of(earlier) != content_of(speaker):
                 break
             speaker = earlier
-        ended = any(point[3] is None for point in here)
+        causes = {what for when, _, what in forgets if when == at}
+        ended = 'forgotten' if 'forgotten' in causes else 'ended' if causes else ''
         if ended or not holding or content_of(holding[-1][1]) != content_of(speaker):
             holding.append((at, speaker, ended))
     line = []
     for number, (at, speaker, _) in enumerate(holding):
-        end, _, ended = holding[number + 1] if number + 1 < len(holding) else (None, None, False)
+        end, _, ended = holding[number + 1] if number + 1 < len(holding) else (None, None, '')
         if speaker is not None:
             run = [
                 point[3]
@@ -174,7 +175,7 @@ class PlainMemory:
 
     def __init__(self, tolerance_ns: int = NS) -> None:
         self.said: list[Said] = []
-        self.forgets: list[tuple[tuple[object, ...], int, int]] = []
+        self.forgets: list[tuple[tuple[object, ...], int, int, str]] = []
         self.beliefs: list[frozenset[Stretch]] = [frozenset()]
         self.purges: list[tuple[int, int]] = []
         self.now = 0
@@ -206,7 +207,7 @@ class PlainMemory:
 
     def _timeline(self, about: tuple[object, ...]) -> list[Stretch]:
         said = [one for one in self.said if one.about == about]
-        return stretches(said, [(at, seq) for other, at, seq in self.forgets if other == about])
+        return stretches(said, [rest for other, *rest in self.forgets if other == about])
 
     def resolved(self, item: MemoryItem) -> MemoryItem:
         update: dict[str, Any] = {}
@@ -280,7 +281,7 @@ class PlainMemory:
             points: list[tuple[int, int, int, Said | None]] = [
                 (s.at, s.seq, s.pos, s) for s in self.said if s.about == one.about and not s.withdrawn
             ]
-            points += [(at, seq, 0, None) for about, at, seq in self.forgets if about == one.about]
+            points += [(at, seq, 0, None) for about, at, seq, _ in self.forgets if about == one.about]
             points.sort(key=lambda point: point[:3])
             place = points.index((one.at, one.seq, one.pos, one))
             first = points[place - 1][3] if place else None
@@ -301,7 +302,7 @@ class PlainMemory:
         for stretch in matched:
             self._withdraw(lambda said, s=stretch: _during(said, s) and said.at > self.now)
             if stretch.start <= self.now:
-                self.forgets.append((stretch.said.about, self.now, self.sequence + 1))
+                self.forgets.append((stretch.said.about, self.now, self.sequence + 1, 'forgotten'))
         return self._removed(matched)
 
     def end(self, key: str, at: int) -> list[Stretch]:
@@ -316,7 +317,7 @@ class PlainMemory:
         ]
         for stretch in matched:
             self._set_apart(stretch.said.about, at)
-        self.forgets += [(s.said.about, at, self.sequence + 1) for s in matched]
+        self.forgets += [(s.said.about, at, self.sequence + 1, 'ended') for s in matched]
         return self._removed(matched)
 
     def correct(self, step: tuple[float, float, float], map_id: str) -> int:
@@ -412,7 +413,7 @@ class PlainMemory:
         counts: dict[str, int] = {}
         for s in self.beliefs[self.belief_of(query)]:
             if self._passes(s, query) and not s.holds(at) and not query.include_invalidated:
-                reason = 'not_yet_valid' if at < s.start else 'forgotten' if s.forgotten else 'invalidated'
+                reason = 'not_yet_valid' if at < s.start else s.ended or 'invalidated'
                 counts[reason] = counts.get(reason, 0) + 1
         return counts
 
@@ -497,10 +498,10 @@ def _within(said: Said, stretch: Stretch) -> bool:
 
 def _told(before: list[Stretch], after: list[Stretch], at: int) -> Told:
     here = next(s for s in after if s.holds(at))
-    shape = [[(s.said.content, s.start, s.end, s.forgotten) for s in line] for line in (before, after)]
+    shape = [[(s.said.content, s.start, s.end, s.ended) for s in line] for line in (before, after)]
     if shape[0] == shape[1]:
         event = 'SKIP_DUP' if here.shown == before[after.index(here)].shown else 'MERGE'
-        return Told(event, str(here.said.item.id), reason='forgotten' if here.forgotten else '')
+        return Told(event, str(here.said.item.id), reason=here.ended)
     was = next((s for s in before if s.end is None), None)
     now = next((s for s in after if s.end is None), None)
     if was is None or (now is not None and was.line == now.line):

@@ -233,7 +233,7 @@ class MemoryMachine(RuleBasedStateMachine):
             counts = {
                 name: n
                 for name, n in result.excluded.items()
-                if name in ('not_yet_valid', 'forgotten', 'invalidated')
+                if name in ('not_yet_valid', 'forgotten', 'ended', 'invalidated')
             }
             assert counts == self.plain.left_out(query), query
         if query.near is not None:

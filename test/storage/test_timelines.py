@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from support.clock import ManualClock
-from support.tables import read_tables
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -118,3 +118,19 @@ def test_what_a_repetition_adds_has_a_row() -> None:
         assert [row[:2] for row in counts(memory)][8:9] == [(20, 1)]
         assert memory.query(MemoryQuery(key='door', episode='run')).total == 1
         assert memory.verify().ok
+
+
+def test_what_was_merged_is_verified_against_the_evidence() -> None:
+    with MemoryService.open(clock=ManualClock(1000.0)) as memory:
+        memory.write([door(1)])
+        memory.write([MemoryItem(**door(2, 0.5).model_dump(exclude_unset=True), evidence=('photo',))])
+        assert memory.verify().ok
+        for change in ('detail = \'{"evidence":["other"]}\'', 'detail = NULL', 'confidence = 0.7'):
+            write_tables(
+                memory,
+                lambda connection, change=change: connection.exec_driver_sql(
+                    f'UPDATE assertion SET {change} WHERE valid_from_ns = {2 * 10**9}'
+                ),
+            )
+            problems = memory.verify().problems
+            assert any(one.endswith('does not show what was merged into it') for one in problems)

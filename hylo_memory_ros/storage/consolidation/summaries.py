@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.domain.timeline import CONSOLIDATE, Point
 from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset, VersionRow
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, SummaryGroup
@@ -112,15 +112,15 @@ def _end(transaction: Changeset, number: int, ended: Sequence[_Open]) -> None:
     first = len(transaction.added)
     for one in ended:
         transaction.ended.append(one.version_row)
-        transaction.count_version(kind, one.element, (None, False), -1)
+        transaction.count_version(kind, one.element, (None, None), -1)
         # A summary may be one of another at once: while a clock stands still it never held.
         if one.valid_from_ns < at_ns:
             begun = VersionRow(
                 transaction.next_id('version'), one.identity_id, one.assertion_id, one.spatial_id, kind,
-                one.valid_from_ns, at_ns, False, sequence,
+                one.valid_from_ns, at_ns, None, sequence,
             )  # fmt: skip
             transaction.added.append(begun)
-            transaction.count_version(kind, one.element, (at_ns, False), 1)
+            transaction.count_version(kind, one.element, (at_ns, None), 1)
         transaction.note(one.id, None, 'CONSOLIDATE')
     raw: Any = transaction.connection.connection.dbapi_connection
     raw.execute(_END, (sequence, json.dumps([one.version_row for one in ended])))
@@ -171,7 +171,7 @@ _OPEN = """
 _END = 'UPDATE version SET to_seq = ? WHERE version_row IN (SELECT value FROM json_each(?))'
 _BEGIN = """
     INSERT INTO version (version_row, identity_id, assertion_id, spatial_id, kind, valid_from_ns, valid_to_ns,
-        forgotten, from_seq, to_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ended_by, from_seq, to_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _FORGET = """
     INSERT INTO forgetting (identity_id, sequence, forgotten_at_ns, consolidation) VALUES (?, ?, ?, ?)
@@ -246,7 +246,7 @@ def _loaded(transaction: Changeset, groups: Sequence[SummaryGroup]) -> tuple[set
 
 def _is_forgotten(group: SummaryGroup, there: Collection[int], timelines: Timelines) -> bool:
     return group.summary in there and any(
-        point.content is None and not point.consolidated and point.sequence > group.sequence
+        point.content is None and point.ending != CONSOLIDATE and point.sequence > group.sequence
         for point in timelines[group.summary].points
     )
 
@@ -260,7 +260,7 @@ def _undoes(point: Point, group: SummaryGroup, identity_id: int) -> bool:
     """Return whether a point is part of a group: the ending of a member, or the summary itself."""
     if point.sequence != group.sequence:
         return False
-    return bool(point.assertion_id) if identity_id == group.summary else point.consolidated
+    return bool(point.assertion_id) if identity_id == group.summary else point.ending == CONSOLIDATE
 
 
 def _store_withdrawal(

@@ -8,7 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.domain.timeline import FORGET
 from hylo_memory_ros.model import Change, Changes, Version
+from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.query.select import embeddings_of
 from hylo_memory_ros.storage.schema import (
     assertion,
@@ -16,6 +18,7 @@ from hylo_memory_ros.storage.schema import (
     change,
     corrected,
     correction,
+    forgetting,
     identity,
     txn,
     version,
@@ -104,7 +107,7 @@ def _version_of(
         item=item_of(row[: len(ITEM_COLUMNS)], vectors.get(row.version_row)),
         valid_from_ns=row.valid_from_ns,
         valid_to_ns=row.valid_to_ns,
-        forgotten=row.forgotten,
+        forgotten=row.ended_by == FORGET,
         from_seq=row.from_seq,
         to_seq=row.to_seq,
         recorded_at_ns=row.recorded_at_ns,
@@ -114,7 +117,27 @@ def _version_of(
         correction_id=row.correction_id or '',
         episode=row.episode,
         is_asked=row.id == item_id,
+        ended_by=row.ended_by or '',
     )
+
+
+def ends_of(connection: sa.Connection, version_rows: Collection[int]) -> dict[int, int]:
+    """Return the transaction that ended each version that perception, a report or a move ended."""
+    return {
+        row.version_row: row.sequence
+        for part in chunks(version_rows)
+        for row in connection.execute(_ends, {'rows': part})
+    }
+
+
+def reasons_of(connection: sa.Connection, sequences: Collection[int]) -> dict[tuple[int, str], str]:
+    """Return the reasons of ends by transaction and key, as far as a purge left them."""
+    reasons = {}
+    for part in chunks(sequences):
+        for sequence, reason, query in connection.execute(_reasons, {'sequences': part}):
+            for key, _, _, own, *_ in json.loads(query or '{}').get('end', ()):
+                reasons[sequence, key] = own or reason
+    return reasons
 
 
 def last_transaction(connection: sa.Connection) -> tuple[int, int]:
@@ -156,6 +179,20 @@ def expire_changes(connection: sa.Connection, least: int) -> None:
     connection.execute(change.delete().where(change.c.sequence < least))
 
 
+_ends = (
+    sa.select(version.c.version_row, forgetting.c.sequence)
+    .join(
+        forgetting,
+        (forgetting.c.identity_id == version.c.identity_id)
+        & (forgetting.c.forgotten_at_ns == version.c.valid_to_ns)
+        & forgetting.c.is_end,
+    )
+    .where(version.c.version_row.in_(sa.bindparam('rows', expanding=True)))
+    .order_by(forgetting.c.sequence)
+)
+_reasons = sa.select(audit.c.sequence, audit.c.reason, audit.c.query).where(
+    audit.c.sequence.in_(sa.bindparam('sequences', expanding=True))
+)
 _last = sa.select(txn.c.sequence, txn.c.recorded_at_ns).order_by(txn.c.sequence.desc()).limit(1)
 # Service clocks never decrease with the sequence, so the newest that is early enough is the last.
 _at = (

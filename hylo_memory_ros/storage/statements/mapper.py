@@ -11,8 +11,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, null, select
 
 from hylo_memory_ros.domain.identity import Statement
+from hylo_memory_ros.domain.timeline import CONSOLIDATE, END, FORGET
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
+from hylo_memory_ros.model.result import status_at
 from hylo_memory_ros.storage.schema import assertion, corrected, identity, landmark, spatial, version
 
 _COVARIANCE = struct.Struct('<36d')
@@ -26,7 +28,7 @@ ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
     version.c.version_row,
     version.c.valid_from_ns,
     version.c.valid_to_ns,
-    version.c.forgotten,
+    version.c.ended_by,
     version.c.from_seq,
     version.c.to_seq,
     version.c.kind,
@@ -275,11 +277,14 @@ def stats_of(row: ItemRow) -> Stats | None:
 
 def status_of(row: ItemRow, at_ns: int) -> Status:
     """Return how a version stands at a world time."""
-    _, valid_from_ns, valid_to_ns, forgotten, *_, stale = row
-    if forgotten:
-        return 'forgotten'
-    if at_ns < valid_from_ns:
-        return 'scheduled'
-    if valid_to_ns is None:
-        return 'stale' if stale else 'current'
-    return 'invalidated' if valid_to_ns <= at_ns else 'current'
+    _, valid_from_ns, valid_to_ns, ended_by, *_, stale = row
+    if valid_to_ns is None and stale and at_ns >= valid_from_ns:
+        return 'stale'
+    return status_at(at_ns, valid_from_ns, valid_to_ns, ended_by)
+
+
+def ending_of(consolidation: int | None, *, is_end: bool) -> str:
+    """Return the cause of an ending from its columns of `forgetting`."""
+    if consolidation is not None:
+        return CONSOLIDATE
+    return END if is_end else FORGET

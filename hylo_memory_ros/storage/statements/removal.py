@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.domain.timeline import END, FORGET, Point
 from hylo_memory_ros.model import AuditEntry
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
@@ -63,7 +63,7 @@ def forget_versions(txn: Changeset, matched: Sequence[Matched]) -> None:
         later = [point for point in held.points if one.spans(point) and point.valid_from_ns > at_ns]
         withdrawn += _withdraw(held, later)
         if one.valid_from_ns <= at_ns:
-            held.add(Point(at_ns, txn.sequence, 0, None, 0))
+            held.add(Point(at_ns, txn.sequence, 0, None, 0, FORGET))
             row = {'identity_id': one.identity_id, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns}
             txn.connection.execute(forgetting.insert(), row)
     _finish(txn, timelines, matched, withdrawn, 'FORGET')
@@ -207,8 +207,8 @@ def end_versions(txn: Changeset, endings: Sequence[Ending], kind: str) -> list[M
     timelines.load({number: ending.at_ns for number, (_, ending) in found.items()})
     for number, (matched, ending) in found.items():
         at_ns = ending.at_ns
-        timelines[number].add(Point(at_ns, txn.sequence, 0, None, 0))
-        row = {'identity_id': number, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns}
+        timelines[number].add(Point(at_ns, txn.sequence, 0, None, 0, END))
+        row = {'identity_id': number, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns, 'is_end': True}
         txn.connection.execute(forgetting.insert(), row)
         txn.note(matched.id, matched.key, 'MERGE' if ending.merged_into else 'END')
     timelines.save()

@@ -23,7 +23,7 @@ from hylo_memory_ros.model import MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset, VersionRow
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import assertion, corrected, forgetting, identity, spatial, version
-from hylo_memory_ros.storage.statements.mapper import effective, says_now
+from hylo_memory_ros.storage.statements.mapper import effective, ending_of, says_now
 from hylo_memory_ros.storage.statements.merged_statements import (
     assertions_of_span,
     load_statements,
@@ -56,7 +56,7 @@ class _Believed(NamedTuple):
     assertion_id: int
     valid_from_ns: int
     valid_to_ns: int | None
-    forgotten: bool
+    ended_by: str | None
     spatial_id: int | None
 
 
@@ -234,10 +234,10 @@ class Timelines:
             if last_ns is not None and last_ns > valid_from_ns:
                 self._repeated[number] = identity_id, last_ns
             held.points.append(Point(valid_from_ns, sequence, position, content, number))
-        for identity_id, at_ns, sequence, consolidation in connection.execute(
+        for identity_id, at_ns, sequence, consolidation, is_end in connection.execute(
             _forgettings, {'pairs': starts}
         ):
-            point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
+            point = Point(at_ns, sequence, 0, None, 0, ending_of(consolidation, is_end=is_end))
             self._held[identity_id].points.append(point)
 
     def merge(self, held: IdentityTimeline, span: Span, point: Point) -> bool:
@@ -351,14 +351,14 @@ class Timelines:
                 merge = held.merges.get(span.assertion_id)
                 number = span.assertion_id if merge is None else merge.assertion_id
                 place = self.evidence[number].spatial_id
-                wanted.add((number, span.valid_from_ns, span.valid_to_ns, span.forgotten, place))
+                wanted.add((number, span.valid_from_ns, span.valid_to_ns, span.ended_by, place))
             for row in held.believed:
                 if row[1:] in wanted:
                     wanted.discard(row[1:])
                 else:
                     self._txn.ended.append(row.version_row)
                     spoke = self._former.get(row.assertion_id) or self.evidence[row.assertion_id]
-                    self._txn.count_version(held.kind, spoke.element, (row.valid_to_ns, row.forgotten), -1)
+                    self._txn.count_version(held.kind, spoke.element, (row.valid_to_ns, row.ended_by), -1)
             for begin in sorted(wanted, key=itemgetter(1)):
                 self._begin(held, *begin)
         connection, sequence = self._txn.connection, self._txn.sequence
@@ -374,7 +374,7 @@ class Timelines:
         assertion_id: int,
         valid_from_ns: int,
         valid_to_ns: int | None,
-        gone: bool,
+        ended_by: str | None,
         spatial_id: int | None,
     ) -> None:
         self._txn.added.append(
@@ -386,12 +386,12 @@ class Timelines:
                 held.kind,
                 valid_from_ns,
                 valid_to_ns,
-                gone,
+                ended_by,
                 self._txn.sequence,
             )
         )
         element = self.evidence[assertion_id].element
-        self._txn.count_version(held.kind, element, (valid_to_ns, gone), 1)
+        self._txn.count_version(held.kind, element, (valid_to_ns, ended_by), 1)
 
     def _load_places(self) -> None:
         places = self._txn.places
@@ -450,7 +450,7 @@ _believed = sa.select(
     version.c.assertion_id,
     version.c.valid_from_ns,
     version.c.valid_to_ns,
-    version.c.forgotten,
+    version.c.ended_by,
     version.c.spatial_id,
 ).select_from(
     _pairs.join(
@@ -493,7 +493,11 @@ def _said(at: sa.ColumnElement[bool]) -> sa.Select[Any]:
 _said_at = _said(assertion.c.valid_from_ns == _pair_ns)
 _said_from = _said(assertion.c.valid_from_ns >= _pair_ns)
 _forgettings = sa.select(
-    forgetting.c.identity_id, forgetting.c.forgotten_at_ns, forgetting.c.sequence, forgetting.c.consolidation
+    forgetting.c.identity_id,
+    forgetting.c.forgotten_at_ns,
+    forgetting.c.sequence,
+    forgetting.c.consolidation,
+    forgetting.c.is_end,
 ).select_from(
     _pairs.join(
         forgetting,

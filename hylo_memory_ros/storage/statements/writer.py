@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import Statement, statement_of
 from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
-from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
+from hylo_memory_ros.domain.timeline import CONSOLIDATE, FORGET, Point, Span, open_span, span_at
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
 from hylo_memory_ros.model import (
     AuditEntry,
@@ -354,9 +354,11 @@ def _event(
 
 
 def _why_ended(span: Span, held: IdentityTimeline) -> str:
-    if span.forgotten:
-        return 'forgotten'
-    ended = any(point.consolidated and point.valid_from_ns == span.valid_to_ns for point in held.points)
+    if span.ended_by is not None:
+        return 'forgotten' if span.ended_by == FORGET else 'ended'
+    ended = any(
+        point.ending == CONSOLIDATE and point.valid_from_ns == span.valid_to_ns for point in held.points
+    )
     return 'consolidated' if ended else ''
 
 

@@ -12,7 +12,7 @@ from support.bags import NS, Types
 
 from hylo_memory_ros.perception import Message
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid
-from hylo_memory_ros.perception.ingestion.decoders import DECODERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS, UnusableMessageError
 
 NOW = 1_700_000_000 * NS + 5
 TYPES = Types()
@@ -102,6 +102,29 @@ def test_a_large_image_is_thinned_and_says_so() -> None:
 def test_what_is_no_depth_image_is_refused(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         read(IMAGE, TYPES.cdr(image(MILLIMETRES, **{'encoding': '16UC1', **fields})))
+
+
+@pytest.mark.parametrize(
+    ('kind', 'message', 'reason'),
+    [
+        (IMAGE, image(MILLIMETRES, 'rgb8'), 'bad_encoding'),
+        (IMAGE, image(MILLIMETRES, '64FC1'), 'bad_encoding'),
+        (INFO, info(k=np.zeros(9)), 'uncalibrated'),
+        (GRID, grid(np.zeros((0, 0))), 'bad_grid'),
+    ],
+)
+def test_a_message_that_is_well_formed_but_of_no_use_has_a_reason_of_its_own(
+    kind: str, message: Any, reason: str
+) -> None:
+    with pytest.raises(UnusableMessageError) as caught:
+        read(kind, TYPES.cdr(message))
+    assert caught.value.reason == reason
+
+
+def test_damaged_bytes_are_no_message_of_no_use() -> None:
+    with pytest.raises(ValueError, match=r'.') as caught:
+        read(IMAGE, TYPES.cdr(image(MILLIMETRES, 'rgb8'))[:-1])
+    assert not isinstance(caught.value, UnusableMessageError)
 
 
 @pytest.mark.parametrize('little', [True, False])

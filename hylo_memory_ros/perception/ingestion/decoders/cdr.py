@@ -15,6 +15,22 @@ PADDING = 3
 NS_PER_S = 1_000_000_000
 
 
+class UnusableMessageError(ValueError):
+    """A well-formed message that perception cannot use.
+
+    Parameters
+    ----------
+    reason : str
+        Name of the count of such messages.
+    text : str
+        What was expected, and what came.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 def cdr_order(message: bytes) -> str:
     """Return the byte order of a message in the notation of `struct`.
 

@@ -9,7 +9,11 @@ import numpy as np
 
 from hylo_memory_ros.errors import HyloMemoryError
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid, View
-from hylo_memory_ros.perception.ingestion.decoders.cdr import CdrCursor, decode_whole
+from hylo_memory_ros.perception.ingestion.decoders.cdr import (
+    CdrCursor,
+    UnusableMessageError,
+    decode_whole,
+)
 from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
 from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
 from hylo_memory_ros.transforms import Transform
@@ -38,7 +42,9 @@ def decode_depth_image(message: bytes, source: str) -> Message:
     Raises
     ------
     ValueError
-        If the bytes are no such message, or the image is of another encoding.
+        If the bytes are no such message.
+    UnusableMessageError
+        ``bad_encoding``: the pixels are no distances.
     """
 
     def read(cursor: CdrCursor) -> Message:
@@ -52,7 +58,10 @@ def decode_depth_image(message: bytes, source: str) -> Message:
         start = cursor.at
         cursor.skip(size)
         if encoding not in _ENCODINGS:
-            raise ValueError(f'encoding: expected one of {", ".join(sorted(_ENCODINGS))}, got {encoding!r}')
+            expected = ', '.join(sorted(_ENCODINGS))
+            raise UnusableMessageError(
+                'bad_encoding', f'encoding: expected one of {expected}, got {encoding!r}'
+            )
         kind, metres = _ENCODINGS[encoding]
         dtype = np.dtype(('>' if big else '<') + kind)
         if not width or not height or step < width * dtype.itemsize or size != step * height:
@@ -69,7 +78,13 @@ def decode_depth_image(message: bytes, source: str) -> Message:
 
 
 def decode_camera_info(message: bytes, source: str) -> Message:
-    """Decode a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`."""
+    """Decode a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`.
+
+    Raises
+    ------
+    UnusableMessageError
+        ``uncalibrated``: it has no focal lengths.
+    """
 
     def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -83,11 +98,17 @@ def decode_camera_info(message: bytes, source: str) -> Message:
         camera = CameraModel((k[0], k[4], k[2], k[5]), width)
         return _message(cursor, source, stamp_ns, frame_id, camera)
 
-    return _decode(message, read)
+    return _decode(message, read, 'uncalibrated')
 
 
 def decode_occupancy_grid(message: bytes, source: str) -> Message:
-    """Decode a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`."""
+    """Decode a nav_msgs/OccupancyGrid; parameters as for `decode_depth_image`.
+
+    Raises
+    ------
+    UnusableMessageError
+        ``bad_grid``: it has no cells, or they have no size.
+    """
 
     def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
@@ -105,14 +126,14 @@ def decode_occupancy_grid(message: bytes, source: str) -> Message:
         origin = Transform((x, y, z), unit_quaternion(turn if any(turn) else IDENTITY_ROTATION))
         return _message(cursor, source, stamp_ns, frame_id, OccupancyGrid(cells, resolution, origin))
 
-    return _decode(message, read)
+    return _decode(message, read, 'bad_grid')
 
 
-def _decode(message: bytes, read: Callable[[CdrCursor], Message]) -> Message:
+def _decode(message: bytes, read: Callable[[CdrCursor], Message], reason: str) -> Message:
     try:
         return decode_whole(message, read)
     except HyloMemoryError as exc:
-        raise ValueError(exc.message) from exc
+        raise UnusableMessageError(reason, exc.message) from exc
 
 
 def _message(cursor: CdrCursor, source: str, stamp_ns: int, frame_id: str, view: View) -> Message:

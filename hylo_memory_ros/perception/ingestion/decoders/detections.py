@@ -19,7 +19,6 @@ from hylo_memory_ros.perception.ingestion.observation import (
     DecodedMessage,
     Detections,
     Message,
-    digest32,
 )
 
 # The least that a Detection3D and a hypothesis take.
@@ -78,7 +77,7 @@ def _array(cursor: CdrCursor, source: str) -> DecodedMessage:
     if not parts:
         # An array without detections is an observation too.
         parts[stamp_ns, frame_id] = []
-    digest = digest32(cursor.end())
+    digest = cursor.digest()
     messages = []
     for (part_ns, part_frame), things in parts.items():
         # Two parts of one stamp would be one message to the ledger.
@@ -179,4 +178,4 @@ def _tag_array(cursor: CdrCursor, source: str) -> Message:
         instances=names,
         frames=names,
     )
-    return Message(source, stamp_ns, frame_id, digest32(cursor.end()), tags)
+    return Message(source, stamp_ns, frame_id, cursor.digest(), tags)

@@ -15,17 +15,21 @@ from hylo_memory_ros.perception.ingestion.decoders.cdr import (
     decode_whole,
 )
 from hylo_memory_ros.perception.ingestion.decoders.geometry import POSE
-from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message
 from hylo_memory_ros.transforms import Transform
 from hylo_memory_ros.transforms.geometry import IDENTITY_ROTATION, unit_quaternion
 
 # Pixel type, and its scale to metres (REP-118).
 _ENCODINGS = {'16UC1': ('u2', 0.001), 'mono16': ('u2', 0.001), '32FC1': ('f4', 1.0)}
+_NO_RETURN = 2**16 - 1
 # Visibility needs no finer image than this many columns.
 _COLUMNS = 160
 _NOTHING = Detections(labels=(), positions=np.zeros((0, 3)))
 _SIZE = {order: struct.Struct(order + '2I') for order in '<>'}
 _MATRIX = {order: struct.Struct(order + '9d') for order in '<>'}
+_PROJECTION = {order: struct.Struct(order + '12d') for order in '<>'}
+# Binning x, y, and the region of interest: x, y, height, width.
+_SECTION = {order: struct.Struct(order + '6I') for order in '<>'}
 _GRID = {order: struct.Struct(order + 'f2I') for order in '<>'}
 
 
@@ -71,14 +75,22 @@ def decode_depth_image(message: bytes, source: str) -> Message:
         rows = np.frombuffer(cursor.data[start : start + size], dtype=np.uint8).reshape(height, step)
         pixels = rows[:, : width * dtype.itemsize].copy().view(dtype)
         stride = -(-width // _COLUMNS)
-        depth = (pixels[::stride, ::stride] * np.float32(metres)).astype(np.float32)
-        return _message(cursor, source, stamp_ns, frame_id, DepthImage(depth, stride))
+        pixels = pixels[::stride, ::stride]
+        depth = (pixels * np.float32(metres)).astype(np.float32)
+        if dtype.itemsize == 2:
+            # The largest number is "no return" for some drivers; no depth camera sees 65 m far.
+            depth[pixels == _NO_RETURN] = 0.0
+        image = DepthImage(depth, stride, (width, height))
+        return _message(cursor, source, stamp_ns, frame_id, image)
 
     return decode_whole(message, read)
 
 
 def decode_camera_info(message: bytes, source: str) -> Message:
     """Decode a sensor_msgs/CameraInfo; parameters as for `decode_depth_image`.
+
+    The camera is that of the rectified image, P, where it is given, otherwise K; in the pixels that are
+    left by region of interest and binning.
 
     Raises
     ------
@@ -88,14 +100,21 @@ def decode_camera_info(message: bytes, source: str) -> Message:
 
     def read(cursor: CdrCursor) -> Message:
         stamp_ns, frame_id = cursor.header()
-        _, width = map(int, cursor.numbers(_SIZE[cursor.order], 4))
+        height, width = map(int, cursor.numbers(_SIZE[cursor.order], 4))
         cursor.text()
         cursor.skip_sequence(8, 8)
         k = cursor.numbers(_MATRIX[cursor.order], 8)
-        cursor.skip(9 * 8 + 12 * 8, 8)
-        cursor.skip(2 * 4, 4)
-        cursor.skip(4 * 4 + 1, 4)
-        camera = CameraModel((k[0], k[4], k[2], k[5]), width)
+        cursor.skip(9 * 8, 8)
+        p = cursor.numbers(_PROJECTION[cursor.order], 8)
+        *binning, left, top, roi_height, roi_width = map(int, cursor.numbers(_SECTION[cursor.order], 4))
+        cursor.skip(1)
+        fx, fy, cx, cy = (p[0], p[5], p[2], p[6]) if p[0] > 0.0 and p[5] > 0.0 else (k[0], k[4], k[2], k[5])
+        across, down = (max(1, pixels) for pixels in binning)
+        camera = CameraModel(
+            (fx / across, fy / down, (cx - left) / across, (cy - top) / down),
+            (roi_width or width) // across,
+            (roi_height or height) // down,
+        )
         return _message(cursor, source, stamp_ns, frame_id, camera)
 
     return _decode(message, read, 'uncalibrated')
@@ -137,4 +156,4 @@ def _decode(message: bytes, read: Callable[[CdrCursor], Message], reason: str) -
 
 
 def _message(cursor: CdrCursor, source: str, stamp_ns: int, frame_id: str, view: View) -> Message:
-    return Message(source, stamp_ns, frame_id, digest32(cursor.end()), _NOTHING, view=view)
+    return Message(source, stamp_ns, frame_id, cursor.digest(), _NOTHING, view=view)

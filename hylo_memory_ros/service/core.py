@@ -245,7 +245,8 @@ class MemoryCore:
             # Most commits have no skill, and the index takes a lock.
             if committed.skills or committed.unsaid:
                 self.skills.follow(committed)
-            self.events.publish(committed.change)
+            if self.events.listeners:
+                self.events.publish(committed.change)
 
     def publish_evicted(self, items: Sequence[MemoryItem], at_ns: int) -> None:
         """Publish which items working memory evicted."""

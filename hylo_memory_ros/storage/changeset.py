@@ -13,7 +13,17 @@ from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import EMPTY_STATE, update_state
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
-from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
+from hylo_memory_ros.storage.schema import (
+    FULL_TEXT,
+    SUMMARY_TEXT,
+    assertion,
+    change,
+    episode,
+    identity,
+    spatial,
+    txn,
+    version,
+)
 
 Match = Callable[[sa.Connection, Any, Sequence[int] | None], dict[int, float | None]]
 """Finds the version rows of one file that match a `QuerySpec`."""
@@ -154,6 +164,7 @@ class Changeset:
                 self._last[table] = max(self._last[table], getattr(archive.state, table))
         self.episode: str = row[-1] or ''
         self.discarded = False
+        self.text_index = SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT
         self.reason = ''
         self.added: list[VersionRow] = []
         self.ended: list[int] = []

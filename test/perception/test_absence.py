@@ -192,6 +192,26 @@ def test_a_depth_image_that_looks_through_the_place_ends_it() -> None:
     assert memory.verify().ok
 
 
+def test_an_image_that_is_not_of_its_camera_says_nothing_and_is_counted() -> None:
+    """A section of the image beside the CameraInfo of the whole: the place lies elsewhere in its pixels."""
+    camera = CameraModel((100.0, 100.0, 80.0, 60.0), 160, 120)
+    section = DepthImage(np.full((60, 160), 4.0, dtype=np.float32), size=(160, 60))
+    views = [
+        view
+        for step in range(1, 9)
+        for view in (a_view(10.0 * step, camera, 'info'), a_view(10.0 * step, section, 'depth'))
+    ]
+    messages = sorted([*confirmed(), *missing(1, 9), *views], key=lambda message: message.order)
+    with open_memory() as memory:
+        pipeline = a_pipeline(memory, depth_settings(), Strolling())
+        feed(pipeline, messages)
+        pipeline.close()
+        (depth,) = (one for one in pipeline.status().inputs if one.name == 'depth')
+        assert depth.refused == {'camera_mismatch': 8}
+        (hit,) = landmarks_of(memory, include_stale=True)
+        assert hit.stats.existence > 0.9
+
+
 def test_a_depth_image_with_something_before_the_place_says_nothing() -> None:
     memory = run([*confirmed(), *missing(1, 30, 1.0)], depth_settings())
     assert statuses(memory) == ['current']

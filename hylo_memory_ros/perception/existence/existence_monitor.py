@@ -75,8 +75,14 @@ class ExistenceMonitor:
         self._judged_ns: dict[str, int] = {}
         self._tolerance_ns = round(_VISIBILITY_TOLERANCE_S * 1e9)
 
-    def take_view(self, message: Message, global_from_sensor: Transform) -> None:
-        """Take the camera or depth image of a message, in the order of stamps."""
+    def take_view(self, message: Message, global_from_sensor: Transform) -> str:
+        """Take the camera or depth image of a message, in the order of stamps.
+
+        Returns
+        -------
+        str
+            Why it is not used: ``camera_mismatch``; empty: it is.
+        """
         view = message.view
         if isinstance(view, CameraModel):
             self._views.add_camera(message.input, view)
@@ -84,7 +90,10 @@ class ExistenceMonitor:
             camera = self._views.camera(self._inputs[message.input].camera_info)
             if camera is not None:
                 placed = view.placed(camera, global_from_sensor)
+                if placed is None:
+                    return 'camera_mismatch'
                 self._views.add_image(message.input, message.stamp_ns, placed)
+        return ''
 
     def take_grid(
         self, message: Message, grid: OccupancyGrid, settled_ns: int

@@ -328,7 +328,8 @@ class IngestionPipeline:
             self.persistence.add((), result.receipts)
             return result
         if message.view is not None:
-            self.existence.take_view(message, global_from_sensor)
+            if reason := self.existence.take_view(message, global_from_sensor):
+                self._counts[message.input].reject(reason)
             return AssociationResult(np.zeros(0, dtype=np.int64), ())
         base = pending.base or self._sensor_poses.estimate_base(
             message, global_from_sensor, self.landmarks.keyframes

@@ -15,6 +15,7 @@ reason                        rule
 ``bad_covariance``            only the covariance is ignored: the default is used
 ``bad_orientation``           only the orientation is ignored
 ``no_transform``              tf has no pose of this tag at the stamp
+``camera_mismatch``           whole depth image: its CameraInfo is of another section
 ``zero_stamp``                whole message: its stamp is zero
 ``bad_stamp``                 whole message: its stamp is no valid time
 ``before_min_valid_stamp``    whole message: its stamp lies before min_valid_stamp

@@ -20,7 +20,7 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model import normalize_frame
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline
-from hylo_memory_ros.perception.ingestion.decoders import DECODERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS, UnusableMessageError
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.convert.fields import stamp_ns
 from hylo_memory_ros.ros.open_memory import StampWatch
@@ -101,7 +101,7 @@ class Input:
         # Each counter is written by one thread only: the executor's, then the two of the writer's.
         self._dropped = 0
         self._noted = 0
-        self._malformed = 0
+        self._refused = 0
         self._subscription: Any = None
 
     def start(self) -> None:
@@ -158,12 +158,13 @@ class Input:
         try:
             read = self._read(message, self.name)
         except ValueError as exc:
-            pipeline.note_refused(self.name, 'malformed')
-            self._malformed += 1
+            reason = exc.reason if isinstance(exc, UnusableMessageError) else 'malformed'
+            pipeline.note_refused(self.name, reason)
+            self._refused += 1
             # A faulty sender mostly stays so: the first, second, fourth, eighth... message is logged.
-            if self._malformed & (self._malformed - 1) == 0:
-                text = 'input %s: refused a message, %d so far: %s'
-                logger.warning(text, self.name, self._malformed, exc)
+            if self._refused & (self._refused - 1) == 0:
+                text = 'input %s: refused a message (%s), %d so far: %s'
+                logger.warning(text, self.name, reason, self._refused, exc)
             return
         for reason, count in read.refused.items():
             pipeline.note_refused(self.name, reason, count)

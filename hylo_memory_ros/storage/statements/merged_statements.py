@@ -24,7 +24,6 @@ from hylo_memory_ros.storage.schema import (
     identity,
     spatial,
     tag,
-    text_index_of,
 )
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
 from hylo_memory_ros.storage.statements.mapper import (
@@ -137,7 +136,7 @@ def store_merges(txn: Changeset, shown: Mapping[int, MemoryItem]) -> dict[int, M
         stored[base] = MergedRow(number, row.id, elements[1], place)
     for table, values in rows.items():
         insert_rows(txn.connection, table, values)
-    txn.connection.exec_driver_sql(INSERT_TEXT.format(text_index_of(txn.op)), texts)
+    txn.connection.exec_driver_sql(INSERT_TEXT.format(txn.text_index), texts)
     return stored
 
 

@@ -309,6 +309,8 @@ class Timelines:
         shown: dict[int, MemoryItem] = {}
         owners: dict[int, tuple[IdentityTimeline, bytes]] = {}
         for held in self._held.values():
+            if len(held.points) < 2 and not held.merges:
+                continue
             runs = held.runs()
             for span, numbers in runs:
                 base, merge = span.assertion_id, held.merges.get(span.assertion_id)
@@ -333,7 +335,8 @@ class Timelines:
             bases = {span.assertion_id for span, _ in runs}
             stale += [held.merges.pop(base).assertion_id for base in held.merges.keys() - bases]
             held.shown.clear()
-        withdraw_assertions(self._txn, stale)
+        if stale:
+            withdraw_assertions(self._txn, stale)
         for base, row in store_merges(self._txn, shown).items() if shown else ():
             held, content = owners[base]
             held.merges[base] = Merge(row.assertion_id, content)
@@ -359,46 +362,34 @@ class Timelines:
                     self._txn.ended.append(row.version_row)
                     spoke = self._former.get(row.assertion_id) or self.evidence[row.assertion_id]
                     self._txn.count_version(held.kind, spoke.element, (row.valid_to_ns, row.ended_by), -1)
-            for begin in sorted(wanted, key=itemgetter(1)):
-                self._begin(held, *begin)
+            for assertion_id, valid_from_ns, valid_to_ns, ended_by, spatial_id in sorted(
+                wanted, key=itemgetter(1)
+            ):
+                self._txn.added.append(
+                    VersionRow(
+                        self._txn.next_id('version'),
+                        held.identity_id,
+                        assertion_id,
+                        spatial_id,
+                        held.kind,
+                        valid_from_ns,
+                        valid_to_ns,
+                        ended_by,
+                        self._txn.sequence,
+                    )
+                )
+                element = self.evidence[assertion_id].element
+                self._txn.count_version(held.kind, element, (valid_to_ns, ended_by), 1)
         connection, sequence = self._txn.connection, self._txn.sequence
         if ended := self._txn.ended[first_ended:]:
             connection.execute(_end_version, [{'row': row, 'seq': sequence} for row in ended])
         if added := self._txn.added[first_added:]:
             insert_rows(connection, version, [row._asdict() for row in added])
-        self._load_places()
-
-    def _begin(
-        self,
-        held: IdentityTimeline,
-        assertion_id: int,
-        valid_from_ns: int,
-        valid_to_ns: int | None,
-        ended_by: str | None,
-        spatial_id: int | None,
-    ) -> None:
-        self._txn.added.append(
-            VersionRow(
-                self._txn.next_id('version'),
-                held.identity_id,
-                assertion_id,
-                spatial_id,
-                held.kind,
-                valid_from_ns,
-                valid_to_ns,
-                ended_by,
-                self._txn.sequence,
-            )
-        )
-        element = self.evidence[assertion_id].element
-        self._txn.count_version(held.kind, element, (valid_to_ns, ended_by), 1)
-
-    def _load_places(self) -> None:
         places = self._txn.places
-        wanted = {row.spatial_id for row in self._txn.added if row.spatial_id is not None}
-        for part in chunks(wanted - places.keys()):
-            for spatial_id, *place in self._txn.connection.execute(_places, {'ids': part}):
-                places[spatial_id] = tuple(place)
+        wanted_places = {row.spatial_id for row in self._txn.added if row.spatial_id is not None}
+        for part in chunks(wanted_places - places.keys()):
+            for place_id, *position in connection.execute(_places, {'ids': part}):
+                places[place_id] = tuple(position)
 
 
 def _among(column: sa.Column[int]) -> sa.ColumnElement[bool]:

@@ -36,7 +36,6 @@ from hylo_memory_ros.storage.schema import (
     request,
     spatial,
     tag,
-    text_index_of,
 )
 from hylo_memory_ros.storage.skill_repository import Gate
 from hylo_memory_ros.storage.statements.corrected_statements import corrected_among, repeat_corrections
@@ -159,12 +158,14 @@ class _Accepted:
 def _write(txn: Changeset, items: Sequence[MemoryItem]) -> WriteResult:
     """Store resolved items in list order, and return what each did to its timeline."""
     config = txn.config
-    items = _as_first_asserted(txn, items)
+    if named := {item.id for item in items if item.id is not None}:
+        items = _as_first_asserted(txn, items, named)
     stated = [(item, statement_of(item, config.identity_scope)) for item in items]
     _refuse_conflicts(txn, stated)
     timelines = Timelines(txn)
     accepted = _intern(txn, timelines, stated)
-    repeated = _repeated(txn, timelines, accepted)
+    # Where nothing was said before, nothing is repeated.
+    repeated = _repeated(txn, timelines, accepted) if timelines.evidence else {}
     rows = _Rows()
     gate = None
     if any(item.kind is MemoryKind.SKILL for item in items):
@@ -184,7 +185,7 @@ def _write(txn: Changeset, items: Sequence[MemoryItem]) -> WriteResult:
         idle = [entry for entry in accepted if entry.assertion_id in timelines.idle and is_plain(entry.item)]
         if idle:
             _count_repetitions(txn, timelines, rows, idle)
-    rows.insert(txn.connection, txn.op)
+    rows.insert(txn)
     if gate is not None:
         gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
     if repeated:
@@ -197,14 +198,14 @@ def _write(txn: Changeset, items: Sequence[MemoryItem]) -> WriteResult:
     return WriteResult(tuple(events), txn.sequence)
 
 
-def _as_first_asserted(txn: Changeset, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+def _as_first_asserted(txn: Changeset, items: Sequence[MemoryItem], named: set[str]) -> list[MemoryItem]:
     """Give an item whose id is known and that states no other time the time it was first asserted with.
 
     So the same write again is the same statement, also one whose time was assumed.
     """
     known: dict[str | None, tuple[int, bool]] = {}
-    txn.archive.restore_ids({item.id for item in items if item.id is not None}, given=True)
-    for part in chunks({item.id for item in items if item.id is not None}):
+    txn.archive.restore_ids(named, given=True)
+    for part in chunks(named):
         for item_id, valid_from_ns, assumed in txn.connection.execute(_first_time, {'ids': part}):
             known.setdefault(item_id, (valid_from_ns, assumed))
     return [_at_first_time(item, *known[item.id]) if item.id in known else item for item in items]
@@ -388,19 +389,25 @@ class _Rows:
             'base_id': None,
         }
         if item.pose is not None:
-            row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
+            row['spatial_id'] = spatial_id = txn.next_id('spatial')
+            place = spatial_row(item.pose, row['map_id'])
+            self._spatial.append({'spatial_id': spatial_id, **place})
+            txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
         self._assertion.append(row)
         self._text.append((assertion_id, *full_text_row(item)))
         for field, value in tags_of(item):
             self._tag.append({'field': field, 'value': value, 'assertion_id': assertion_id})
-        for space, vector in embedding_rows(item):
-            digest = digest_of_vector(vector)
-            self._embedding.append(
-                {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
-            )
-            txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
-        stored = {space: vector_of(vector) for space, vector in embedding_rows(item)}
-        timelines.items[assertion_id] = item.model_copy(update={'embeddings': stored}) if stored else item
+        timelines.items[assertion_id] = item
+        if item.embeddings:
+            stored = {}
+            for space, vector in embedding_rows(item):
+                digest = digest_of_vector(vector)
+                self._embedding.append(
+                    {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
+                )
+                txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
+                stored[space] = vector_of(vector)
+            timelines.items[assertion_id] = item.model_copy(update={'embeddings': stored})
         if item.kind is MemoryKind.SKILL:
             txn.skills.append((assertion_id, item.payload))
         timelines.evidence[assertion_id] = Evidence(
@@ -411,12 +418,6 @@ class _Rows:
             item.source,
             row['detail'],
         )
-
-    def _add_pose(self, txn: Changeset, place: dict[str, Any]) -> int:
-        spatial_id = txn.next_id('spatial')
-        self._spatial.append({'spatial_id': spatial_id, **place})
-        txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
-        return spatial_id
 
     def by_assertion(self) -> dict[int, dict[str, Any]]:
         """Return the rows of assertions by their number."""
@@ -429,7 +430,7 @@ class _Rows:
             self._tag = [row for row in self._tag if row['assertion_id'] not in assertion_ids]
             self._text = [row for row in self._text if row[0] not in assertion_ids]
 
-    def insert(self, connection: sa.Connection, op: str) -> None:
+    def insert(self, txn: Changeset) -> None:
         tables = (
             (spatial, self._spatial),
             (assertion, self._assertion),
@@ -437,9 +438,9 @@ class _Rows:
             (embedding, self._embedding),
         )
         for table, rows in tables:
-            insert_rows(connection, table, rows)
+            insert_rows(txn.connection, table, rows)
         if self._text:
-            connection.exec_driver_sql(INSERT_TEXT.format(text_index_of(op)), self._text)
+            txn.connection.exec_driver_sql(INSERT_TEXT.format(txn.text_index), self._text)
 
 
 _same_id = sa.select(assertion.c.id, assertion.c.content_digest, assertion.c.valid_from_ns).where(

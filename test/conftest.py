@@ -2,6 +2,7 @@
 
 import fcntl
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ pytest.register_assert_rewrite(
 settings.register_profile('nightly', deadline=None, max_examples=100)
 settings.register_profile('gate', deadline=None, max_examples=33, derandomize=True)
 settings.load_profile('gate')  # --hypothesis-profile=nightly replaces it
+
+# In a ROS installation launch's plug-in has all loggers made as its own, which hand nothing on to a test's log.
+logging.setLoggerClass(logging.Logger)
 
 ROOT = Path(__file__).resolve().parents[1]
 DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral ones

@@ -127,10 +127,12 @@ class IngestionPipeline:
             behind = message.stamp_ns <= self._watermark.value_ns
             if message in self._backlog or (behind and self.persistence.is_consumed(message)):
                 counts.repeated += 1
+                counts.older_run = ''
                 return 'repeated'
             if behind:
-                counts.count_late()
+                counts.count_late(message.stamp_ns, self._watermark.value_ns)
                 return 'late'
+            counts.older_run = ''
             self._watermark.observe(message.input, message.stamp_ns)
             return self._admit(message, counts)
 
@@ -143,7 +145,7 @@ class IngestionPipeline:
         if taken == 'repeated':
             counts.repeated += 1
         elif taken == 'late':
-            counts.count_late()
+            counts.count_late(message.stamp_ns, self._watermark.value_ns)
         else:
             counts.consumed += 1
         return taken
@@ -251,6 +253,7 @@ class IngestionPipeline:
             refused=dict(counts.refused),
             lost=dict(counts.lost),
             causes=dict(counts.causes),
+            older_run=counts.older_run,
         )
 
     def _counts_of(self, source: str) -> InputCounts:

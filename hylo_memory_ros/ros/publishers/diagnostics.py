@@ -126,6 +126,9 @@ class DiagnosticsTopic:
     def _errors(self) -> Iterator[str]:
         if failure := self._context.perception.last_failure:
             yield f'perception: {failure}'
+        for source in self._context.perception.status().inputs:
+            if source.older_run:
+                yield f'input {source.name}: {source.older_run}'
         if self._mirror_repairs:
             times = self._mirror_repairs
             yield f'the spatial mirror differed from the database {times} times, and was repaired'

@@ -124,10 +124,22 @@ class InputCounts:
         text = f'{self.late_since_start} came behind the watermark so far, and were dropped'
         self._warn('late', f'{text}; {self.older_run}' if self.older_run else text)
 
-    def reject(self, reason: str, count: int = 1) -> None:
-        """Count messages or detections that break a rule."""
+    def reject(self, reason: str, count: int = 1, *, warn: bool = False) -> None:
+        """Count messages or detections that break a rule.
+
+        Parameters
+        ----------
+        reason : str
+            Name of the count.
+        count : int
+            Number of messages or detections.
+        warn : bool
+            Log it as well: whole messages of this kind are of no use.
+        """
         if count:
             self.refused[reason] += count
+        if warn:
+            self._warn(reason, f'{self.refused[reason]} refused so far ({reason})')
 
     def _warn(self, reason: str, text: str) -> None:
         now_s = time.monotonic()

@@ -112,6 +112,8 @@ class DiagnosticsTopic:
         yield from memory.skill_report.warnings
         for name in perception.skipped:
             yield f'input {name}: its message type is not installed'
+        if context.transforms.incompatible:
+            yield f'tf: a publisher does not match its quality of service ({context.transforms.incompatible})'
         for source in perception.inputs:
             if source.incompatible:
                 yield (

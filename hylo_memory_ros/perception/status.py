@@ -33,6 +33,8 @@ class InputStatus:
     """The dropped messages since the start, by reason."""
     causes: Mapping[str, str] = field(default_factory=dict)
     """Cause of the newest loss in words, by reason, where more than the reason is known."""
+    older_run: str = ''
+    """Description of stamps far behind the watermark, as of a restarted simulator; empty: they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ _log = logging.getLogger(__name__)
 
 # A loss mostly goes on, and whoever looks at the log later must find it too, seconds.
 _REPEAT_S = 30.0
+# No reordering explains that a message is so far behind, seconds of stamps.
+_OLDER_RUN_S = 60.0
 
 
 @dataclass(slots=True)
@@ -81,6 +85,8 @@ class InputCounts:
     """Messages and detections that break a rule, since the start, by reason."""
     changed: bool = False
     """Whether `dropped` or `late` grew since they were stored."""
+    older_run: str = ''
+    """Description of stamps far behind the watermark; empty: the newest message was not."""
     _warned_s: dict[str, float] = field(default_factory=dict)
 
     def drop(self, reason: str, count: int = 1, cause: str = '') -> None:
@@ -102,17 +108,38 @@ class InputCounts:
             self.causes[reason] = cause
         self._warn(reason, f'{self.lost[reason]} dropped so far ({reason})' + (f': {cause}' if cause else ''))
 
-    def count_late(self) -> None:
+    def count_late(self, stamp_ns: int, watermark_ns: int) -> None:
         """Count a message that arrived behind the watermark."""
         self.late += 1
         self.late_since_start += 1
         self.changed = True
-        self._warn('late', f'{self.late_since_start} came behind the watermark so far, and were dropped')
+        behind_s = (watermark_ns - stamp_ns) / 1e9
+        self.older_run = ''
+        if behind_s > _OLDER_RUN_S:
+            self.older_run = (
+                f'its messages are of {stamp_ns / 1e9:.3f} s, {behind_s:.0f} s behind what this memory has '
+                'consumed, and none is used: after a restart of the simulator or the clock give a new '
+                'database_path'
+            )
+        text = f'{self.late_since_start} came behind the watermark so far, and were dropped'
+        self._warn('late', f'{text}; {self.older_run}' if self.older_run else text)
 
-    def reject(self, reason: str, count: int = 1) -> None:
-        """Count messages or detections that break a rule."""
+    def reject(self, reason: str, count: int = 1, *, warn: bool = False) -> None:
+        """Count messages or detections that break a rule.
+
+        Parameters
+        ----------
+        reason : str
+            Name of the count.
+        count : int
+            Number of messages or detections.
+        warn : bool
+            Log it as well: whole messages of this kind are of no use.
+        """
         if count:
             self.refused[reason] += count
+        if warn:
+            self._warn(reason, f'{self.refused[reason]} refused so far ({reason})')
 
     def _warn(self, reason: str, text: str) -> None:
         now_s = time.monotonic()

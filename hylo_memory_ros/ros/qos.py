@@ -42,6 +42,9 @@ TF = _keep_last(100)
 TF_STATIC = _keep_last(100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`tf_static`: latched, the last message of each publisher."""
 
+TF_STATIC_VOLATILE = _keep_last(100)
+"""`tf_static` of publishers that do not latch it, as some recorded bags offer it."""
+
 
 def detections(reliability: str, depth: int, durability: str = 'volatile') -> QoSProfile:
     """Return the profile of a perception input.

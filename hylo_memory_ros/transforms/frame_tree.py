@@ -87,6 +87,8 @@ class FrameTree:
         self._names: set[str] = set()
         self._warned: set[tuple[str, str]] = set()
         self.refused: Counter[str] = Counter()
+        self.origin = ''
+        """Topics that the transforms come from, for messages; empty: none."""
         self.newest_ns = 0
         """Newest stamp of all samples; 0: none."""
         self.needed_ns: int | None = None
@@ -173,7 +175,8 @@ class FrameTree:
         unknown = [name for name in (source, target) if name not in self._names]
         if unknown:
             names = ' and '.join(map(repr, unknown))
-            why = f'frame {names} is unknown, none of the transforms among {len(self._names)} frames names it'
+            heard = f'{len(self._names)} frames' + (f' received on {self.origin}' if self.origin else '')
+            why = f'frame {names} is unknown, none of the transforms among {heard} names it'
             return UnknownFrameError(f'{what}: {why}', **details)
         path = self._path(target, source)
         if path is None:

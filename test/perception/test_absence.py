@@ -303,6 +303,45 @@ def test_a_single_thing_that_left_an_empty_place_has_moved_and_keeps_its_key() -
     assert told['existence'] < told['gone_below']
 
 
+def test_a_camera_that_stands_still_finds_that_a_thing_has_moved() -> None:
+    """It has one viewpoint a minute, so that the old place is found empty minutes after the move."""
+    other = (1.0, -0.5, 2.0)
+    messages = [a_message(float(second), [CUP]) for second in range(20)]
+    for second in range(20, 400):
+        messages += [*a_depth(float(second), 4.0), a_message(float(second), [other])]
+    with open_memory() as memory:
+        pipeline = a_pipeline(memory, depth_settings())
+        feed(pipeline, messages)
+        pipeline.close()
+        (hit,) = landmarks_of(memory)
+        (before,) = landmarks_of(memory, as_of_ns=START_NS + 10 * NS)
+        assert hit.item.pose.position == pytest.approx(other, abs=0.01)
+        assert hit.item.key == before.item.key
+        (told,) = stored_receipts(memory, 'displacement')
+        assert (told['gone_ns'] - told['first_ns']) / NS > 120.0
+        assert told['within_s'] == depth_settings().moved_within_s
+
+
+@pytest.mark.parametrize(
+    ('rest_s', 'probability', 'within_s'),
+    [
+        (60.0, 0.9, 300.0),
+        (5.0, 0.9, 60.0),
+        (120.0, 0.9, 600.0),
+        (60.0, 0.5, 780.0),
+        (60.0, 1.0, 180.0),
+        (60.0, 0.01, 3600.0),
+    ],
+)
+def test_the_time_for_a_move_fits_the_time_that_its_proof_takes(
+    rest_s: float, probability: float, within_s: float
+) -> None:
+    witnesses = depth_settings().inputs[1:]
+    seeing = watching(visibility='depth', detection_probability=probability)
+    settings = some_settings(seeing, *witnesses, keyframe_rest_s=rest_s)
+    assert settings.moved_within_s == within_s
+
+
 def test_of_two_that_appeared_neither_is_the_one_that_left() -> None:
     memory = run(moved((1.0, -0.5, 2.0), twins=2), depth_settings())
     hits = landmarks_of(memory)

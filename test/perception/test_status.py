@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from perception.pieces import START_NS, a_message, a_pipeline, feed, open_memory
+from perception.pieces import NS, START_NS, a_message, a_pipeline, feed, open_memory
 from perception.pipeline.pieces import CUP, the_input
 
 from hylo_memory_ros.perception import status
@@ -43,10 +43,10 @@ def test_another_reason_or_input_is_told_at_once(
     counts = InputCounts('depth')
     counts.drop('overload')
     counts.drop('map_switched')
-    counts.count_late()
+    counts.count_late(9 * NS, 10 * NS)
     InputCounts('front').drop('overload')
     after(1.0)
-    counts.count_late()
+    counts.count_late(9 * NS, 10 * NS)
     assert caplog.messages == [
         'input depth: 1 dropped so far (overload)',
         'input depth: 1 dropped so far (map_switched)',
@@ -72,3 +72,32 @@ def test_the_counts_of_a_status_begin_with_the_pipeline() -> None:
         assert (the_input(again).dropped, the_input(again).late) == (0, 1)
         assert after.watermark_ns > START_NS
         assert not memory.manifest()['complete']
+
+
+def test_a_run_that_begins_far_behind_the_memory_is_named_as_long_as_it_goes_on(
+    after: Callable[[float], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A simulator that was restarted beside the same file: in the log and in the status of every run."""
+    with open_memory() as memory:
+        first = a_pipeline(memory)
+        feed(first, [a_message(second, [CUP]) for second in range(900, 905)])
+        first.close()
+        for _ in range(3):
+            caplog.clear()
+            again = a_pipeline(memory)
+            assert feed(again, [a_message(second, [CUP]) for second in range(5)]) == ['late'] * 5
+            told = the_input(again).older_run
+            assert told.startswith(
+                'its messages are of 1004.000 s, 900 s behind what this memory has consumed'
+            )
+            assert 'give a new database_path' in told
+            (warning,) = caplog.messages
+            assert 'its messages are of 1000.000 s, 904 s behind' in warning
+            again.commit(force=True)
+        # A straggler is no older run, and a run that goes on is none any more.
+        assert feed(again, [a_message(903.5, [CUP])]) == ['late']
+        assert the_input(again).older_run == ''
+        feed(again, [a_message(1.0, [CUP])])
+        assert the_input(again).older_run
+        assert feed(again, [a_message(906.0, [CUP])]) == ['pending']
+        assert the_input(again).older_run == ''

@@ -278,6 +278,16 @@ def test_an_unknown_camera_frame_is_named_with_the_frame_it_should_lead_to(
             "input things: 1 dropped so far (frame_unknown): no transform from 'camera_optical' to 'map' at "
         )
 
+        # A simulator that was restarted beside the node.
+        boxes.publish(array(NOW - 1000, ('cup', 1.0, 2.0)))
+        status = talker.spin_until(
+            lambda: next(
+                (one for every in told for one in every.status if 'new database' in one.message), None
+            )
+        )
+        assert status.level == DiagnosticStatus.ERROR
+        assert 'input things: its messages are of ' in status.message
+
 
 def test_a_publisher_that_does_not_match_is_told_of(ros_domain: int, tmp_path: Path) -> None:
     parameters = {

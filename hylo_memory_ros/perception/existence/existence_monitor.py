@@ -33,7 +33,7 @@ from hylo_memory_ros.perception.ingestion.observation import Message, Scan
 from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, absence_receipt, displacement_receipt
-from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
+from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import AssociationResult
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 from hylo_memory_ros.transforms import Transform
@@ -190,7 +190,7 @@ def find_displacements(
     stamp_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> list[Displacement]:
     """Return the landmarks that have moved, as known at a stamp."""
-    window_ns = round(MOVED_WITHIN_S * 1e9)
+    window_ns = round(settings.moved_within_s * 1e9)
     gone = _gone(stamp_ns - window_ns, landmarks, settings)
     if not len(gone):
         return []

@@ -118,7 +118,7 @@ class IngestionPipeline:
             counts = self._counts_of(message.input)
             reason = find_violation(message, self._settings, self._clock() if self._clock else 0)
             if reason:
-                counts.reject(reason)
+                counts.reject(reason, warn=True)
                 return 'refused'
             frame_id = message.frame_id if message.needs_frame else self._settings.global_frame
             message = replace(message, frame_id=normalize_frame(frame_id))
@@ -127,23 +127,25 @@ class IngestionPipeline:
             behind = message.stamp_ns <= self._watermark.value_ns
             if message in self._backlog or (behind and self.persistence.is_consumed(message)):
                 counts.repeated += 1
+                counts.older_run = ''
                 return 'repeated'
             if behind:
-                counts.count_late()
+                counts.count_late(message.stamp_ns, self._watermark.value_ns)
                 return 'late'
+            counts.older_run = ''
             self._watermark.observe(message.input, message.stamp_ns)
             return self._admit(message, counts)
 
     def _take_grid(self, message: Message, grid: OccupancyGrid, counts: InputCounts) -> Offer:
         """Take an occupancy grid at once: it is sent seldom, and ordering it would wait for the next one."""
         if message.frame_id != self._settings.global_frame:
-            counts.reject('bad_frame')
+            counts.reject('bad_frame', warn=True)
             return 'refused'
         taken = self.existence.take_grid(message, grid, self._watermark.value_ns)
         if taken == 'repeated':
             counts.repeated += 1
         elif taken == 'late':
-            counts.count_late()
+            counts.count_late(message.stamp_ns, self._watermark.value_ns)
         else:
             counts.consumed += 1
         return taken
@@ -251,6 +253,7 @@ class IngestionPipeline:
             refused=dict(counts.refused),
             lost=dict(counts.lost),
             causes=dict(counts.causes),
+            older_run=counts.older_run,
         )
 
     def _counts_of(self, source: str) -> InputCounts:
@@ -329,7 +332,7 @@ class IngestionPipeline:
             return result
         if message.view is not None:
             if reason := self.existence.take_view(message, global_from_sensor):
-                self._counts[message.input].reject(reason)
+                self._counts[message.input].reject(reason, warn=True)
             return AssociationResult(np.zeros(0, dtype=np.int64), ())
         base = pending.base or self._sensor_poses.estimate_base(
             message, global_from_sensor, self.landmarks.keyframes

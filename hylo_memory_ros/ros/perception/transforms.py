@@ -19,7 +19,9 @@ from typing import Any, Literal, Protocol
 from geometry_msgs.msg import TransformStamped
 from rclpy.callback_groups import CallbackGroup
 from rclpy.duration import Duration
+from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.time import Time
 from tf2_msgs.msg import TFMessage
 
@@ -32,6 +34,9 @@ from hylo_memory_ros.transforms.frame_tree import HELD, RawTransform
 
 class NodeTransforms(TransformSource, Protocol):
     """A source of transforms that listens on behalf of a node."""
+
+    incompatible: str
+    """Policy in which a publisher of tf is incompatible; empty: all match."""
 
     def take(self, message: bytes, *, static: bool) -> None:
         """Take one TFMessage in its serialized form, as if it had come over a topic."""
@@ -72,17 +77,37 @@ class StandInTransformSource(TransformBuffer):
         super().__init__(keep_s, keep_poses=self._keep_poses)
         self._node = node
         self._malformed: Counter[str] = Counter()
+        self.incompatible = ''
+        """Policy in which a publisher of tf is incompatible; empty: all match."""
+        self._group = callback_group
+        # A latched subscription receives nothing from a publisher that does not latch, so there are two.
         self._subscriptions = [
-            node.create_subscription(
-                TFMessage,
-                topic,
-                lambda message, static=static: self.take(message, static=static),
-                profile,
-                callback_group=callback_group,
-                raw=True,
-            )
-            for topic, profile, static in (('tf', qos.TF, False), ('tf_static', qos.TF_STATIC, True))
+            self._subscribe('tf', qos.TF, self._mismatched, static=False),
+            self._subscribe('tf_static', qos.TF_STATIC, lambda _: None, static=True),
+            self._subscribe('tf_static', qos.TF_STATIC_VOLATILE, lambda _: None, static=True),
         ]
+        self._tree.origin = ' and '.join(sorted({one.topic_name for one in self._subscriptions}))
+
+    def _subscribe(
+        self, topic: str, profile: QoSProfile, mismatched: Callable[[Any], None], *, static: bool
+    ) -> Any:
+        def create(events: SubscriptionEventCallbacks) -> Any:
+            return self._node.create_subscription(
+                TFMessage, topic, lambda message: self.take(message, static=static), profile,
+                callback_group=self._group, event_callbacks=events, raw=True,
+            )  # fmt: skip
+
+        try:
+            return create(SubscriptionEventCallbacks(incompatible_qos=mismatched))
+        except UnsupportedEventTypeError:
+            return create(SubscriptionEventCallbacks(use_default_callbacks=False))
+
+    def _mismatched(self, info: Any) -> None:
+        self.incompatible = str(info.last_policy_kind)
+        self._node.get_logger().warning(
+            f'tf: a publisher on {self._subscriptions[0].topic_name} does not match the quality of service '
+            f'of tf2 listeners ({self.incompatible}), and is not heard: it must be reliable'
+        )
 
     @property
     def refused(self) -> Mapping[str, int]:

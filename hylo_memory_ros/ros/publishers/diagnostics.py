@@ -112,6 +112,8 @@ class DiagnosticsTopic:
         yield from memory.skill_report.warnings
         for name in perception.skipped:
             yield f'input {name}: its message type is not installed'
+        if context.transforms.incompatible:
+            yield f'tf: a publisher does not match its quality of service ({context.transforms.incompatible})'
         for source in perception.inputs:
             if source.incompatible:
                 yield (
@@ -126,6 +128,9 @@ class DiagnosticsTopic:
     def _errors(self) -> Iterator[str]:
         if failure := self._context.perception.last_failure:
             yield f'perception: {failure}'
+        for source in self._context.perception.status().inputs:
+            if source.older_run:
+                yield f'input {source.name}: {source.older_run}'
         if self._mirror_repairs:
             times = self._mirror_repairs
             yield f'the spatial mirror differed from the database {times} times, and was repaired'

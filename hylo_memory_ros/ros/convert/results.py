@@ -87,7 +87,7 @@ def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> M
     """Return a version of a timeline as a message; its status is that at `now_ns`."""
     status = status_at(now_ns, version.valid_from_ns, version.valid_to_ns, version.ended_by)
     hit = _new_hit(version.item, include, status, version.valid_to_ns, version.from_seq)
-    details = {'episode': version.episode, 'ended_by': version.ended_by}
+    details = {'episode': version.episode, 'ended_by': version.ended_by, 'is_asked': version.is_asked}
     if details := {name: value for name, value in details.items() if value}:
         hit.details_json = json.dumps(details)
     fill_stamp(hit.item.valid_from, version.valid_from_ns)

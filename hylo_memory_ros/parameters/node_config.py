@@ -19,6 +19,9 @@ class NodeConfig(Contract):
     database_path: str = '~/.ros/hylo_memory/memory.db'
     """SQLite file of the memory, or its sqlite URL; a leading ~ is the home directory, :memory: keeps
     nothing."""
+    copy_directory: str = ''
+    """Directory of the copies that ~/snapshot makes; a copy_path that leaves it is refused. Empty: the
+    directory of the database."""
     map_id: str = ''
     """Map of the robot when the node is configured; ~/set_map changes it. Empty: none."""
     global_frame: FrameId = 'map'

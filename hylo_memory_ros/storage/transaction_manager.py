@@ -165,6 +165,7 @@ class TransactionManager:
     def announce(self) -> None:
         """Note in the lock file that commits follow."""
         if self.file_lock is not None:
+            self.file_lock.check_held()
             self.file_lock.note_commits()
 
     @contextmanager

@@ -22,6 +22,12 @@ ARGUMENTS = (
     ),
     ('autostart', 'true', 'Configure and activate the node; false leaves that to a lifecycle manager.'),
     ('log_level', 'info', 'Least severity that is logged: debug, info, warn, error, fatal.'),
+    (
+        'transport',
+        'udp',
+        'Transport of the node: udp, which a killed client cannot lock, or shared_memory, cheaper for large '
+        'images.',
+    ),
     ('database_path', '', 'File of the memory. Empty: as the params_file says.'),
     ('map_id', '', 'Map that the robot is in. Empty: as the params_file says.'),
 )
@@ -57,6 +63,7 @@ def _started(context: LaunchContext) -> list:
             namespace=given['namespace'],
             parameters=[given['params_file'], overrides],
             arguments=['--ros-args', '--log-level', f'hylo_memory:={given["log_level"]}'],
+            additional_env={'HYLO_MEMORY_TRANSPORT': given['transport']},
             output='screen',
             emulate_tty=True,
         )

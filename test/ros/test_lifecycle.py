@@ -14,7 +14,7 @@ from lifecycle_msgs.msg import State, Transition
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
-from ros.harness import NODE, OVER_UDP, NodeProcess, Talker, held_domain, spatial, wait_until
+from ros.harness import NODE, NodeProcess, Talker, held_domain, spatial, wait_until
 from support.effort import scaled
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
@@ -318,7 +318,7 @@ def test_a_file_that_is_no_yaml_ends_the_process_with_a_sentence(ros_domain: int
 def test_two_nodes_on_one_file_the_second_fails_and_names_the_first(ros_domain: int, tmp_path: Path) -> None:
     second_arguments = ('-r', '__node:=second')
     with (
-        NodeProcess(tmp_path, ros_domain, environment=OVER_UDP) as first,
+        NodeProcess(tmp_path, ros_domain) as first,
         NodeProcess(tmp_path, ros_domain, name='second', arguments=second_arguments) as second,
         Talker(ros_domain) as talker,
     ):

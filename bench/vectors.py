@@ -78,7 +78,7 @@ class Stored:
             exact_up_to=0,
             seed=SEED,
         )
-        index = VectorIndex({SPACE: space}, self.store, Artifacts(None), lambda: ('bench', 1))
+        index = VectorIndex({SPACE: space}, self.store.reader, Artifacts(None), lambda: ('bench', 1))
         index.load(
             self.store.reader.vector_batches(),
             self.store.reader.vector_version_batches(),

@@ -15,9 +15,9 @@ from demo.memory_client import MemoryClient, RefusedError, around, ns_of, time_o
 __all__ = ['Player']
 
 # The node's subscription to tf keeps 100 messages; two steps may be on their way.
-_STEP = 30
-# Messages that the node may hold back before it gets more: few, so that transforms do not run ahead of them.
-_MOST_PENDING = 8
+_STEP = 45
+# Messages that the node may hold back, for their transform or their order, before it gets more.
+_MOST_PENDING = 64
 
 
 class Player:

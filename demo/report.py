@@ -15,7 +15,7 @@ from demo.questions import RADIUS_M, Answer
 __all__ = ['json_line', 'print_report']
 
 # Old versions of what is there, and the nearest beyond the radius, are left out always.
-_REASONS = {'not_yet_valid': 'not yet there', 'forgotten': 'forgotten'}
+_REASONS = {'not_yet_valid': 'not yet there', 'forgotten': 'forgotten', 'ended': 'ended'}
 
 
 def print_report(

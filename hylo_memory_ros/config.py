@@ -94,6 +94,9 @@ class MemoryConfig(Contract):
     """Open a file whose last record lies far ahead of the clock."""
     max_clock_step_back_s: Annotated[Seconds, NOT_A_PARAMETER] = 3600.0
     """Largest time by which the clock may lie behind the last record of a file, seconds."""
+    confidence_step: Annotated[Part, NOT_A_PARAMETER] = 0.05
+    """Least change of confidence by which a repeated statement is merged into what is believed; a smaller
+    one changes nothing."""
     max_items_per_write: Annotated[Count, NOT_A_PARAMETER] = 10_000
     """Most items in one write."""
     max_payload_bytes: Annotated[Count, NOT_A_PARAMETER] = 262_144

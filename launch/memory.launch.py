@@ -3,13 +3,9 @@
 from pathlib import Path
 
 from ament_index_python.packages import get_package_share_directory
-from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction, RegisterEventHandler
-from launch.events import matches_action
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import LifecycleNode
-from launch_ros.event_handlers import OnStateTransition
-from launch_ros.events.lifecycle import ChangeState
-from lifecycle_msgs.msg import Transition
 
 from launch import LaunchContext, LaunchDescription
 
@@ -26,6 +22,12 @@ ARGUMENTS = (
     ),
     ('autostart', 'true', 'Configure and activate the node; false leaves that to a lifecycle manager.'),
     ('log_level', 'info', 'Least severity that is logged: debug, info, warn, error, fatal.'),
+    (
+        'transport',
+        'udp',
+        'Transport of the node: udp, which a killed client cannot lock, or shared_memory, cheaper for large '
+        'images.',
+    ),
     ('database_path', '', 'File of the memory. Empty: as the params_file says.'),
     ('map_id', '', 'Map that the robot is in. Empty: as the params_file says.'),
 )
@@ -45,51 +47,25 @@ def generate_launch_description() -> LaunchDescription:
 
 def _started(context: LaunchContext) -> list:
     given = {name: LaunchConfiguration(name).perform(context) for name, _, _ in ARGUMENTS}
+    if not Path(given['params_file']).is_file():
+        raise FileNotFoundError(f'params_file: there is no file {given["params_file"]!r}')
     sim_time = _is_true('use_sim_time', given['use_sim_time'])
-    overrides = {'use_sim_time': sim_time, 'autostart': False}
+    # The node brings itself up, once, when its process starts.
+    overrides = {'use_sim_time': sim_time, 'autostart': _is_true('autostart', given['autostart'])}
     if sim_time and given['params_file'] == PARAMS:
         overrides['min_valid_stamp_s'] = 0.0
     overrides.update({name: given[name] for name in ('database_path', 'map_id') if given[name]})
-    node = LifecycleNode(
-        package='hylo_memory_ros',
-        executable='memory_node',
-        name='hylo_memory',
-        namespace=given['namespace'],
-        parameters=[given['params_file'], overrides],
-        arguments=['--ros-args', '--log-level', f'hylo_memory:={given["log_level"]}'],
-        output='screen',
-        emulate_tty=True,
-    )
-    return (
-        [node]
-        if not _is_true('autostart', given['autostart'])
-        else [*_activation(node), node, _configured(node)]
-    )
-
-
-def _configured(node: LifecycleNode) -> EmitEvent:
-    return EmitEvent(
-        event=ChangeState(
-            lifecycle_node_matcher=matches_action(node), transition_id=Transition.TRANSITION_CONFIGURE
-        )
-    )
-
-
-def _activation(node: LifecycleNode) -> list:
-    """Activate after the configure, and only after that: a deactivated node stays so."""
-    activate = EmitEvent(
-        event=ChangeState(
-            lifecycle_node_matcher=matches_action(node), transition_id=Transition.TRANSITION_ACTIVATE
-        )
-    )
     return [
-        RegisterEventHandler(
-            OnStateTransition(
-                target_lifecycle_node=node,
-                start_state='configuring',
-                goal_state='inactive',
-                entities=[activate],
-            )
+        LifecycleNode(
+            package='hylo_memory_ros',
+            executable='memory_node',
+            name='hylo_memory',
+            namespace=given['namespace'],
+            parameters=[given['params_file'], overrides],
+            arguments=['--ros-args', '--log-level', f'hylo_memory:={given["log_level"]}'],
+            additional_env={'HYLO_MEMORY_TRANSPORT': given['transport']},
+            output='screen',
+            emulate_tty=True,
         )
     ]
 

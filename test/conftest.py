@@ -2,6 +2,7 @@
 
 import fcntl
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from hylo_memory_ros.ros.transport import choose_transport
 
 # The model and the clauses of the store are also used elsewhere, and may be imported from there first.
 pytest.register_assert_rewrite(
@@ -22,11 +25,16 @@ settings.register_profile('nightly', deadline=None, max_examples=100)
 settings.register_profile('gate', deadline=None, max_examples=33, derandomize=True)
 settings.load_profile('gate')  # --hypothesis-profile=nightly replaces it
 
+# Where launch is installed, its plug-in makes all loggers its own kind, which hand nothing on to a test.
+logging.setLoggerClass(logging.Logger)
+
 ROOT = Path(__file__).resolve().parents[1]
 DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral ones
 
 os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
+# Those who talk to the node are not to be locked by what a test kills.
+choose_transport(os.environ)
 os.environ.setdefault('AMENT_PREFIX_PATH', sys.prefix)
 
 # A shell that starts something in the background may have it ignore interrupts, and so what that starts.

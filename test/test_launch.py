@@ -28,7 +28,11 @@ from hylo_memory_ros.msg import MemoryItem  # noqa: E402
 from hylo_memory_ros.srv import Query, Write  # noqa: E402
 from launch import LaunchDescription  # noqa: E402
 
-pytestmark = pytest.mark.ros
+pytestmark = [
+    pytest.mark.ros,
+    # launch_pytest asks for one before there is one, which Python 3.12 warns of.
+    pytest.mark.filterwarnings('ignore:There is no current event loop:DeprecationWarning'),
+]
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / 'launch' / 'memory.launch.py'
 

@@ -23,7 +23,7 @@ from hylo_memory_ros.cli.inspect import (
     verify,
 )
 from hylo_memory_ros.cli.plot import plot
-from hylo_memory_ros.cli.query import changes, history, query
+from hylo_memory_ros.cli.query import audit, changes, history, query
 from hylo_memory_ros.cli.receipts import chain, receipt, render, replay_receipt
 from hylo_memory_ros.cli.records import episodes, report, skills
 from hylo_memory_ros.cli.replay import replay
@@ -44,6 +44,7 @@ for command in (
     query,
     history,
     changes,
+    audit,
     episodes,
     skills,
     verify,

@@ -12,6 +12,7 @@ from typing import Any
 
 from hylo_memory_ros.model import (
     MAX_STAMP_NS,
+    AuditEntry,
     Change,
     Episode,
     Hit,
@@ -126,6 +127,7 @@ def hit_line(hit: Hit) -> dict[str, Any]:
         **hit.item.model_dump(mode='json'),
         'valid_to_ns': hit.valid_to_ns,
         'status': hit.status,
+        'ended_by': hit.ended_by,
         'sequence': hit.sequence,
         'score': hit.score,
         'details': dict(hit.details),
@@ -157,6 +159,7 @@ def summary_line(result: QueryResult) -> dict[str, Any]:
         'nearest_excluded_m': result.nearest_excluded_m,
         'center_used': None if center is None else center.model_dump(mode='json', exclude_none=True),
         'purged': result.purged,
+        'notes': list(result.notes),
     }
 
 
@@ -172,6 +175,7 @@ def version_line(version: Version) -> dict[str, Any]:
         'valid_from_ns': version.valid_from_ns,
         'valid_to_ns': version.valid_to_ns,
         'forgotten': version.forgotten,
+        'ended_by': version.ended_by,
         'from_seq': version.from_seq,
         'to_seq': version.to_seq,
         'recorded_at_ns': version.recorded_at_ns,
@@ -179,12 +183,18 @@ def version_line(version: Version) -> dict[str, Any]:
         'cause': version.cause,
         'superseded_cause': version.superseded_cause,
         'episode': version.episode,
+        'is_asked': version.is_asked,
     }
 
 
 def episode_line(one: Episode) -> dict[str, Any]:
     """Return an episode; what it has not yet is null."""
     return asdict(one)
+
+
+def audit_line(entry: AuditEntry) -> dict[str, Any]:
+    """Return the record of a removal."""
+    return asdict(entry)
 
 
 def change_line(change: Change) -> dict[str, Any]:

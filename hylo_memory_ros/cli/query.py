@@ -1,4 +1,4 @@
-"""Commands that query a memory: `query`, `history`, `changes`."""
+"""Commands that query a memory: `query`, `history`, `changes`, `audit`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hylo_memory_ros.cli.formats import (
+    audit_line,
     change_line,
     format_instant,
     hit_line,
@@ -33,7 +34,14 @@ from hylo_memory_ros.cli.options import (
     open_memory_file,
     with_filters,
 )
-from hylo_memory_ros.cli.tables import changes_table, console, format_summary, hits_table, versions_table
+from hylo_memory_ros.cli.tables import (
+    audit_table,
+    changes_table,
+    console,
+    format_summary,
+    hits_table,
+    versions_table,
+)
 from hylo_memory_ros.errors import NotFoundError
 from hylo_memory_ros.model import MemoryKind
 
@@ -131,4 +139,25 @@ def changes(
     last = answer.changes[-1] if answer.changes else None
     where = f', at {format_instant(last.recorded_at_ns)}' if last else ''
     summary = f'up to sequence {last.sequence if last else after} of {answer.last_sequence}{where}{gap}'
+    screen.print(summary, markup=False)
+
+
+def audit(
+    file: MemoryFile,
+    id: Annotated[str | None, typer.Argument(metavar='[ID]', help='Only removals of this item.')] = None,
+    after: After = 0,
+    limit: Limit = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Print who removed what, when and why: every forget, end, retract and purge."""
+    with open_memory_file(file) as memory:
+        entries = memory.audit(id, after=after, limit=limit)
+    if as_json:
+        for entry in entries:
+            print(json_line(audit_line(entry)))
+        return
+    screen = console()
+    if entries:
+        screen.print(audit_table(entries))
+    summary = f'{len(entries)} removals{f", up to sequence {entries[-1].sequence}" if entries else ""}'
     screen.print(summary, markup=False)

@@ -54,8 +54,6 @@ def replay(
         given.put(assignment)
     # Standard output is for the answer, which a program may read.
     side = Console(stderr=True)
-    for name in given.unknown():
-        side.print(f'unknown parameter {name}', markup=False, soft_wrap=True)
     config = given.configuration()
     with Bag(bag) as recording, _progress(side, recording, loops) as on_progress:
         result = replay_bag(

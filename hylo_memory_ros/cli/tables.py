@@ -10,7 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from hylo_memory_ros.cli.formats import format_instant
-from hylo_memory_ros.model import Change, Episode, Hit, Pose, QueryResult, SkillTransition, Version
+from hylo_memory_ros.model import (
+    AuditEntry,
+    Change,
+    Episode,
+    Hit,
+    Pose,
+    QueryResult,
+    SkillTransition,
+    Version,
+)
 from hylo_memory_ros.model.feedback import COUNTS, VERDICTS
 from hylo_memory_ros.storage.feedback import SubjectCounts
 
@@ -89,9 +98,10 @@ def hits_table(hits: Sequence[Hit]) -> Table:
 def versions_table(versions: Sequence[Version]) -> Table:
     """Return a history: what was true when, and when that was believed."""
     columns: Columns = {
+        '': ['>' if version.is_asked else '' for version in versions],
         'since': [format_instant(version.valid_from_ns) for version in versions],
         'until': [
-            f'{format_instant(version.valid_to_ns)}{" (forgotten)" if version.forgotten else ""}'
+            f'{format_instant(version.valid_to_ns)}{f" ({version.ended_by})" if version.ended_by else ""}'
             for version in versions
         ],
         'believed': [
@@ -118,6 +128,20 @@ def changes_table(changes: Sequence[Change]) -> Table:
         'keys': [escape_text(', '.join(filter(None, change.keys))) for change in changes],
         'actor': [escape_text(change.actor) for change in changes],
         'episode': [escape_text(change.episode) for change in changes],
+    }
+    return _table(columns, right={'sequence', 'items'})
+
+
+def audit_table(entries: Sequence[AuditEntry]) -> Table:
+    """Return records of removals, one a line."""
+    columns: Columns = {
+        'sequence': [str(entry.sequence) for entry in entries],
+        'recorded': [format_instant(entry.recorded_at_ns) for entry in entries],
+        'op': [entry.op for entry in entries],
+        'items': [str(entry.count) for entry in entries],
+        'reason': [escape_text(entry.reason) for entry in entries],
+        'actor': [escape_text(entry.actor) for entry in entries],
+        'ids': [escape_text(', '.join(entry.ids or ())) for entry in entries],
     }
     return _table(columns, right={'sequence', 'items'})
 
@@ -225,6 +249,8 @@ def format_summary(result: QueryResult, asked_radius_m: float | None) -> str:
         left_out.append(f'{result.purged} purged since')
     if left_out:
         text += f'\nleft out: {", ".join(left_out)}'
+    for note in result.notes:
+        text += f'\nnote: {escape_text(note)}'
     if result.cursor:
         text += f'\ngo on with --cursor {result.cursor}'
     return text

@@ -1,10 +1,10 @@
 """The timeline of one identity: a pure function of its assertions, forgets and consolidations.
 
 Points are ordered by ``valid_from``; at equal ``valid_from`` the one that came latest wins.
-Neighbours of equal content form one span, which starts at the first of them. A forget is a point
+Neighbours of equal content form one span, which starts at the first of them. An ending is a point
 without content: it ends what held before it, and nothing older resurfaces behind it; an assertion
-from the same instant that comes later holds. A consolidation is such a point too, but no forget:
-a summary replaces what it ends.
+from the same instant that comes later holds. Its cause is a forget, an end that was observed or
+reported, or a consolidation, in which a summary replaces what it ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
+
+FORGET = 'forget'
+"""Ending by a forget."""
+END = 'end'
+"""Ending that perception, a report or a move states."""
+CONSOLIDATE = 'consolidate'
+"""Ending by a summary."""
 
 
 class Point(NamedTuple):
@@ -28,8 +35,8 @@ class Point(NamedTuple):
     """Content digest; None: it ends here."""
     assertion_id: int
     """The assertion; 0: an ending."""
-    consolidated: bool = False
-    """True if a consolidation is the cause, not a forget."""
+    ending: str = ''
+    """Cause of an ending: `FORGET`, `END` or `CONSOLIDATE`; empty: an assertion."""
 
 
 class Span(NamedTuple):
@@ -38,8 +45,8 @@ class Span(NamedTuple):
     valid_from_ns: int
     valid_to_ns: int | None
     """None: open."""
-    forgotten: bool
-    """True if a forget ended it."""
+    ended_by: str | None
+    """`FORGET` or `END`; None: it is open, superseded or consolidated."""
     content: bytes
     assertion_id: int
     """The first assertion of this content at `valid_from_ns`."""
@@ -61,17 +68,18 @@ def timeline(points: Iterable[Point]) -> list[Span]:
         if holding is not None and holding.content is not None:
             if point.content == holding.content and not endings:
                 continue
-            forgotten = any(not ending.consolidated for ending in endings)
-            spans.append(_span(holding, point.valid_from_ns, forgotten))
+            causes = {ending.ending for ending in endings}
+            ended_by = next((cause for cause in (FORGET, END) if cause in causes), None)
+            spans.append(_span(holding, point.valid_from_ns, ended_by))
         holding = point
     if holding is not None and holding.content is not None:
-        spans.append(_span(holding, None, False))
+        spans.append(_span(holding, None, None))
     return spans
 
 
-def _span(first: Point, valid_to_ns: int | None, forgotten: bool) -> Span:
+def _span(first: Point, valid_to_ns: int | None, ended_by: str | None) -> Span:
     assert first.content is not None
-    return Span(first.valid_from_ns, valid_to_ns, forgotten, first.content, first.assertion_id)
+    return Span(first.valid_from_ns, valid_to_ns, ended_by, first.content, first.assertion_id)
 
 
 def _winners(points: Iterable[Point]) -> Iterator[tuple[Point, list[Point]]]:

@@ -21,6 +21,7 @@ from hylo_memory_ros.model.item import MemoryItem, MemoryKind
 from hylo_memory_ros.model.pose import Pose, validate_covariance
 from hylo_memory_ros.model.query import MAX_K, MemoryQuery
 from hylo_memory_ros.model.result import (
+    AuditEntry,
     CandidateEvidence,
     Change,
     Changes,
@@ -52,6 +53,7 @@ __all__ = [
     'MAX_K',
     'MAX_STAMP_NS',
     'SKILL_STATUSES',
+    'AuditEntry',
     'Budget',
     'CandidateEvidence',
     'Change',

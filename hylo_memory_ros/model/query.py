@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from hylo_memory_ros.model.embedding import SpaceName, Vector
 from hylo_memory_ros.model.item import Confidence, Link, MemoryKind
@@ -102,6 +102,10 @@ class MemoryQuery(Contract):
     """Weight of each order where several are fused: `near`, `text`, `vector`, `recency` (newest
     ``valid_from`` first), `confidence` and `helpfulness`; 0: it only filters. What is left out is as
     configured."""
+    rerank: StrictBool | Name = False
+    """Order the best hits once more. A name: by this entry point ``hylo_memory_ros.rerankers``, which gets
+    the query and the best 100 hits, or k. True: compare them exactly, as every order does, and note it in
+    the evidence."""
     k: Annotated[int, Field(ge=0, le=MAX_K, strict=True)] = 10
     """Most hits to answer; 0: counts only."""
     cursor: Text | None = None

@@ -50,7 +50,18 @@ class CandidateEvidence:
 
 
 Outcome = Literal['ADD', 'INVALIDATE', 'SKIP_DUP', 'MERGE']
-Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'stale']
+Status = Literal['current', 'scheduled', 'invalidated', 'forgotten', 'ended', 'stale']
+
+
+def status_at(at_ns: int, valid_from_ns: int, valid_to_ns: int | None, ended_by: str | None) -> Status:
+    """Return how a version stands at a world time: what ends later is still current."""
+    if at_ns < valid_from_ns:
+        return 'scheduled'
+    if valid_to_ns is None or at_ns < valid_to_ns:
+        return 'current'
+    if not ended_by:
+        return 'invalidated'
+    return 'forgotten' if ended_by == 'forget' else 'ended'
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class WriteEvent:
     reopened_id: str = ''
     """The version that is open now, when it is not the new one."""
     reason: str = ''
-    """Why nothing changed: ``forgotten``, or ``consolidated`` into a summary; empty: it is so already."""
+    """Why nothing holds there now: ``forgotten``, ``ended`` or ``consolidated``; empty: it is so already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +174,8 @@ class Hit:
     valid_to_ns: int | None = None
     """When it ceased to be true, nanoseconds; None: open."""
     status: Status = 'current'
-    """Its state at the time of the query."""
+    """Its state at the world time of the query: ``ended`` if perception, a report or a move ended it by then,
+    ``forgotten`` if a forget did, ``invalidated`` if another version or a summary took its place."""
     sequence: int = 0
     """The transaction since which it is believed to be so."""
     distance_m: float | None = None
@@ -172,6 +184,9 @@ class Hit:
     """What is counted beside it."""
     episode: str = ''
     """Episode in which it was stored; empty: none."""
+    ended_by: str = ''
+    """Cause of its end at `valid_to_ns`, also before that time: ``forget``, or ``end`` with its reason
+    (``end: seen empty``); empty: it is open, superseded or consolidated."""
 
     @property
     def valid_to(self) -> float | None:
@@ -198,7 +213,7 @@ class QueryResult(Sequence[Hit]):
     cursor: str | None = None
     """Give it to the next query to go on where this answer ends."""
     excluded: Mapping[str, int] = field(default_factory=dict)
-    """How many were left out, by reason; lower bounds beyond 10 000 rows around a place."""
+    """How many were left out, by reason; lower bounds beyond 10 000 rows, with filters beyond 256 outside."""
     nearest_excluded_m: float | None = None
     """Distance of the nearest match outside the radius, metres."""
     center_used: Pose | None = None
@@ -212,7 +227,7 @@ class QueryResult(Sequence[Hit]):
     receipt_id: str = ''
     """The receipt that was kept of this answer; empty: none was."""
     notes: tuple[str, ...] = ()
-    """What else a reader should know of it, each in one sentence."""
+    """Remarks, each in one sentence; of an empty answer, what no stored item has."""
 
     @overload
     def __getitem__(self, index: int) -> Hit: ...
@@ -259,6 +274,10 @@ class Version:
     """The correction that its pose comes from; empty: the pose is as it was asserted."""
     episode: str = ''
     """Episode in which it was stored; empty: none."""
+    ended_by: str = ''
+    """Cause of its end, ``forget``, or ``end`` with its reason; empty: open, superseded or consolidated."""
+    is_asked: bool = False
+    """Whether it has the id that the history was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +302,29 @@ class Change:
     episode: str = ''
     """The episode in which it happened; empty: none."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What an operation adds."""
+    """What an operation adds, such as the ``reason`` of a forget."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Record of one removal: forget, end, retract or purge. It is never deleted."""
+
+    sequence: int
+    """Its transaction."""
+    recorded_at_ns: int
+    """Service clock at its commit."""
+    op: str
+    """``forget``, ``end``, ``retract`` or ``purge``."""
+    count: int
+    """Number of removed items."""
+    reason: str = ''
+    """Reason that was given; empty: none, or it named what was purged later."""
+    actor: str = ''
+    """Author of the request."""
+    ids: tuple[str, ...] | None = None
+    """Ids of the removed items; None after a purge of any of them."""
+    query: Mapping[str, Any] | None = None
+    """Query that selected them, or the endings; None after a purge of what it names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -22,6 +23,12 @@ from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 ValueOf = Callable[['Entry'], Any]
 
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
+
+# Names below these are read by every node itself, and not by this package.
+FOREIGN = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
+
+# Prefixes of groups of parameters, and the parameter that lists the groups.
+LISTED_IN = {'input': 'inputs', 'space': 'embedding_spaces'}
 
 # Below which prefix the fields of a composed model appear.
 COMPOSED: dict[tuple[type[BaseModel], str], str] = {
@@ -126,6 +133,8 @@ class Entry:
         ValueError
             With the name, the value and what was expected.
         """
+        if value == '' and self.field.is_required():
+            raise ValueError(f"{self.name}: expected {self.expected}, got ''")
         try:
             if isinstance(value, bool) != (self.field.annotation is bool):
                 raise ValueError(
@@ -231,20 +240,22 @@ def _reasons(problem: ValueError) -> str:
     return f': {"; ".join(map(str, messages))}' if messages else ''
 
 
-def build_configuration(value_of: ValueOf, *, clock: str) -> NodeConfig:
+def build_configuration(value_of: ValueOf, given: Collection[str], *, clock: str) -> NodeConfig:
     """Build the configuration from single values.
 
     Parameters
     ----------
     value_of : callable
         Return the value of a parameter, as ROS has it.
+    given : collection of str
+        Names of all parameters that a user gave, to refuse those that do not exist.
     clock : str
         Name of the service clock.
 
     Raises
     ------
     ConfigurationError
-        With every parameter that is wrong, its value and the expected type.
+        With every parameter that is wrong, its value and the expected type, and every name that is none.
     """
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -255,13 +266,37 @@ def build_configuration(value_of: ValueOf, *, clock: str) -> NodeConfig:
         name: _space(name, value_of, problems) for name in values.pop('embedding_spaces', ())
     }
     values['inputs'] = tuple(_input(name, value_of, problems) for name in values.get('inputs', ()))
+    inputs = [source['name'] for source in values['inputs']]
+    problems[:0] = _unknown(given, {'input': inputs, 'space': list(values['memory']['embedding_spaces'])})
     if not problems:
         try:
             return NodeConfig.model_validate(values)
         except ValidationError as exc:
-            names = [source['name'] for source in values['inputs']]
-            problems += [_problem(error, names) for error in exc.errors()]
+            problems += [_problem(error, inputs) for error in exc.errors()]
     raise ConfigurationError('; '.join(problems), problems=tuple(problems))
+
+
+def _unknown(given: Collection[str], listed: Mapping[str, list[str]]) -> list[str]:
+    """Return a problem for each given name that is no parameter, and for each group that is not listed."""
+    known = {entry.name for entry in node_entries()}
+    known.update(entry.name for name in listed['input'] for entry in input_entries(name))
+    known.update(entry.name for name in listed['space'] for entry in space_entries(name))
+    problems = {}
+    for name in sorted(name for name in given if name not in known and not name.startswith(FOREIGN)):
+        prefix, _, rest = name.partition('.')
+        # The name of an input has no dot; a version of a space may.
+        group = rest.partition('.')[0] if prefix == 'input' else rest.rpartition('.')[0]
+        if prefix in listed and group not in listed[prefix]:
+            meant = _did_you_mean(group, listed[prefix])
+            problems[f'{prefix}.{group}.*'] = f'{LISTED_IN[prefix]} does not list {group!r}{meant}'
+        else:
+            problems[name] = f'there is no parameter of this name{_did_you_mean(name, known)}'
+    return [f'{name}: {problem}' for name, problem in problems.items()]
+
+
+def _did_you_mean(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f'; did you mean {close[0]!r}?' if close else ''
 
 
 def _input(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:

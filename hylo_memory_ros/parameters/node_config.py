@@ -19,6 +19,9 @@ class NodeConfig(Contract):
     database_path: str = '~/.ros/hylo_memory/memory.db'
     """SQLite file of the memory, or its sqlite URL; a leading ~ is the home directory, :memory: keeps
     nothing."""
+    copy_directory: str = ''
+    """Directory of the copies that ~/snapshot makes; a copy_path that leaves it is refused. Empty: the
+    directory of the database."""
     map_id: str = ''
     """Map of the robot when the node is configured; ~/set_map changes it. Empty: none."""
     global_frame: FrameId = 'map'
@@ -32,8 +35,14 @@ class NodeConfig(Contract):
     """Treatment of a pose that cannot be transformed into the global frame."""
     tf_timeout_s: Annotated[float, Field(ge=0.0, le=60.0)] = 1.0
     """Time that a request waits for a transform that is not there yet, on the steady clock, seconds."""
+    tf_max_age_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 5.0
+    """Largest age of the newest transform for a centre without a stamp, by the node's clock, seconds; an
+    older one does not tell where the frame is now, and is refused. 0: any age."""
     tf_buffer_s: PositiveSeconds = Field(default=30.0, json_schema_extra={'read_only': True})
-    """Time that transforms are kept, seconds."""
+    """Time that transforms are kept, seconds; while received messages need them, up to ten times as long."""
+    clock_jump_back_s: PositiveSeconds = Field(default=1.0, json_schema_extra={'read_only': True})
+    """Step back of the clock, from its furthest time, that counts as a new run: transforms and pending
+    messages of the old time are dropped. A smaller one changes nothing, seconds."""
     commit_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 1.0
     """Period of commits of perception, seconds; acknowledged writes are committed at once."""
     reply_limit_bytes: Annotated[int, Field(ge=4096, le=67_108_864)] = 524_288

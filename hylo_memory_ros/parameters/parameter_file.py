@@ -16,9 +16,6 @@ from hylo_memory_ros.errors import ConfigurationError, NotFoundError, Unsupporte
 from hylo_memory_ros.parameters.declarations import (
     Entry,
     build_configuration,
-    input_entries,
-    node_entries,
-    space_entries,
 )
 from hylo_memory_ros.parameters.node_config import NodeConfig
 
@@ -27,8 +24,6 @@ _FALSE = frozenset({'N', 'n', 'no', 'No', 'NO', 'false', 'False', 'FALSE', 'off'
 _SPECIAL = {'.nan': math.nan, '.NaN': math.nan, '.NAN': math.nan, '.inf': math.inf, '.Inf': math.inf}
 _NUMBER = re.compile(r'[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$')
 _INTEGER = re.compile(r'[-+]?(0[xX][0-9a-fA-F]+|\d+)$')
-# Read by every node itself, and not by this package.
-_FOREIGN = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
 
 
 class ParameterFile:
@@ -106,20 +101,7 @@ class ParameterFile:
             With every parameter that is wrong, its value and the expected type.
         """
         clock = 'sim' if self.values.get('use_sim_time') is True else 'wall'
-        return build_configuration(self._value_of, clock=clock)
-
-    def unknown(self) -> tuple[str, ...]:
-        """Return the names that are not declared, mostly misspelt ones."""
-        names = self.values.get('inputs')
-        inputs = names if isinstance(names, list) else []
-        known = {entry.name for entry in node_entries()}
-        known.update(entry.name for name in inputs for entry in input_entries(str(name)))
-        given = self.values.get('embedding_spaces')
-        spaces = given if isinstance(given, list) else []
-        known.update(entry.name for name in spaces for entry in space_entries(str(name)))
-        return tuple(
-            sorted(name for name in self.values if name not in known and not name.startswith(_FOREIGN))
-        )
+        return build_configuration(self._value_of, self.values, clock=clock)
 
     def _value_of(self, entry: Entry) -> Any:
         return self.values.get(entry.name, entry.default)

@@ -265,6 +265,11 @@ class LandmarkPipeline:
                     self._ingestion.landmarks = self._persistence.landmarks_of(map_id)
                 return result
 
+    @property
+    def needed_ns(self) -> int | None:
+        """Stamp from which on transforms are needed still, nanoseconds; None: none are. Takes no lock."""
+        return self._ingestion.needed_ns
+
     def status(self) -> PipelineStatus:
         """Return counters and watermarks."""
         return self._ingestion.status()

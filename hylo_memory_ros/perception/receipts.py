@@ -18,7 +18,7 @@ from hylo_memory_ros.perception.existence.visibility import Visibility
 from hylo_memory_ros.perception.ingestion.observation import Message, Scan
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
+from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.gating import Candidates
 from hylo_memory_ros.perception.tracking.merging import MergeProof
 
@@ -287,7 +287,7 @@ def displacement_receipt(
         'last_ns': int(state['last_ns'][before]),
         'gone_ns': int(state['forgotten_ns'][before]),
         'first_ns': int(state['first_ns'][after]),
-        'within_s': MOVED_WITHIN_S,
+        'within_s': settings.moved_within_s,
         'existence': round(probability(float(state['existence'][before])), _DIGITS),
         'gone_below': settings.gone_below,
         'outcome': 'moved',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -9,8 +10,12 @@ from pydantic import Field, model_validator
 
 from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract, FrameId, Key, Label, Name, Text
 
-MOVED_WITHIN_S = 60.0
-"""Largest time between the end of a landmark and the appearance of a like one, seconds of stamps."""
+EXISTENCE_MAX = 0.99
+"""Largest probability of existence."""
+FALSE_DETECTION = 0.05
+"""Probability that a detector reports a thing where there is none."""
+# Limits of the time between the end of a landmark and the appearance of the same thing elsewhere, seconds.
+_MOVED_WITHIN_S = (60.0, 3600.0)
 
 Reliability = Literal['reliable', 'best_effort']
 Seconds = Annotated[float, Field(ge=0.0)]
@@ -131,6 +136,11 @@ class InputSettings(Contract):
         return self.detection_probabilities.get(label, self.detection_probability)
 
     @property
+    def least_detection_probability(self) -> float:
+        """The least detection probability of any label."""
+        return min([self.detection_probability, *self.detection_probabilities.values()])
+
+    @property
     def orientation_mode(self) -> Literal['none', 'object', 'axis']:
         """Meaning of orientations, with ``auto`` resolved by the type."""
         if self.orientation != 'auto':
@@ -196,6 +206,21 @@ class LandmarkSettings(Contract):
     """Retention of the assignments of observations to landmarks in the ledger, seconds of stamps."""
     ledger_max_bytes: Annotated[Count, NOT_A_PARAMETER] = 2_097_152
     """Largest size of these assignments, bytes; the oldest leave first."""
+
+    @property
+    def moved_within_s(self) -> float:
+        """Largest time between the end of a landmark and the appearance of the same thing, seconds of stamps.
+
+        A camera that stands still has one viewpoint in each `keyframe_rest_s`, and needs several to find that
+        something is gone: so long after the thing was first seen elsewhere may its end come.
+        """
+        least, most = _MOVED_WITHIN_S
+        p = min((one.least_detection_probability for one in self.inputs if one.visibility), default=1.0)
+        if p <= FALSE_DETECTION:
+            return most
+        odds = EXISTENCE_MAX / (1.0 - EXISTENCE_MAX) * (1.0 - self.gone_below) / self.gone_below
+        misses = math.ceil(math.log(odds) / math.log((1.0 - FALSE_DETECTION) / max(1.0 - p, 0.001)))
+        return min(max(least, (misses + 1) * self.keyframe_rest_s), most)
 
     @model_validator(mode='after')
     def _distinct(self) -> LandmarkSettings:

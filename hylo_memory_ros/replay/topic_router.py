@@ -11,6 +11,7 @@ from hylo_memory_ros.perception import InputSettings, LandmarkPipeline, Message
 from hylo_memory_ros.perception.ingestion.decoders import (
     DECODERS,
     Decoder,
+    UnusableMessageError,
     decode_clock,
     decode_localization,
     decode_transforms,
@@ -189,8 +190,9 @@ class TopicRouter:
         def take(data: bytes) -> None:
             try:
                 reading = read(data, name)
-            except ValueError:
-                self._pipeline.note_refused(name, 'malformed')
+            except ValueError as exc:
+                reason = exc.reason if isinstance(exc, UnusableMessageError) else 'malformed'
+                self._pipeline.note_refused(name, reason)
                 return
             for reason, count in reading.refused.items():
                 self._pipeline.note_refused(name, reason, count)

@@ -26,11 +26,18 @@ from hylo_memory_ros.retrieval.executor import QueryExecutor
 from hylo_memory_ros.retrieval.explain import Explanation
 from hylo_memory_ros.retrieval.pagination import MAX_SEQUENCE, Cursor, RankingCache, query_digest
 from hylo_memory_ros.retrieval.probability import probabilities_within
-from hylo_memory_ros.retrieval.ranking import RankedMatch, Ranking, order_of, weights_of
+from hylo_memory_ros.retrieval.ranking import (
+    RERANK_POOL,
+    RankedMatch,
+    Ranking,
+    order_of,
+    rerank_hits,
+    weights_of,
+)
 from hylo_memory_ros.retrieval.sources import ResolvedQuery, VectorSearch
 from hylo_memory_ros.retrieval.working_memory import NO_HISTORY, add_working_exclusions, rank_working
 from hylo_memory_ros.storage import TOTAL_LIMIT, QuerySource, WorkingMemory
-from hylo_memory_ros.storage.query.filters import SKILLS
+from hylo_memory_ros.storage.query.filters import FILTERS, SKILLS
 from hylo_memory_ros.storage.statements.mapper import item_of, stats_of, status_of
 from hylo_memory_ros.storage.working_memory import NO_MATCHES, WorkingMatches
 
@@ -143,10 +150,16 @@ class RetrievalEngine:
     def answer(self, query: MemoryQuery, current_map: str) -> QueryResult:
         """Return the hits of a query, best first, and the counts of what is excluded by reason."""
         resolved = self.resolve(query, current_map)
-        found = self._find(resolved)
-        hits = self._hits(resolved, found.page[: query.k])
+        if isinstance(query.rerank, str):
+            found, hits, reachable = self._find_reranked(resolved, query.rerank)
+        else:
+            found = self._find(resolved)
+            hits, reachable = self._hits(resolved, found.page[: query.k]), found.total
+            if query.rerank and not any(one.reranked for one in found.evidence):
+                exact = CandidateEvidence('exact', returned=len(hits), reranked=len(hits))
+                found = replace(found, evidence=(*found.evidence, exact))
         ended_at = resolved.offset + len(hits)
-        truncated = found.total > ended_at
+        truncated = reachable > ended_at
         cursor = None
         if truncated:
             digest = query_digest(query)
@@ -162,6 +175,9 @@ class RetrievalEngine:
             explanation = Explanation(self._store, self._index, resolved, found.below_score)
             excluded = add_working_exclusions(explanation.excluded(), found.working)
             nearest = explanation.nearest_outside_m
+        notes = self._notes(resolved, found.working)
+        if not found.total:
+            notes += self._absences(resolved, excluded)
         return QueryResult(
             hits,
             min(found.total, TOTAL_LIMIT),
@@ -176,8 +192,18 @@ class RetrievalEngine:
             purged=self._store.purged_after(found.seq) if resolved.seq is not None else 0,
             plan=found.plan,
             evidence=found.evidence,
-            notes=self._notes(resolved, found.working),
+            notes=notes,
         )
+
+    def _find_reranked(self, resolved: ResolvedQuery, reranker: str) -> tuple[_Matches, tuple[Hit, ...], int]:
+        """Rerank the best matches and return a page of them, with the number that pages can reach."""
+        query = resolved.query
+        # The same pool for every page, so that no hit comes twice.
+        pool = max(RERANK_POOL, query.k)
+        found = self._find(replace(resolved, query=query.model_copy(update={'k': pool}), offset=0))
+        ranked, evidence = rerank_hits(reranker, query, self._hits(resolved, found.page[:pool]))
+        found = replace(found, evidence=(*found.evidence, evidence))
+        return found, ranked[resolved.offset :][: query.k], len(ranked)
 
     def _notes(self, resolved: ResolvedQuery, working: WorkingMatches) -> tuple[str, ...]:
         """Return a note that working memory keeps no history, where that may make a difference."""
@@ -188,6 +214,24 @@ class RetrievalEngine:
         for time_ns in (query.as_of_ns, query.known_at_ns):
             past |= time_ns is not None and time_ns < self._store.now_ns()
         return (NO_HISTORY,) if past else ()
+
+    def _absences(self, resolved: ResolvedQuery, excluded: Mapping[str, int]) -> tuple[str, ...]:
+        """Return why nothing matches, where no count says it: what no stored item has."""
+        query, place = resolved.query, resolved.query.near
+        if query.kinds == frozenset({MemoryKind.WORKING}) or 'no_search_words' in excluded:
+            return ()
+        notes = self._store.absences(resolved.spec())
+        if place is not None and place[0].frame_id not in (frames := self._index.frames(resolved.map_id)):
+            where = '' if resolved.map_id is None else f' of map {resolved.map_id!r}'
+            there = f' ({", ".join(sorted(frames))} exist)' if frames else ''
+            notes.append(f'no stored item{where} has a place in frame {place[0].frame_id!r}{there}')
+        if not notes and not excluded:
+            names = [one.name for one in FILTERS if one.narrows(query)]
+            if not resolved.hides_skills:
+                names = [name for name in names if name != SKILLS.name]
+            nothing = 'nothing is stored that is believed at that sequence'
+            notes.append(f'no stored item passes all of: {", ".join(names)}' if names else nothing)
+        return tuple(notes)
 
     def version_rows(self, resolved: ResolvedQuery) -> list[int] | None:
         """Return the believed version rows near the place of a query, of any time; None: it has no place."""
@@ -256,7 +300,8 @@ class RetrievalEngine:
         vectors = self._store.vectors(rows)
         judged = self._store.helpfulness(rows)
         episodes = self._store.episodes_said(rows)
-        hits = tuple(_hit(one, resolved.at_ns, vectors, judged, episodes) for one in page)
+        endings = self._store.endings(rows)
+        hits = tuple(_hit(one, resolved.at_ns, vectors, judged, episodes, endings) for one in page)
         return hits if resolved.query.near is None else _with_chances(hits, resolved.query)
 
 
@@ -266,6 +311,7 @@ def _hit(
     vectors: Mapping[int, Mapping[str, tuple[float, ...]]],
     judged: Mapping[int, Helpfulness],
     episodes: Mapping[int, str],
+    endings: Mapping[int, str],
 ) -> Hit:
     if one.row is None:
         assert one.item is not None
@@ -284,6 +330,7 @@ def _hit(
         one.distance_m,
         stats,
         episodes.get(row[_VERSION_ROW], ''),
+        endings.get(row[_VERSION_ROW], ''),
     )
 
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hylo_memory_ros.domain.skills import OTHER_STATUS
 from hylo_memory_ros.index import SpatialIndex
 from hylo_memory_ros.model import MemoryQuery
@@ -62,9 +65,9 @@ def _by_place(resolved: ResolvedQuery, rows: Sequence[ItemRow]) -> _Surroundings
                 (found.here if timely else found.untimely).append(row[_VERSION_ROW])
             elif timely:
                 found.outside.append((distance_m, row[_VERSION_ROW]))
-        elif timely and inside and is_frame:
+        elif timely and not is_map:
             found.other_map += 1
-        elif timely and inside and is_map:
+        elif timely:
             found.other_frame += 1
     found.outside.sort()
     return found
@@ -77,14 +80,15 @@ LOOKED_BEYOND = 1_000
 class Explanation:
     """Counts by reason for one query.
 
-    Reasons: ``not_yet_valid``, ``invalidated`` and ``forgotten`` of the time axes, ``below_score`` of
-    ranking, and the `reasons` of each filter. Of skills it is ``not_verified``, or ``other_skill_status`` for
-    a query of other statuses; ``precondition_unknown`` means that a value is missing in the state of the
-    caller, ``precondition_unfit`` that it has another type there.
+    Reasons: ``not_yet_valid``, ``invalidated``, ``ended`` and ``forgotten`` of the time axes,
+    ``below_score`` of ranking, and the `reasons` of each filter. Of skills it is ``not_verified``, or
+    ``other_skill_status`` for a query of other statuses; ``precondition_unknown`` means that a value is
+    missing in the state of the caller, ``precondition_unfit`` that it has another type there.
 
-    Of what lies around a place, all that passes the filters is looked at where that is little; else so many
-    rows at most that the counts are lower bounds: 10 000 of a part of the index within the radius, and the
-    nearest `LOOKED_BEYOND` outside.
+    Places of another map or frame count wherever they are: their numbers cannot be compared. Of what lies
+    around a place, all that passes the filters is looked at where that is little; else so many rows at most
+    that the counts are lower bounds: 10 000 of a part of the index, and with filters `LOOKED_BEYOND` of other
+    maps and frames, and the nearest `FEW` outside the radius.
     """
 
     def __init__(
@@ -121,14 +125,26 @@ class Explanation:
         if (around := _surroundings_of_few(self._store, resolved)) is not None:
             return self._of_few(around)
         left_out = self._index.excluded(resolved.place)
-        counts = {'other_map': left_out.other_maps, 'other_frame': left_out.other_frames}
+        counts = {
+            'other_map': self._passing(left_out.other_maps),
+            'other_frame': self._passing(left_out.other_frames),
+        }
         if query.embedding is not None or any(one.narrows(query) for one in STATISTICS):
             counts |= self._within(self._here())
         rows = [*left_out.not_yet_valid.tolist(), *left_out.ended.tolist()]
         if rows:
             counts |= self._store.excluded_by_time(resolved.spec(), rows)
-        counts['outside_radius'] = self._outside()
+        counts['outside_radius'] = min(self._outside(left_out.outside), TOTAL_LIMIT)
         return counts
+
+    def _passing(self, version_rows: NDArray[np.int64]) -> int:
+        """Count the rows of other places that pass the filters."""
+        resolved = self._resolved
+        if not resolved.filters_rows or not len(version_rows):
+            return min(len(version_rows), TOTAL_LIMIT)
+        anywhere = resolved.query.model_copy(update={'scope': _scope_on_any_map(resolved.query)})
+        rows = version_rows[:LOOKED_BEYOND].tolist()
+        return len(self._store.matching(replace(resolved.spec(), query=anywhere), rows))
 
     def _of_few(self, around: _Surroundings) -> dict[str, int]:
         resolved = self._resolved
@@ -139,8 +155,8 @@ class Explanation:
             counts |= self._store.excluded_by_time(resolved.spec(), around.untimely)
         if around.outside:
             matching = self._store.matching(resolved.spec(), [row for _, row in around.outside])
-            nearest = next((distance_m for distance_m, row in around.outside if row in matching), None)
-            self.nearest_outside_m, counts['outside_radius'] = nearest, int(nearest is not None)
+            distances = [distance_m for distance_m, row in around.outside if row in matching]
+            self.nearest_outside_m, counts['outside_radius'] = min(distances, default=None), len(distances)
         return counts
 
     def _here(self) -> list[int]:
@@ -156,32 +172,33 @@ class Explanation:
             counts['without_vector'] = len(anyhow) - len(self._store.matching(resolved.spec(), here))
         return counts
 
-    def _outside(self) -> int:
-        """Look for the nearest match beyond the radius, past what the filters exclude.
+    def _outside(self, unfiltered: int) -> int:
+        """Count the matches beyond the radius, past what the filters exclude, and find the nearest.
 
-        Each step looks twice as far as the nearest thing that no step has looked at yet.
+        Each step looks twice as far as the nearest thing that no step has looked at yet; once there is a
+        match, `FEW` rows are enough.
         """
-        resolved, place, seen = self._resolved, self._resolved.place, 0
-        while seen < LOOKED_BEYOND:
+        resolved, place, seen, count = self._resolved, self._resolved.place, 0, 0
+        while seen < (FEW if count else LOOKED_BEYOND):
             nearest = self._index.nearest_outside(place)
             if nearest is None:
-                return 0
+                return count
             if not resolved.filters_rows:
                 self.nearest_outside_m = nearest.distance_m
-                return 1
+                return unfiltered
             farther = place._replace(radius_m=2.0 * nearest.distance_m)
             around = self._index.within(farther)
             beyond = around.distances_m > place.radius_m
             rows = around.version_rows[beyond][: LOOKED_BEYOND - seen].tolist()
             distances = around.distances_m[beyond][: LOOKED_BEYOND - seen].tolist()
             matching = self._store.matching(resolved.spec(), rows)
-            for row, distance_m in zip(rows, distances, strict=True):
-                if row in matching:
-                    self.nearest_outside_m = distance_m
-                    return 1
+            found = [distance_m for row, distance_m in zip(rows, distances, strict=True) if row in matching]
+            if found and not count:
+                self.nearest_outside_m = found[0]
+            count += len(found)
             seen += len(rows)
             place = farther
-        return 0
+        return count
 
     def _skills(self) -> dict[str, int]:
         resolved = self._resolved

@@ -8,15 +8,17 @@ that nothing but the query decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.model import CandidateEvidence, MemoryItem, MemoryQuery
+from hylo_memory_ros.errors import InvalidRequestError
+from hylo_memory_ros.model import CandidateEvidence, Hit, MemoryItem, MemoryQuery
+from hylo_memory_ros.plugins import plugin_named
 from hylo_memory_ros.retrieval.sources import COLUMNS, Floats, MatchColumns, Rows
 from hylo_memory_ros.storage import QuerySource
 from hylo_memory_ros.storage.statements.mapper import ItemRow
@@ -24,6 +26,11 @@ from hylo_memory_ros.storage.statements.mapper import ItemRow
 _VALID_FROM, _ID = 1, 8
 
 
+RERANKERS_GROUP = 'hylo_memory_ros.rerankers'
+Reranker = Callable[[MemoryQuery, Sequence[Hit]], Sequence[float]]
+"""Returns a score from 0 to 1 for each hit, higher is better."""
+RERANK_POOL = 100
+"""So many of the best hits are reranked; a larger k reranks k of them."""
 RRF_K = 60
 """Rank offset of reciprocal rank fusion."""
 _DAY_NS = 86_400_000_000_000
@@ -196,6 +203,39 @@ def rank_matches(matches: MatchColumns, scores: Scores, least: float | None, seq
         seq,
         count - len(matches),
         is_equal=equal,
+    )
+
+
+def rerank_hits(
+    name: str, query: MemoryQuery, hits: Sequence[Hit]
+) -> tuple[tuple[Hit, ...], CandidateEvidence]:
+    """Order hits by the scores of a plug-in, equals as they were, and return the evidence of it.
+
+    The former score of a hit is kept in ``details`` as ``before_rerank``.
+
+    Raises
+    ------
+    InvalidRequestError
+        No reranker has this name, it fails, or it does not return a score from 0 to 1 for each hit.
+    """
+    reranker: Reranker = plugin_named(RERANKERS_GROUP, name, 'rerank', {}, InvalidRequestError)
+    try:
+        scores = [float(score) for score in reranker(query, tuple(hits))]
+    except Exception as exc:
+        raise InvalidRequestError(f'rerank: the reranker {name!r} failed: {exc}', field='rerank') from exc
+    if len(scores) != len(hits) or not all(0.0 <= score <= 1.0 for score in scores):
+        raise InvalidRequestError(
+            f'rerank: expected {len(hits)} scores from 0 to 1 from the reranker {name!r}, got {scores[:5]}',
+            field='rerank',
+        )
+    ranked = [
+        replace(hit, score=score, details={**hit.details, 'before_rerank': hit.score})
+        for hit, score in zip(hits, scores, strict=True)
+    ]
+    ranked.sort(key=lambda hit: -hit.score)
+    count = len(ranked)
+    return tuple(ranked), CandidateEvidence(
+        f'reranker {name}', requested=count, returned=count, after_filter=count, reranked=count
     )
 
 

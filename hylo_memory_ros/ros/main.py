@@ -5,10 +5,13 @@ Signals are only recorded: running work is finished, and the memory is closed in
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+
+from hylo_memory_ros.ros.transport import choose_transport
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -49,6 +52,11 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     stop = Stop()
     stop.install()
+    try:
+        choose_transport(os.environ)
+    except ValueError as exc:
+        sys.stderr.write(f'hylo_memory: {exc}\n')
+        return 1
     # Imported only now: it takes a second, in which a signal would end in a traceback.
     try:
         from hylo_memory_ros.ros.process import run  # noqa: PLC0415

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,47 @@ HEARTBEAT_PERIOD_S = 0.1
 HEARTBEAT_TIMEOUT_S = 4.0
 
 
+class _BondNode:
+    """The node as bondpy sees it, with repairs.
+
+    bondpy destroys its publisher and subscription without telling the node, whose executor then fails at
+    every turn; and it declares the same parameter at every heartbeat timeout, which fails at the second one.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    def create_publisher(self, *args: Any) -> _Entity:
+        """Create a publisher that the node destroys."""
+        return _Entity(self._node.create_publisher(*args), self._node.destroy_publisher)
+
+    def create_subscription(self, *args: Any) -> _Entity:
+        """Create a subscription that the node destroys."""
+        return _Entity(self._node.create_subscription(*args), self._node.destroy_subscription)
+
+    def declare_parameter(self, name: str, value: Any) -> None:
+        """Declare a parameter unless it is declared."""
+        if not self._node.has_parameter(name):
+            self._node.declare_parameter(name, value)
+
+
+class _Entity:
+    """A publisher or subscription with its own way to be destroyed."""
+
+    def __init__(self, entity: Any, destroy: Callable[[Any], object]) -> None:
+        self._entity, self._destroy = entity, destroy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entity, name)
+
+    def destroy(self) -> None:
+        """Destroy it through the node."""
+        self._destroy(self._entity)
+
+
 class Bond:
     """Bond that proves to a manager that this node is alive, from activate to deactivate.
 
@@ -56,7 +98,10 @@ class Bond:
         except ImportError as exc:
             logger.debug('no bond is formed: %s', exc)
             return
-        bond = bondpy.Bond(TOPIC, self._node.get_name(), self._node)
+        # Its parameters changed their order while bondpy was ported to ROS 2; their names differ in one.
+        names = inspect.signature(bondpy.Bond).parameters
+        named = {'bond_id' if 'bond_id' in names else 'id': self._node.get_name()}
+        bond = bondpy.Bond(topic=TOPIC, node=_BondNode(self._node), **named)
         bond.heartbeat_period = HEARTBEAT_PERIOD_S
         bond.heartbeat_timeout = HEARTBEAT_TIMEOUT_S
         bond.start()
@@ -115,13 +160,13 @@ class MemoryNode(LifecycleNode):
         self.parameters = Parameters(self)
         self._transforms = transform_source(self, keep_s=self._startup_value('tf_buffer_s', 30.0))
         self._bond = Bond(self, False)
+        self._jump_back_ns = round(self._startup_value('clock_jump_back_s', 1.0) * 1e9)
+        self._furthest_ns = 0
         self._jumps = self.get_clock().create_jump_callback(
             JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False),
             post_callback=self._on_jump,
         )
         answer_impossible_transitions(self)
-        if unknown := self.parameters.unknown():
-            logger.warning('given, but there is no parameter of this name: %s', ', '.join(unknown))
 
     @property
     def autostart(self) -> bool:
@@ -159,19 +204,21 @@ class MemoryNode(LifecycleNode):
 
     @guarded
     def on_activate(self) -> None:
-        """Subscribe to the inputs and answer requests."""
+        """Subscribe to the inputs and answer requests; a failure leaves the node inactive."""
         if self._session is None:
             raise ConfigurationError('the node is not configured')
-        self._session.activate()
-        self._bond.start()
+        try:
+            self._session.activate()
+            self._bond.start()
+        except BaseException:
+            self._deactivate()
+            raise
         logger.info('active')
 
     @guarded
     def on_deactivate(self) -> None:
-        """Unsubscribe and refuse requests."""
-        self._step(self._bond.stop)
-        if self._session is not None:
-            self._step(self._session.deactivate)
+        """Unsubscribe and refuse requests; a step that fails is logged, and the others follow."""
+        self._deactivate()
 
     @guarded
     def on_cleanup(self) -> None:
@@ -196,11 +243,15 @@ class MemoryNode(LifecycleNode):
         self._step(self._transforms.close)
         self._unbridge()
 
-    def _close(self, *, linger: bool = True, final: bool = False) -> None:
+    def _deactivate(self) -> None:
         self._step(self._bond.stop)
         if self._session is not None:
+            self._step(self._session.deactivate)
+
+    def _close(self, *, linger: bool = True, final: bool = False) -> None:
+        self._deactivate()
+        if self._session is not None:
             session, self._session = self._session, None
-            self._step(session.deactivate)
             if final:
                 self._step(session.finish)
             self._step(session.close)
@@ -215,7 +266,15 @@ class MemoryNode(LifecycleNode):
             logger.exception('closing goes on after a failure')
 
     def _on_jump(self, jump: TimeJump) -> None:
-        logger.warning('the clock jumped back by %.3f s', -jump.delta.nanoseconds / 1e9)
+        now_ns = self.get_clock().now().nanoseconds
+        # Not from the last step alone, so that many small ones are noticed as well.
+        self._furthest_ns = max(self._furthest_ns, now_ns - jump.delta.nanoseconds)
+        back_ns = self._furthest_ns - now_ns
+        if back_ns < self._jump_back_ns:
+            logger.debug('the clock went back by %.6f s', back_ns / 1e9)
+            return
+        self._furthest_ns = now_ns
+        logger.warning('the clock jumped back by %.3f s', back_ns / 1e9)
         if self._session is not None:
             self._step(self._session.on_clock_jump)
         else:

@@ -60,10 +60,6 @@ def descriptor(entry: Entry, *, ranged: bool = True) -> ParameterDescriptor:
     return text
 
 
-# Declared by rclpy itself, in every node.
-FOREIGN = ('use_sim_time', 'start_type_description_service', 'qos_overrides.')
-
-
 class Parameters:
     """The parameters of one node.
 
@@ -106,17 +102,7 @@ class Parameters:
         """
         self._declare_named()
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
-        return build_configuration(self._given, clock=clock)
-
-    def unknown(self) -> tuple[str, ...]:
-        """Return given names that are not declared, mostly misspelt ones."""
-        return tuple(
-            sorted(
-                name
-                for name in given_parameters(self._node)
-                if name not in self._entries and not name.startswith(FOREIGN)
-            )
-        )
+        return build_configuration(self._given, given_parameters(self._node), clock=clock)
 
     def _given(self, entry: Entry) -> Any:
         value = self._node.get_parameter_or(entry.name).value

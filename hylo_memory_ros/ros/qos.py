@@ -36,11 +36,14 @@ SERVICE = _keep_last(100)
 INTROSPECTION = _keep_last(1000)
 """Introspection of service calls."""
 
-TF = _keep_last(100)
-"""`tf`: the profile of tf2's own listener."""
+TF = _keep_last(1000)
+"""`tf`: the profile of tf2's own listener, but deeper: what is lost here is interpolated over, in silence."""
 
 TF_STATIC = _keep_last(100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`tf_static`: latched, the last message of each publisher."""
+
+TF_STATIC_VOLATILE = _keep_last(100)
+"""`tf_static` of publishers that do not latch it, as some recorded bags offer it."""
 
 
 def detections(reliability: str, depth: int, durability: str = 'volatile') -> QoSProfile:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError, StoreError
-from hylo_memory_ros.model import Change, MemoryItem, WriteResult, normalize_key
+from hylo_memory_ros.model import Change, MemoryItem, MemoryKind, WriteResult, normalize_key
 from hylo_memory_ros.retrieval import RetrievalEngine
 from hylo_memory_ros.service.embedding_spaces import EmbeddingSpaces
 from hylo_memory_ros.service.event_bus import EventBus
@@ -120,9 +120,12 @@ class KnownMaps:
             self._known.add(map_id)
 
     def assign_current_map(self, item: MemoryItem) -> MemoryItem:
-        """Return an item that has a pose and names no map as one of the current map."""
-        # A statement without a place may hold on every map.
-        if item.pose is None or not self.current or 'map_id' in item.scope:
+        """Return a spatial item that names no map as one of the current map.
+
+        With or without a pose: else one key would name two things. Another kind holds on every map, unless
+        its scope names one.
+        """
+        if item.kind is not MemoryKind.SPATIAL or not self.current or 'map_id' in item.scope:
             return item
         return item.model_copy(update={'scope': {**item.scope, 'map_id': self.current}})
 
@@ -242,7 +245,8 @@ class MemoryCore:
             # Most commits have no skill, and the index takes a lock.
             if committed.skills or committed.unsaid:
                 self.skills.follow(committed)
-            self.events.publish(committed.change)
+            if self.events.listeners:
+                self.events.publish(committed.change)
 
     def publish_evicted(self, items: Sequence[MemoryItem], at_ns: int) -> None:
         """Publish which items working memory evicted."""

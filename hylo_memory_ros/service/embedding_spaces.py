@@ -42,7 +42,8 @@ class EmbeddingSpaces:
     def __init__(
         self, store: SqliteStore, declared: Mapping[str, EmbeddingSpace], *, read_only: bool
     ) -> None:
-        self._embedders: dict[str, Embedder] = {}
+        self.embedders: dict[str, Embedder] = {}
+        """Embedders by space."""
         self._texts: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
         self._lock = Lock()
         resolved = {name: self._resolved(name, space, read_only) for name, space in declared.items()}
@@ -61,11 +62,6 @@ class EmbeddingSpaces:
             resolved if resolved else {name: EmbeddingSpace(**lasting) for name, lasting in kept.items()}
         )
 
-    @property
-    def embedders(self) -> tuple[str, ...]:
-        """Names of the spaces that have an embedder."""
-        return tuple(self._embedders)
-
     def embedded(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
         """Return items with a vector of their content in every space that has an embedder.
 
@@ -77,7 +73,7 @@ class EmbeddingSpaces:
             An embedder failed; the message names its space.
         """
         result = list(items)
-        for name in self._embedders:
+        for name in self.embedders:
             wanted = [
                 index
                 for index, item in enumerate(result)
@@ -97,7 +93,7 @@ class EmbeddingSpaces:
         InvalidRequestError
             The space has no embedder, or it failed.
         """
-        if space not in self._embedders:
+        if space not in self.embedders:
             raise InvalidRequestError(f'embedding space {space!r} has no embedder', space=space)
         with self._lock:
             known = {text: self._texts[space, text] for text in texts if (space, text) in self._texts}
@@ -117,8 +113,8 @@ class EmbeddingSpaces:
 
     def _embed(self, space: str, texts: Sequence[str]) -> list[tuple[float, ...]]:
         try:
-            vectors: NDArray[np.float32] = np.asarray(self._embedders[space].embed(texts), np.float32)
-            if vectors.shape != (len(texts), self._embedders[space].dimension):
+            vectors: NDArray[np.float32] = np.asarray(self.embedders[space].embed(texts), np.float32)
+            if vectors.shape != (len(texts), self.embedders[space].dimension):
                 raise ValueError(f'it gave an array of shape {vectors.shape} for {len(texts)} texts')
             return [validate_vector(vector) for vector in vectors.tolist()]
         except Exception as exc:
@@ -140,7 +136,7 @@ class EmbeddingSpaces:
                 f'{space.embedder!r} has {embedder.digest}',
                 parameter=f'space.{name}.provider_digest',
             )
-        self._embedders[name] = embedder
+        self.embedders[name] = embedder
         told = {'model': space.model or embedder.model, 'provider_digest': embedder.digest}
         return space.model_copy(update=told)
 

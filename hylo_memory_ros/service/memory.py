@@ -28,6 +28,7 @@ from hylo_memory_ros.service.handlers.receipts import ReceiptHandler
 from hylo_memory_ros.service.handlers.remove import RemovalHandler
 from hylo_memory_ros.service.handlers.write import WriteHandler
 from hylo_memory_ros.service.skills import FOUND, SkillReport
+from hylo_memory_ros.service.validation import arguments_of
 from hylo_memory_ros.storage import SqliteStore
 from hylo_memory_ros.storage.unit_of_work import ReadView, UnnumberedUnitOfWork
 
@@ -40,9 +41,18 @@ def _delegate(
     part: str, method: Callable[Concatenate[H, P], R]
 ) -> Callable[Concatenate[MemoryService, P], R]:
     """Return a method of the facade that calls a handler, with its signature and docstring."""
+    expected = arguments_of(method)
+    by_name = {one.name: one for one in expected}
 
     @wraps(method)
     def call(memory: MemoryService, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        # Python itself refuses an argument too many, and a name that is not known.
+        given = [*zip(expected, args, strict=False)]
+        given += [(by_name[name], kwargs[name]) for name in kwargs if name in by_name]
+        for argument, value in given:
+            # The class first: a query and a flag, the arguments of most calls, need no closer look.
+            if type(value) not in argument.types or argument.elements:
+                argument.check(value)
         return method(getattr(memory, part), *args, **kwargs)
 
     return call
@@ -151,6 +161,7 @@ class MemoryService:
     end = _delegate('_removals', RemovalHandler.end)
     retract = _delegate('_removals', RemovalHandler.retract)
     purge = _delegate('_removals', RemovalHandler.purge)
+    audit = _delegate('_removals', RemovalHandler.audit)
 
     begin_episode = _delegate('_episodes', EpisodeHandler.begin_episode)
     end_episode = _delegate('_episodes', EpisodeHandler.end_episode)

@@ -1,14 +1,114 @@
-"""Validation of the texts and times of a request."""
+"""Validation of the arguments of a request: their types, texts and times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from inspect import signature
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal
+
+import numpy as np
 
 from hylo_memory_ros.errors import InvalidRequestError
-from hylo_memory_ros.model import MAX_STAMP_NS, normalize_key, validate_text
+from hylo_memory_ros.model import MAX_STAMP_NS, MemoryQuery, normalize_key, validate_text
 
 MAX_NAME_BYTES = 512
 MAX_REASON_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Name and accepted types of one argument of a public method."""
+
+    name: str
+    """Name of the parameter."""
+    types: tuple[type, ...]
+    """Accepted types."""
+    wanted: str
+    """The accepted types in words."""
+    excluded: tuple[type, ...] = ()
+    """Subclasses of the accepted types that are refused: a text is no list of texts."""
+    elements: tuple[type, ...] = ()
+    """Accepted types of the elements of a collection; empty: it is none."""
+
+    def check(self, value: object) -> None:
+        """Raise the error of a value of another type.
+
+        Raises
+        ------
+        InvalidRequestError
+            With what is accepted, and what to write instead where that is known.
+        """
+        got, hint = repr(value), ''
+        if isinstance(value, self.types) and not isinstance(value, self.excluded):
+            if not self.elements or not isinstance(value, Collection):
+                return
+            wrong = [pair for pair in enumerate(value) if not isinstance(pair[1], self.elements)]
+            if not wrong:
+                return
+            index, part = wrong[0]
+            got = f'{part!r} at [{index}]'
+        elif MemoryQuery in self.types:
+            hint = '; build one with its fields, such as MemoryQuery(key=...) or MemoryQuery(text=...)'
+        elif isinstance(value, self.elements):
+            got, hint = f'one {type(value).__name__} {value!r}', '; put it into a list'
+        got = got if len(got) <= 80 else f'{got[:79]}…'
+        raise InvalidRequestError(f'{self.name}: expected {self.wanted}, got {got}{hint}', field=self.name)
+
+
+def arguments_of(method: Callable[..., Any]) -> tuple[Argument, ...]:
+    """Return the accepted types of the arguments of a method in their order, `self` left out."""
+    # Names that the modules of the service import for type checkers alone.
+    names = {'UnitOfWork': object, **method.__globals__}
+    hints = typing.get_type_hints(method, names)
+    return tuple(_argument(name, hints[name]) for name in list(signature(method).parameters)[1:])
+
+
+_WORDS: Mapping[type, tuple[tuple[type, ...], str]] = {
+    str: ((str,), 'a text'),
+    bool: ((bool, np.bool_), 'True or False'),
+    int: ((Integral,), 'an integer'),
+    float: ((Real,), 'a number'),
+    NoneType: ((NoneType,), 'None'),
+}
+
+
+def _argument(name: str, hint: Any) -> Argument:
+    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in (typing.Union, UnionType):
+        ways = [_argument(name, part) for part in parts]
+        return Argument(
+            name,
+            tuple(one for way in ways for one in way.types),
+            ' or '.join(way.wanted for way in ways),
+            tuple(one for way in ways for one in way.excluded),
+            tuple(one for way in ways for one in way.elements),
+        )
+    if origin is Literal:
+        return Argument(name, (str,), f'one of {", ".join(map(repr, parts))}')
+    if origin in _WORDS:
+        types, wanted = _WORDS[origin]
+        return Argument(name, (*types, os.PathLike) if name.endswith('path') else types, wanted)
+    if origin in (Sequence, Collection, tuple):
+        elements = tuple(one for part in parts for one in _argument(name, part).types)
+        of = {str: 'texts', int: 'integers'}.get(parts[0], getattr(parts[0], '__name__', 'values'))
+        wanted = 'a pair' if origin is tuple else f'a list of {of}'
+        return Argument(name, (Sequence if origin is tuple else origin,), wanted, (str, bytes), elements)
+    if origin is Mapping:
+        return Argument(name, (Mapping,), 'a mapping')
+    if origin is Callable:
+        return Argument(name, (Callable,), 'a function')
+    if isinstance(origin, type) and issubclass(origin, Enum):
+        return Argument(name, (origin, str), f'one of {", ".join(one.value for one in origin)}')
+    if isinstance(origin, type):
+        article = 'an' if origin.__name__[0] in 'AEIOU' else 'a'
+        return Argument(name, (origin,), f'{article} {origin.__name__}')
+    return Argument(name, (object,), 'anything')
 
 
 def validate_fields(normal: Callable[[str, str], str], **texts: str | None) -> list[str | None]:

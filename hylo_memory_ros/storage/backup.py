@@ -24,6 +24,7 @@ from hylo_memory_ros.storage.engine.files import (
     copy_database,
     migrate,
     refuse_place,
+    remove_unfinished_copies,
     swap_file,
     unfinished_of,
 )
@@ -100,6 +101,9 @@ class Backup:
 
     def __init__(self, transactions: TransactionManager) -> None:
         self._transactions = transactions
+        if transactions.file_lock is not None:
+            with transactions.read() as view:
+                remove_unfinished_copies(noted_copies(view.state))
 
     def copy(self, target: Path) -> None:
         """Copy the whole memory to a new file, and note it for a later purge to name."""

@@ -9,10 +9,21 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import EMPTY_STATE, update_state
 from hylo_memory_ros.model import Change
 from hylo_memory_ros.storage.engine.state import get_state, put_state
-from hylo_memory_ros.storage.schema import assertion, change, episode, identity, spatial, txn, version
+from hylo_memory_ros.storage.schema import (
+    FULL_TEXT,
+    SUMMARY_TEXT,
+    assertion,
+    change,
+    episode,
+    identity,
+    spatial,
+    txn,
+    version,
+)
 
 Match = Callable[[sa.Connection, Any, Sequence[int] | None], dict[int, float | None]]
 """Finds the version rows of one file that match a `QuerySpec`."""
@@ -82,7 +93,7 @@ class VersionRow(NamedTuple):
     kind: str
     valid_from_ns: int
     valid_to_ns: int | None
-    forgotten: bool
+    ended_by: str | None
     from_seq: int
     to_seq: None = None
 
@@ -116,6 +127,8 @@ class Changeset:
     ----------
     connection : sqlalchemy.Connection
         In its transaction.
+    config : MemoryConfig
+        Identity scope and limits.
     clock_ns : int
         The service clock now; time never runs backwards in the file.
     op, actor : str
@@ -125,9 +138,16 @@ class Changeset:
     """
 
     def __init__(
-        self, connection: sa.Connection, clock_ns: int, op: str, actor: str, archive: ArchivedRows
+        self,
+        connection: sa.Connection,
+        config: MemoryConfig,
+        clock_ns: int,
+        op: str,
+        actor: str,
+        archive: ArchivedRows,
     ) -> None:
         self.connection = connection
+        self.config = config
         self.archive = archive
         self.op = op
         self.actor = actor
@@ -144,6 +164,8 @@ class Changeset:
                 self._last[table] = max(self._last[table], getattr(archive.state, table))
         self.episode: str = row[-1] or ''
         self.discarded = False
+        self.text_index = SUMMARY_TEXT if op == 'consolidate' else FULL_TEXT
+        self.reason = ''
         self.added: list[VersionRow] = []
         self.ended: list[int] = []
         self.removed: list[int] = []
@@ -172,11 +194,13 @@ class Changeset:
         self._last[table] += 1
         return self._last[table]
 
-    def count_version(self, kind: str, element: bytes, span: tuple[int | None, bool], sign: int) -> None:
+    def count_version(
+        self, kind: str, element: bytes, span: tuple[int | None, str | None], sign: int
+    ) -> None:
         """Take a believed version into the hashes and counters (sign 1), or out of them (-1)."""
-        valid_to_ns, forgotten = span
+        valid_to_ns, ended_by = span
         mark = '+' if sign > 0 else '-'
-        end = b'' if valid_to_ns is None else b'%d%s' % (valid_to_ns, b'f' if forgotten else b'')
+        end = b'' if valid_to_ns is None else b'%d%s' % (valid_to_ns, (ended_by or '').encode())
         self._elements['line' + mark].append(element + end)
         if valid_to_ns is None:
             self._elements['open' + mark].append(element)
@@ -215,6 +239,7 @@ class Changeset:
             tuple(self.outcomes),
             self.actor,
             self.episode,
+            {'reason': self.reason} if self.reason else {},
         )
         return CommitResult(
             told, self.added, self.ended, self.places, self.removed, self.unsaid, self.vectors, self.skills

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import statement_of
-from hylo_memory_ros.domain.timeline import span_at
 from hylo_memory_ros.errors import InvalidRequestError, NotFoundError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose
 from hylo_memory_ros.storage.changeset import Changeset
@@ -38,8 +36,9 @@ from hylo_memory_ros.storage.statements.corrected_statements import (
     CorrectedVersions,
     restate,
 )
-from hylo_memory_ros.storage.statements.mapper import ASSERTION_COLUMNS, item_of, spatial_row
-from hylo_memory_ros.storage.statements.timeline_repository import Timelines, effective, says_now
+from hylo_memory_ros.storage.statements.mapper import effective, says_now, spatial_row
+from hylo_memory_ros.storage.statements.merged_statements import load_statements
+from hylo_memory_ros.storage.statements.timeline_repository import Timelines
 from hylo_memory_ros.storage.statements.writer import StatementWriter
 
 
@@ -134,9 +133,7 @@ class _Entry(NamedTuple):
         )
 
 
-def correct_assertions(
-    txn: Changeset, plan: CorrectionPlan, identity_scope: Sequence[str]
-) -> tuple[int, int]:
+def correct_assertions(txn: Changeset, plan: CorrectionPlan) -> tuple[int, int]:
     """Move all assertions of a map; return the number of moved versions and of merged keys.
 
     Each version moves as a whole: a repeated statement moves with the one that it repeats, so that
@@ -149,7 +146,7 @@ def correct_assertions(
     gone = {number: entry for number, entry in entries.items() if _is_merged(entry.item, plan)}
     staying = {number: entry for number, entry in entries.items() if number not in gone}
     changes = [entry.corrected(CorrectedStatement(None, None, None, txn.sequence)) for entry in gone.values()]
-    changes += _moved(txn, plan, staying, timelines, identity_scope)
+    changes += _moved(txn, plan, staying, timelines)
     moved = restate(txn, timelines, changes)
     names = {entry.item.key: str(entry.item.id) for entry in gone.values()}
     for key, item_id in names.items():
@@ -162,9 +159,10 @@ def _is_merged(item: MemoryItem, plan: CorrectionPlan) -> bool:
 
 
 def _entries(connection: sa.Connection, plan: CorrectionPlan) -> list[_Entry]:
-    rows = connection.execute(_assertions, {'map': plan.map_id, 'frame': plan.frame_id})
+    rows = connection.execute(_assertions, {'map': plan.map_id, 'frame': plan.frame_id}).all()
+    items = load_statements(connection, [row.assertion_id for row in rows])
     return [
-        _Entry(row.assertion_id, row.identity_id, bool(row.was_corrected), item_of(row[:_WIDTH]))
+        _Entry(row.assertion_id, row.identity_id, bool(row.was_corrected), items[row.assertion_id])
         for row in rows
     ]
 
@@ -174,13 +172,9 @@ def _repeated(entries: Mapping[int, _Entry], timelines: Timelines) -> dict[int, 
     repeated = {number: number for number in entries}
     for identity_id in {entry.identity_id for entry in entries.values()}:
         held = timelines[identity_id]
-        spans = held.spans()
-        for point in held.points:
-            if point.assertion_id not in entries:
-                continue
-            span = span_at(spans, point.valid_from_ns)
-            if span is not None and span.content == point.content:
-                repeated[point.assertion_id] = span.assertion_id
+        for span, numbers in held.runs():
+            repeated.update(dict.fromkeys(entries.keys() & set(numbers), span.assertion_id))
+        repeated.update({merge.assertion_id: base for base, merge in held.merges.items()})
     return repeated
 
 
@@ -189,19 +183,18 @@ def _moved(
     plan: CorrectionPlan,
     entries: Mapping[int, _Entry],
     timelines: Timelines,
-    identity_scope: Sequence[str],
 ) -> list[CorrectedVersions]:
     repeated = _repeated(entries, timelines)
-    distinct = sorted(set(repeated.values()))
-    poses = dict(zip(distinct, plan.move([_placed(entries[one].item) for one in distinct]), strict=True))
+    poses = dict(zip(entries, plan.move([_placed(entry.item) for entry in entries.values()]), strict=True))
     changes: list[CorrectedVersions] = []
     places: list[dict[str, Any]] = []
     for number, entry in entries.items():
         assert entry.item.pose is not None
-        pose = poses[repeated[number]].model_copy(update={'stamp_ns': entry.item.pose.stamp_ns})
+        of_itself = {'stamp_ns': entry.item.pose.stamp_ns, 'covariance': poses[number].covariance}
+        pose = poses[repeated[number]].model_copy(update=of_itself)
         if pose == entry.item.pose:
             continue
-        statement = statement_of(entry.item.model_copy(update={'pose': pose}), identity_scope)
+        statement = statement_of(entry.item.model_copy(update={'pose': pose}), txn.config.identity_scope)
         spatial_id = txn.next_id('spatial')
         places.append({'spatial_id': spatial_id, **spatial_row(pose, plan.map_id)})
         changes.append(
@@ -219,10 +212,8 @@ def _placed(item: MemoryItem) -> PlacedStatement:
     return PlacedStatement(item.key, item.kind.value, item.valid_from_ns, item.pose)
 
 
-_WIDTH = len(ASSERTION_COLUMNS)
 _assertions = (
     sa.select(
-        *(column.label(f'c{place}') for place, column in enumerate(ASSERTION_COLUMNS)),
         assertion.c.assertion_id,
         assertion.c.identity_id,
         corrected.c.assertion_id.is_not(None).label('was_corrected'),
@@ -328,7 +319,11 @@ _begun_by = (
     )
     .join(identity, identity.c.identity_id == assertion.c.identity_id)
     .outerjoin(corrected, says_now)
-    .where(assertion.c.sequence == sa.bindparam('seq'), assertion.c.withdrawn_seq.is_(None))
+    .where(
+        assertion.c.sequence == sa.bindparam('seq'),
+        assertion.c.withdrawn_seq.is_(None),
+        assertion.c.base_id.is_(None),
+    )
 )
 
 Columns = Mapping[str, Sequence[Any]]
@@ -405,16 +400,15 @@ class CorrectionRepository:
 class CorrectionWriter(CorrectionRepository):
     """Corrections of maps in a numbered transaction."""
 
-    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+    def __init__(self, changeset: Changeset) -> None:
         super().__init__(changeset.connection)
         self._changeset = changeset
-        self._config = config
 
     def apply(self, plan: CorrectionPlan) -> CorrectionSummary:
         """Move the statements of a map, and store the new statements of a plan."""
         correction_id = self._begin(plan.map_id, plan.frame_id, plan.kind, plan.detail)
-        moved, names = correct_assertions(self._changeset, plan, self._config.identity_scope)
-        StatementWriter(self._changeset, self._config).write(plan.items, trusted=True)
+        moved, names = correct_assertions(self._changeset, plan)
+        StatementWriter(self._changeset).write(plan.items, trusted=True)
         return CorrectionSummary(correction_id, moved, max(plan.merges, names), plan.splits)
 
     def revert(self, plan: ReversalPlan) -> CorrectionSummary:

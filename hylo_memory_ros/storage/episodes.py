@@ -29,6 +29,7 @@ _WEIGHTS = {
         ('ADD', 'MERGE', 'useful', 'INVALIDATE', 'END', 'FORGET', 'RETRACT', 'misleading', 'wrong')
     )
 }
+_CONFIRMED = 'CONFIRM'
 # Administration of what is remembered is no event of the robot's work.
 _WORK = ('write', 'end', 'forget', 'retract', 'correct')
 _EPISODIC = MemoryKind.EPISODIC.value
@@ -137,6 +138,9 @@ class _Feed:
         for row in connection.execute(_feed, {'episode': episode_id}):
             self.transactions += 1
             outcomes = json.loads(row.outcomes)
+            if row.op == 'write':
+                # A repetition that adds to a statement; elsewhere two landmarks prove to be one.
+                outcomes = [_CONFIRMED if outcome == 'MERGE' else outcome for outcome in outcomes]
             self.outcomes.update(outcome for outcome in outcomes if outcome != 'PURGED')
             if row.op not in _WORK:
                 continue
@@ -258,6 +262,7 @@ _COUNTED = {
     'END': 'ended',
     'FORGET': 'forgotten',
     'RETRACT': 'retracted',
+    _CONFIRMED: 'confirmed',
 }
 
 

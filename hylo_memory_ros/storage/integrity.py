@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.identity import EMPTY_STATE, statement_of, update_state
+from hylo_memory_ros.domain.identity import EMPTY_STATE, details_of, merged, statement_of, update_state
 from hylo_memory_ros.domain.timeline import Point, Span, timeline
 from hylo_memory_ros.model import MemoryItem, VerifyReport
 from hylo_memory_ros.storage.consolidation.candidates import miscounted
@@ -29,8 +29,18 @@ from hylo_memory_ros.storage.schema import (
 )
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector, vector_batches
 from hylo_memory_ros.storage.statements.history import last_transaction
-from hylo_memory_ros.storage.statements.mapper import ITEM_COLUMNS, POSE_NAMES, item_of, item_source, pose_of
-from hylo_memory_ros.storage.statements.timeline_repository import effective, said_then, says_now
+from hylo_memory_ros.storage.statements.mapper import (
+    ITEM_COLUMNS,
+    POSE_NAMES,
+    effective,
+    ending_of,
+    item_of,
+    item_source,
+    pose_of,
+    said_then,
+    says_now,
+)
+from hylo_memory_ros.storage.statements.merged_statements import assertions_of_span, load_statements
 
 # An identity that changed more often is looked at this often: each look costs its whole timeline.
 _MOST_LOOKS = 64
@@ -80,13 +90,24 @@ class BelievedSpan(NamedTuple):
     spatial_id: int | None = None
 
 
-def sequence_of_difference(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan]) -> int | None:
-    """Return a sequence as of which an identity's versions do not follow from its points, or None."""
-    changes = {one.point.sequence for one in known}
-    changes |= {one.withdrawn_seq for one in known if one.withdrawn_seq is not None}
+def sequence_of_difference(
+    known: Sequence[AssertionPoint],
+    believed: Sequence[BelievedSpan],
+    merges: Sequence[tuple[int, AssertionPoint]] = (),
+) -> int | None:
+    """Return a sequence as of which an identity's versions do not follow from its points, or None.
+
+    Parameters
+    ----------
+    merges : sequence of (int, AssertionPoint)
+        The assertion in whose place each merge is shown, and the merge.
+    """
+    everything = [*known, *(merge for _, merge in merges)]
+    changes = {one.point.sequence for one in everything}
+    changes |= {one.withdrawn_seq for one in everything if one.withdrawn_seq is not None}
     changes |= {
         seq
-        for one in known
+        for one in everything
         for said in one.corrected
         for seq in (said.from_seq, said.to_seq)
         if seq is not None
@@ -96,12 +117,17 @@ def sequence_of_difference(known: Sequence[AssertionPoint], believed: Sequence[B
             return one.from_seq
     newest_first = sorted(changes, reverse=True)
     for seq in newest_first[:: len(newest_first) // _MOST_LOOKS + 1]:
-        if not _follows(known, believed, seq):
+        if not _follows(known, believed, merges, seq):
             return seq
     return None
 
 
-def _follows(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan], seq: int) -> bool:
+def _follows(
+    known: Sequence[AssertionPoint],
+    believed: Sequence[BelievedSpan],
+    merges: Sequence[tuple[int, AssertionPoint]],
+    seq: int,
+) -> bool:
     points, places = [], {}
     for one in known:
         if (said := one.as_of(seq)) is not None:
@@ -109,13 +135,20 @@ def _follows(known: Sequence[AssertionPoint], believed: Sequence[BelievedSpan], 
             places[said[0].assertion_id] = said[1]
     held = [one for one in believed if one.from_seq <= seq and (one.to_seq is None or one.to_seq > seq)]
     held.sort(key=lambda one: one.span.valid_from_ns)
-    spans = timeline(points)
-    return [(span, places[span.assertion_id]) for span in spans] == [
-        (one.span, one.spatial_id) for one in held
-    ]
+    merged = {base: said for base, merge in merges if (said := merge.as_of(seq)) is not None}
+    expected = []
+    for span in timeline(points):
+        if (said := merged.get(span.assertion_id)) is not None:
+            shown = span._replace(assertion_id=said[0].assertion_id, content=said[0].content or b'')
+            expected.append((shown, said[1]))
+        else:
+            expected.append((span, places[span.assertion_id]))
+    return expected == [(one.span, one.spatial_id) for one in held]
 
 
 _BATCH = 1000
+# No confidence moves by more.
+_NO_STEP = 2.0
 _MOST_PROBLEMS = 100
 
 
@@ -163,6 +196,24 @@ def _damaged_vectors(connection: sa.Connection) -> list[str]:
     return problems
 
 
+def _differing_merge(files: Sequence[sa.Connection], identity_id: int, span: Span) -> Iterator[str]:
+    """Say if a version shows something else than what the assertions that speak for it amount to."""
+    for file in files:
+        run = [row[3] for row in sorted(assertions_of_span(file, identity_id, span))]
+        items = load_statements(file, {*run, span.assertion_id})
+        if not run or span.assertion_id not in items:
+            continue
+        shown = items[run[0]]
+        for number in run[1:]:
+            shown = merged(shown, items[number], _NO_STEP)
+        expected, found = details_of(shown), details_of(items[span.assertion_id])
+        # The step of the configuration may have been another when it was merged.
+        del expected['confidence']
+        confidence = found.pop('confidence')
+        if expected != found or confidence not in {items[number].confidence for number in run}:
+            yield f'{shown.id}: its version does not show what was merged into it'
+
+
 class _Check:
     def __init__(self, identity_scope: tuple[str, ...]) -> None:
         self._scope = identity_scope
@@ -183,12 +234,16 @@ class _Check:
 
         for assertion_id, *rest in rows_of(_corrected):
             said.setdefault(assertion_id, []).append(ContentPoint(*rest))
-        for identity_id, withdrawn_seq, spatial_id, *rest in rows_of(_points):
+        merges: dict[int, list[tuple[int, AssertionPoint]]] = {}
+        for identity_id, base_id, withdrawn_seq, spatial_id, *rest in rows_of(_points):
             point = Point(*rest)
             one = AssertionPoint(point, withdrawn_seq, spatial_id, said.get(point.assertion_id, ()))
-            known.setdefault(identity_id, []).append(one)
-        for identity_id, at_ns, sequence, consolidation, withdrawn_seq in rows_of(_forgettings):
-            point = Point(at_ns, sequence, 0, None, 0, consolidation is not None)
+            if base_id is None:
+                known.setdefault(identity_id, []).append(one)
+            else:
+                merges.setdefault(identity_id, []).append((base_id, one))
+        for identity_id, at_ns, sequence, consolidation, is_end, withdrawn_seq in rows_of(_forgettings):
+            point = Point(at_ns, sequence, 0, None, 0, ending_of(consolidation, is_end=is_end))
             known.setdefault(identity_id, []).append(AssertionPoint(point, withdrawn_seq))
         for identity_id, from_seq, to_seq, spatial_id, *span in rows_of(_spans):
             believed.setdefault(identity_id, []).append(
@@ -200,12 +255,18 @@ class _Check:
             self.versions += len(rows)
         self.identities += len(known)
         for identity_id in sorted(known.keys() | believed.keys()):
-            seq = sequence_of_difference(known.get(identity_id, ()), believed.get(identity_id, ()))
+            seq = sequence_of_difference(
+                known.get(identity_id, ()), believed.get(identity_id, ()), merges.get(identity_id, ())
+            )
             if seq is not None:
                 yield (
                     f'identity {identity_id}: its versions as of sequence {seq} do not follow from its '
                     'assertions, forgets and corrections'
                 )
+            merged_rows = {merge.point.assertion_id for _, merge in merges.get(identity_id, ())}
+            for held in believed.get(identity_id, ()) if merged_rows else ():
+                if held.to_seq is None and held.span.assertion_id in merged_rows:
+                    yield from _differing_merge(files, identity_id, held.span)
 
     def _digests(self, connection: sa.Connection, rows: Sequence[Any]) -> Iterator[str]:
         width = len(ITEM_COLUMNS)
@@ -222,9 +283,7 @@ class _Check:
             ):
                 yield f'{row.id}: its content does not have the digest it was stored with'
             end = (
-                b''
-                if row.valid_to_ns is None
-                else b'%d%s' % (row.valid_to_ns, b'f' if row.forgotten else b'')
+                b'' if row.valid_to_ns is None else b'%d%s' % (row.valid_to_ns, (row.ended_by or '').encode())
             )
             line_elements.append(row.said_element + end)
             if row.valid_to_ns is None:
@@ -267,6 +326,7 @@ def _in_batch(column: sa.Column[int]) -> sa.ColumnElement[bool]:
 
 _points = sa.select(
     assertion.c.identity_id,
+    assertion.c.base_id,
     assertion.c.withdrawn_seq,
     assertion.c.spatial_id,
     assertion.c.valid_from_ns,
@@ -280,6 +340,7 @@ _forgettings = sa.select(
     forgetting.c.forgotten_at_ns,
     forgetting.c.sequence,
     forgetting.c.consolidation,
+    forgetting.c.is_end,
     forgetting.c.withdrawn_seq,
 ).where(_in_batch(forgetting.c.identity_id))
 _corrected = (
@@ -301,7 +362,7 @@ _spans = (
         version.c.spatial_id,
         version.c.valid_from_ns,
         version.c.valid_to_ns,
-        version.c.forgotten,
+        version.c.ended_by,
         effective('content_digest'),
         assertion.c.assertion_id,
     )

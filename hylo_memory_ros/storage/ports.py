@@ -44,6 +44,9 @@ class QuerySource(Protocol):
     def vectors(self, rows: Sequence[ItemRow]) -> dict[int, dict[str, tuple[float, ...]]]:
         """Return the vectors of item rows, by version row and space."""
 
+    def endings(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return by what item rows were ended, ``forget`` or ``end`` with its reason, by version row."""
+
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
         """Return the episode of each item row that was stated in one, by version row."""
 
@@ -58,6 +61,9 @@ class QuerySource(Protocol):
 
     def estimates(self, spec: QuerySpec, most: int) -> dict[str, int]:
         """Return about how many statements pass each filter that has an index, counted up to a limit."""
+
+    def absences(self, spec: QuerySpec) -> list[str]:
+        """Return a sentence for each value of a filter that no statement of any time has."""
 
     def excluded_by_statistics(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only the statistics of its landmark exclude, by reason."""

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from hylo_memory_ros.domain.consolidation.planner import ConsolidationCandidate
 from hylo_memory_ros.domain.identity import CANONICAL_FORM, EMPTY_STATE, digest_of_state
+from hylo_memory_ros.domain.timeline import END
 from hylo_memory_ros.model import Changes, Helpfulness, VerifyReport, Version
 from hylo_memory_ros.storage.archive.state import (
     everything,
@@ -47,6 +48,7 @@ from hylo_memory_ros.storage.transaction_manager import TransactionManager
 SpatialTuple = tuple[int, int, str, str, float, float, float, int, int | None, int, int | None]
 """Version row, spatial id, map, frame, x, y, z, valid from, valid to, from seq, to seq."""
 T = TypeVar('T')
+_ENDED_BY, _KEY = 3, 7
 
 
 class StatementReader:
@@ -167,6 +169,14 @@ class StatementReader:
                         counts[name] = min(counts[name] + count, most)
         return counts
 
+    def absences(self, spec: QuerySpec) -> list[str]:
+        """Return a sentence for each value of a filter that no statement of any time has."""
+        with self._archive.reading(everything, nothing) as files:
+            first, *others = [select.absences(connection, spec) for connection in files.all]
+        # What only one file lacks is in the other one; the labels that exist may differ.
+        lacking = [{sentence.partition(' (')[0] for sentence in found} for found in others]
+        return [one for one in first if all(one.partition(' (')[0] in found for found in lacking)]
+
     def excluded_by_statistics(self, spec: QuerySpec, among: Sequence[int] | None = None) -> dict[str, int]:
         """Count what only its statistics exclude, by reason."""
         with self._open(spec) as files:
@@ -222,15 +232,27 @@ class StatementReader:
         limit: int,
         offset: int,
     ) -> list[Version]:
-        """Return versions of an id or an identity in the order of belief."""
+        """Return versions of an identity, given by an id or a key, in the order of belief."""
         named: dict[str, Any] = {'item_id': item_id, 'kind': kind, 'key': key, 'map_id': map_id}
         with self._archive.reading(reached_by_history(key)) as files:
+            if item_id is not None:
+                named['identity_ids'] = set().union(
+                    *(history.identities_of(connection, item_id) for connection in files.all)
+                )
             if files.archive is None:
-                rows = history.versions_of(files.live, limit=limit, offset=offset, **named)
-                return [version for _, version in rows]
-            parts = [history.versions_of(one, limit=offset + limit, **named) for one in files.all]
-        in_order = merge(*parts, key=itemgetter(0))
-        return [version for _, version in islice(in_order, offset, offset + limit)]
+                found = history.versions_of(files.live, limit=limit, offset=offset, **named)
+            else:
+                parts = [history.versions_of(one, limit=offset + limit, **named) for one in files.all]
+                found = list(islice(merge(*parts, key=itemgetter(0)), offset, offset + limit))
+            rows = [place[2] for place, version in found if version.ended_by == END]
+            ends = _united(history.ends_of(one, rows) for one in files.all) if rows else {}
+            reasons = history.reasons_of(files.live, set(ends.values()))
+        return [
+            replace(version, ended_by=f'{END}: {reason}')
+            if (reason := reasons.get((ends.get(place[2], 0), version.item.key or '')))
+            else version
+            for place, version in found
+        ]
 
     def changes(self, after: int, limit: int) -> Changes:
         """Return the feed after a sequence."""
@@ -312,6 +334,25 @@ class StatementReader:
             )
             while batch := list(islice(rows, size)):
                 yield batch
+
+    def endings(self, rows: Sequence[ItemRow]) -> dict[int, str]:
+        """Return by what item rows were ended, ``forget`` or ``end`` with its reason, by version row."""
+        causes = {row[select.VERSION_ROW]: row[_ENDED_BY] for row in rows if row[_ENDED_BY]}
+        ended = {row[select.VERSION_ROW]: row[_KEY] for row in rows if row[_ENDED_BY] == END}
+        if not ended:
+            return causes
+        with self._db.reading() as connection:
+            found = history.ends_of(connection, ended)
+            reasons = history.reasons_of(connection, set(found.values()))
+        if len(found) < len(ended):
+            with self._archive.reading(everything, nothing) as files:
+                found = _united(history.ends_of(connection, ended) for connection in files.all)
+                reasons = history.reasons_of(files.live, set(found.values()))
+        return causes | {
+            row: f'{END}: {reason}'
+            for row, key in ended.items()
+            if (reason := reasons.get((found.get(row, 0), key)))
+        }
 
     def episodes_said(self, rows: Sequence[ItemRow]) -> dict[int, str]:
         """Return the episode of each item row that was stated in one, by version row."""

@@ -165,6 +165,7 @@ class TransactionManager:
     def announce(self) -> None:
         """Note in the lock file that commits follow."""
         if self.file_lock is not None:
+            self.file_lock.check_held()
             self.file_lock.note_commits()
 
     @contextmanager
@@ -202,8 +203,8 @@ class TransactionManager:
                 rows = ArchivedRows(connection, matching_rows)
             else:
                 rows = self.archive.restorer(connection)
-            changeset = Changeset(connection, self.now_ns(), op, actor, rows)
-            uow = UnitOfWork(changeset, self.config)
+            changeset = Changeset(connection, self.config, self.now_ns(), op, actor, rows)
+            uow = UnitOfWork(changeset)
             yield uow
             result = changeset.finish()
             if changeset.sequence % _EXPIRE_EVERY == 0:

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.storage.changeset import Changeset, CommitResult
 from hylo_memory_ros.storage.consolidation.candidates import SizeRepository
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository
@@ -134,10 +133,9 @@ class UnitOfWork(ReadView):
 
     result: CommitResult | None = None
 
-    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+    def __init__(self, changeset: Changeset) -> None:
         super().__init__(changeset.connection)
         self.changeset = changeset
-        self._config = config
 
     @property
     def sequence(self) -> int:
@@ -161,7 +159,7 @@ class UnitOfWork(ReadView):
     @cached_property
     def statements(self) -> StatementWriter:
         """Statements and their timelines."""
-        return StatementWriter(self.changeset, self._config)
+        return StatementWriter(self.changeset)
 
     @cached_property
     def episodes(self) -> EpisodeWriter:
@@ -171,9 +169,9 @@ class UnitOfWork(ReadView):
     @cached_property
     def consolidations(self) -> ConsolidationWriter:
         """Records of consolidations, and the lineage of summaries."""
-        return ConsolidationWriter(self.changeset, self._config)
+        return ConsolidationWriter(self.changeset)
 
     @cached_property
     def corrections(self) -> CorrectionWriter:
         """Corrections of maps."""
-        return CorrectionWriter(self.changeset, self._config)
+        return CorrectionWriter(self.changeset)

@@ -11,9 +11,10 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.domain.identity import statement_of
+from hylo_memory_ros.domain.identity import merged, statement_of
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, WriteEvent
+from hylo_memory_ros.model.result import Outcome
 from hylo_memory_ros.storage.consolidation.candidates import KindSize
 from hylo_memory_ros.storage.query.filters import ItemContext, matches
 
@@ -58,6 +59,7 @@ class WorkingMemory:
         self._capacity, self._limit_bytes = config.working_capacity, config.working_limit_bytes
         self._item_bytes = config.working_item_bytes
         self._scope, self._clock = config.identity_scope, config.clock
+        self._confidence_step = config.confidence_step
         self._items: OrderedDict[bytes, _Kept] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -142,10 +144,14 @@ class WorkingMemory:
         statement = statement_of(item, self._scope)
         before = self._items.get(statement.identity)
         if before is not None and before.content == statement.content:
+            now = merged(before.item, item, self._confidence_step)
             if not dry_run:
-                self._items[statement.identity] = before._replace(episode=episode)
+                size = before.size if now is before.item else size_of(now)
+                self._items[statement.identity] = before._replace(item=now, size=size, episode=episode)
                 self._items.move_to_end(statement.identity)
-            return WriteEvent('SKIP_DUP', before.item.id or '', item.key)
+                self._bytes += size - before.size
+            event: Outcome = 'SKIP_DUP' if now is before.item else 'MERGE'
+            return WriteEvent(event, before.item.id or '', item.key)
         if not dry_run:
             kept = item.model_copy(update={'id': statement.id}, deep=True)
             self._take(statement.identity)

@@ -56,7 +56,8 @@ class TransformBuffer:
     Parameters
     ----------
     keep_s : float
-        How long samples are kept, measured from the newest stamp of each frame, seconds.
+        How long samples are kept, measured from the newest stamp of each frame, seconds; up to `HELD` times
+        as long while work waits that needs them, see `retain`.
     keep_poses : bool
         False in a subclass that keeps the numbers elsewhere; it overrides `_taken`, `_cleared`
         and `_join`, which run under the lock.
@@ -80,7 +81,9 @@ class TransformBuffer:
     def __init__(self, keep_s: float = DEFAULT_RETENTION_S, *, keep_poses: bool = True) -> None:
         self._lock = threading.Lock()
         self._tree = FrameTree(round(keep_s * 1e9), keep_poses=keep_poses)
+        self._keep_ns = round(keep_s * 1e9)
         self._observers = ChangeCallbacks()
+        self._needs: tuple[Callable[[], int | None], ...] = ()
 
     @property
     def refused(self) -> Mapping[str, int]:
@@ -123,6 +126,8 @@ class TransformBuffer:
         """Add the transforms of one message and notify once; return how many were accepted."""
         taken = 0
         with self._lock:
+            needs = [stamp_ns for need in self._needs if (stamp_ns := need()) is not None]
+            self._tree.needed_ns = min(needs, default=None)
             for item in transforms:
                 entry = self._tree.insert(*item, static=static)
                 if entry is not None:
@@ -135,6 +140,27 @@ class TransformBuffer:
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back after each message with accepted transforms; return a function that undoes it."""
         return self._observers.add(callback)
+
+    def retain(self, needed_ns: Callable[[], int | None]) -> Callable[[], None]:
+        """Keep what waiting work needs, though newer transforms arrive; return a function that ends this.
+
+        Parameters
+        ----------
+        needed_ns : callable
+            The stamp from which on transforms are needed, nanoseconds; None: nothing waits. It is called
+            under the lock at each message, so it must return at once.
+        """
+        self._needs = (*self._needs, needed_ns)
+
+        def remove() -> None:
+            self._needs = tuple(known for known in self._needs if known is not needed_ns)
+
+        return remove
+
+    @property
+    def horizon_ns(self) -> int:
+        """Stamp before which transforms need not be kept now, nanoseconds."""
+        return self._tree.newest_ns - self._keep_ns
 
     def frames(self) -> tuple[str, ...]:
         """Return the names of all known frames, sorted."""

@@ -31,6 +31,9 @@ from hylo_memory_ros.transforms.source import LATEST
 
 _LOG = logging.getLogger(__name__)
 
+HELD = 10
+"""Longest stay of samples that a waiting message needs, in times of the retention."""
+
 _name = lru_cache(maxsize=4096)(normalize_frame)
 
 
@@ -84,6 +87,12 @@ class FrameTree:
         self._names: set[str] = set()
         self._warned: set[tuple[str, str]] = set()
         self.refused: Counter[str] = Counter()
+        self.origin = ''
+        """Topics that the transforms come from, for messages; empty: none."""
+        self.newest_ns = 0
+        """Newest stamp of all samples; 0: none."""
+        self.needed_ns: int | None = None
+        """Stamp from which on samples are kept beyond the retention; None: no message waits for them."""
 
     def names(self) -> tuple[str, ...]:
         """Return all frame names, sorted."""
@@ -95,6 +104,7 @@ class FrameTree:
             child: cache for child, cache in self._caches.items() if isinstance(cache, StaticCache)
         }
         self._names = {name for child, cache in self._caches.items() for name in (child, cache.parent)}
+        self.newest_ns = 0
 
     def cache(self, frame: str) -> TransformCache | None:
         """Return the transforms of a frame in its parent; None for the root of a tree."""
@@ -165,7 +175,8 @@ class FrameTree:
         unknown = [name for name in (source, target) if name not in self._names]
         if unknown:
             names = ' and '.join(map(repr, unknown))
-            why = f'frame {names} is unknown, none of the transforms among {len(self._names)} frames names it'
+            heard = f'{len(self._names)} frames' + (f' received on {self.origin}' if self.origin else '')
+            why = f'frame {names} is unknown, none of the transforms among {heard} names it'
             return UnknownFrameError(f'{what}: {why}', **details)
         path = self._path(target, source)
         if path is None:
@@ -217,7 +228,8 @@ class FrameTree:
         cache = self._caches.get(child)
         if not isinstance(cache, SampledCache):
             cache = self._caches[child] = SampledCache(self._keep_ns)
-        return cache.insert(stamp_ns, link)
+        self.newest_ns = max(self.newest_ns, stamp_ns)
+        return cache.insert(stamp_ns, link, self.needed_ns)
 
     def _refuse(self, reason: str, parent: str, child: str) -> None:
         self.refused[reason] += 1
@@ -327,8 +339,9 @@ class StaticCache:
 class SampledCache:
     """Samples of one transform, ordered by stamp.
 
-    Samples older than `keep_ns` before the newest stamp are dropped. As in tf2 this is decided when a
-    sample arrives, by the newest stamp before it.
+    Samples older than `keep_ns` before the newest stamp are dropped, unless a waiting message needs them and
+    they are younger than `HELD` times that. As in tf2 this is decided when a sample arrives, by the newest
+    stamp before it.
 
     Parameters
     ----------
@@ -361,19 +374,18 @@ class SampledCache:
     def __len__(self) -> int:
         return len(self._stamps)
 
-    def insert(self, stamp_ns: int, link: FrameLink) -> bool:
+    def insert(self, stamp_ns: int, link: FrameLink, needed_ns: int | None = None) -> bool:
         """Insert a sample, in any order of stamps; return False when it is too old.
 
         An exact repetition changes nothing. A different sample of the same stamp goes after the
-        first one, and is the one that is found.
+        first one, and is the one that is found. Samples from `needed_ns` on are needed still.
         """
         stamps, links = self._stamps, self._links
+        self._prune(needed_ns)
         if not stamps or stamp_ns > stamps[-1]:
-            self._prune()
             stamps.append(stamp_ns)
             links.append(link)
             return True
-        self._prune()
         if stamp_ns < stamps[-1] - self._keep_ns:
             return False
         place = bisect_right(stamps, stamp_ns)
@@ -411,11 +423,18 @@ class SampledCache:
             slerp(older.rotation, newer.rotation, fraction),
         )
 
-    def _prune(self) -> None:
+    def _prune(self, needed_ns: int | None) -> None:
         stamps = self._stamps
-        if stamps and stamps[0] < stamps[-1] - self._keep_ns:
-            drop = bisect_right(stamps, stamps[-1] - self._keep_ns - 1)
-            del stamps[:drop], self._links[:drop]
+        if not stamps or stamps[0] >= stamps[-1] - self._keep_ns:
+            return
+        oldest_ns = stamps[-1] - self._keep_ns
+        if needed_ns is not None:
+            # The sample before it is needed too, for the interpolation.
+            before = bisect_right(stamps, needed_ns) - 1
+            oldest_ns = min(oldest_ns, stamps[max(before, 0)])
+            oldest_ns = max(oldest_ns, stamps[-1] - HELD * self._keep_ns)
+        drop = bisect_right(stamps, oldest_ns - 1)
+        del stamps[:drop], self._links[:drop]
 
 
 TransformCache = StaticCache | SampledCache

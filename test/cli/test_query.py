@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hylo_memory_ros.model import MemoryQuery
+
 from .conftest import Run, S, Written, spatial
 
 
@@ -97,7 +99,7 @@ def test_history_tells_both_intervals(run: Run, file: Path) -> None:
     assert (closed['valid_from_ns'], closed['valid_to_ns'], closed['to_seq']) == (10 * S, 150 * S, None)
     assert open_one['valid_from_ns'] == 150 * S
     by_id = run('history', file, open_one['id'], '--json').lines
-    assert open_one in by_id
+    assert by_id == [first, closed, {**open_one, 'is_asked': True}]
     assert '1970-01-01T00:02:30Z' in run('history', file, open_one['id']).out
 
 
@@ -117,6 +119,20 @@ def test_changes_are_the_feed(run: Run, file: Path) -> None:
         change['sequence'] for change in run('changes', file, '--after', 2, '--limit', 1, '--json').lines
     ] == [3]
     assert 'up to sequence 4 of 4' in run('changes', file).out
+
+
+def test_the_audit_tells_who_removed_what_and_why(run: Run, file: Path, written: Written) -> None:
+    (entry,) = run('audit', file, '--json').lines
+    assert (entry['op'], entry['reason'], entry['count'], entry['sequence']) == ('forget', 'moved out', 1, 4)
+    assert entry['query'] == {'key': 'lamp'}
+    answer = run('audit', file).out
+    assert 'moved out' in answer
+    assert '1 removals, up to sequence 4' in answer
+    assert run('audit', file, entry['ids'][0], '--json').lines == [entry]
+    assert run('audit', file, 'nobody').out == '0 removals\n'
+    assert run('audit', file, '--after', 4, '--json').lines == []
+    written.memory.purge(MemoryQuery(key='lamp'))
+    assert [line['ids'] for line in run('audit', written.path, '--json').lines] == [None, None]
 
 
 def test_another_epoch_is_refused_by_name(run: Run, file: Path) -> None:

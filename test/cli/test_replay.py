@@ -23,7 +23,7 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope='module')
 def params(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp('params') / 'params.yaml'
-    path.write_text(yaml.safe_dump({'hylo_memory': {'ros__parameters': {**PARAMETERS, 'misspelt': 1}}}))
+    path.write_text(yaml.safe_dump({'hylo_memory': {'ros__parameters': PARAMETERS}}))
     return path
 
 
@@ -37,10 +37,27 @@ def test_a_bag_becomes_a_memory_file(run: Run, bag: Path, params: Path, tmp_path
     assert told['skipped'] == {'/camera': 'sensor_msgs/msg/Imu'}
     assert told['inputs']['boxes']['consumed'] == 30
     assert told['factor'] > 0.0
-    assert 'unknown parameter misspelt' in answer.err
     assert run('snapshot', file).out.strip() == told['snapshot']
     assert run('verify', file).code == 0
     assert run('query', file, '--key', 'dock', '--json').lines[0]['label'] == 'dock'
+
+
+@pytest.mark.parametrize(
+    ('given', 'problem'),
+    [
+        ('databse_path:=x', "databse_path: {NONE}; did you mean 'database_path'?"),
+        ('mispelt:=1', 'mispelt: {NONE}'),
+        ('input.dok.frame:=map', "input.dok.*: inputs does not list 'dok'; did you mean 'dock'?"),
+        ('input.dock.topc:=a', "input.dock.topc: {NONE}; did you mean 'input.dock.topic'?"),
+        ('space.clip@1.dimension:=3', "space.clip@1.*: embedding_spaces does not list 'clip@1'"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_parameter_is_refused(
+    run: Run, bag: Path, params: Path, given: str, problem: str
+) -> None:
+    answer = run('replay', bag, '--params', params, '-p', given)
+    assert answer.code != 0
+    assert problem.replace('{NONE}', 'there is no parameter of this name') in ' '.join(answer.err.split())
 
 
 def test_without_a_file_the_answer_is_the_same(run: Run, bag: Path, params: Path) -> None:

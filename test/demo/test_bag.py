@@ -35,9 +35,10 @@ def test_the_bag_is_an_mcap(drive: Drive, tmp_path: Path) -> None:
 
 def test_a_detection_is_where_it_was_seen(drive: Drive, tmp_path: Path) -> None:
     messages = [
-        decode_detections(one.data, 'trees')
+        message
         for one in read_bag(bag_of(drive, tmp_path))
         if one.topic == DETECTIONS
+        for message in decode_detections(one.data, 'trees').messages
     ]
     assert [message.stamp_ns for message in messages] == [one.stamp_ns for one in drive.seen()]
     assert {message.frame_id for message in messages} == {'base_link'}

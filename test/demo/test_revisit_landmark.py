@@ -66,7 +66,7 @@ def test_a_wrong_landmark_written_by_hand_is_corrected(result: Result, file: Pat
     with MemoryService.open(f'sqlite:///{file}', read_only=True) as memory:
         assert not memory.query(MemoryQuery(key='target/by-hand', any_map=True, include_stale=True))
         (hit,) = memory.query(MemoryQuery(key='target/by-hand', any_map=True, include_invalidated=True))
-        assert hit.status == 'forgotten'
+        assert hit.status == 'ended'
         assert memory.verify().ok
 
 

@@ -97,7 +97,6 @@ def test_names_may_be_nested_or_dotted_and_later_ones_win() -> None:
 def test_the_files_of_this_package_are_configurations(file: str) -> None:
     given = ParameterFile()
     given.read(ROOT / file)
-    assert given.unknown() == ()
     assert given.configuration().inputs
 
 
@@ -120,12 +119,17 @@ def test_the_clock_is_that_which_use_sim_time_says() -> None:
     assert given.configuration().memory.clock == 'sim'
 
 
-def test_what_nothing_declares_is_told() -> None:
+def test_what_nothing_declares_is_refused() -> None:
     given = ParameterFile()
     given.read_text(
         '/**: {ros__parameters: {inputs: [a], map: x, input: {a: {topc: b}}, qos_overrides: {c: 1}}}'
     )
-    assert given.unknown() == ('input.a.topc', 'map')
+    with pytest.raises(ConfigurationError) as refusal:
+        given.configuration()
+    assert [problem.split(': ')[0] for problem in refusal.value.details['problems'][:2]] == [
+        'input.a.topc',
+        'map',
+    ]
 
 
 def test_a_wrong_value_is_refused_like_the_node_does() -> None:

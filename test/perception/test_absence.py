@@ -184,11 +184,32 @@ def test_a_depth_image_that_looks_through_the_place_ends_it() -> None:
     memory = run([*confirmed(), *missing(1, 9, 4.0)], settings)
     assert not landmarks_of(memory)
     (before,) = landmarks_of(memory, as_of_ns=START_NS + 15 * NS)
-    assert before.status == 'forgotten'
+    assert before.status == 'current'
+    assert before.ended_by.startswith('end: ')
     # It ended at the stamp of the last evidence, which is that of a message.
     assert before.valid_to_ns in {START_NS + 10 * NS * step for step in range(1, 9)}
     assert memory.changes().changes[-1].op == 'end'
     assert memory.verify().ok
+
+
+def test_an_image_that_is_not_of_its_camera_says_nothing_and_is_counted() -> None:
+    """A section of the image beside the CameraInfo of the whole: the place lies elsewhere in its pixels."""
+    camera = CameraModel((100.0, 100.0, 80.0, 60.0), 160, 120)
+    section = DepthImage(np.full((60, 160), 4.0, dtype=np.float32), size=(160, 60))
+    views = [
+        view
+        for step in range(1, 9)
+        for view in (a_view(10.0 * step, camera, 'info'), a_view(10.0 * step, section, 'depth'))
+    ]
+    messages = sorted([*confirmed(), *missing(1, 9), *views], key=lambda message: message.order)
+    with open_memory() as memory:
+        pipeline = a_pipeline(memory, depth_settings(), Strolling())
+        feed(pipeline, messages)
+        pipeline.close()
+        (depth,) = (one for one in pipeline.status().inputs if one.name == 'depth')
+        assert depth.refused == {'camera_mismatch': 8}
+        (hit,) = landmarks_of(memory, include_stale=True)
+        assert hit.stats.existence > 0.9
 
 
 def test_a_depth_image_with_something_before_the_place_says_nothing() -> None:
@@ -280,6 +301,45 @@ def test_a_single_thing_that_left_an_empty_place_has_moved_and_keeps_its_key() -
     assert (told['moved'], told['outcome']) == (hit.item.key, 'moved')
     assert told['distance_m'] == pytest.approx(math.dist(CUP, (1.0, -0.5, 2.0)), abs=0.02)
     assert told['existence'] < told['gone_below']
+
+
+def test_a_camera_that_stands_still_finds_that_a_thing_has_moved() -> None:
+    """It has one viewpoint a minute, so that the old place is found empty minutes after the move."""
+    other = (1.0, -0.5, 2.0)
+    messages = [a_message(float(second), [CUP]) for second in range(20)]
+    for second in range(20, 400):
+        messages += [*a_depth(float(second), 4.0), a_message(float(second), [other])]
+    with open_memory() as memory:
+        pipeline = a_pipeline(memory, depth_settings())
+        feed(pipeline, messages)
+        pipeline.close()
+        (hit,) = landmarks_of(memory)
+        (before,) = landmarks_of(memory, as_of_ns=START_NS + 10 * NS)
+        assert hit.item.pose.position == pytest.approx(other, abs=0.01)
+        assert hit.item.key == before.item.key
+        (told,) = stored_receipts(memory, 'displacement')
+        assert (told['gone_ns'] - told['first_ns']) / NS > 120.0
+        assert told['within_s'] == depth_settings().moved_within_s
+
+
+@pytest.mark.parametrize(
+    ('rest_s', 'probability', 'within_s'),
+    [
+        (60.0, 0.9, 300.0),
+        (5.0, 0.9, 60.0),
+        (120.0, 0.9, 600.0),
+        (60.0, 0.5, 780.0),
+        (60.0, 1.0, 180.0),
+        (60.0, 0.01, 3600.0),
+    ],
+)
+def test_the_time_for_a_move_fits_the_time_that_its_proof_takes(
+    rest_s: float, probability: float, within_s: float
+) -> None:
+    witnesses = depth_settings().inputs[1:]
+    seeing = watching(visibility='depth', detection_probability=probability)
+    settings = some_settings(seeing, *witnesses, keyframe_rest_s=rest_s)
+    assert settings.moved_within_s == within_s
 
 
 def test_of_two_that_appeared_neither_is_the_one_that_left() -> None:

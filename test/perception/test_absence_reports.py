@@ -56,7 +56,7 @@ def test_one_report_makes_stale_and_further_ones_end_it(
     assert (hit.status, hit.stats.existence) == ('stale', pytest.approx(answer.existence[0]))
     for step in range(1, 5):
         answer = pipeline.report_absent(report(100.0 + step, step))
-        if answer.statuses == ('forgotten',):
+        if answer.statuses == ('ended',):
             break
     assert answer.existence[0] < 0.05
     assert not landmarks_of(memory, include_stale=True)
@@ -144,9 +144,9 @@ def test_an_item_written_by_hand_has_statistics_too(
     assert (hit.status, hit.stats.existence) == ('stale', pytest.approx(answer.existence[0]))
     for step in range(1, 5):
         answer = pipeline.report_absent(report(100.0 + step, step, key='target'))
-        if answer.statuses == ('forgotten',):
+        if answer.statuses == ('ended',):
             break
-    assert answer.statuses == ('forgotten',)
+    assert answer.statuses == ('ended',)
     assert not memory.query(MemoryQuery(key='target', include_stale=True))
     # Whoever writes it again begins anew.
     memory.write([thing(8.0, 500.0 + START_NS / NS, key='target', label='target', scope={'map_id': 'hall'})])

@@ -173,6 +173,7 @@ def test_what_came_too_late_makes_it_incomplete_for_ever(bag: list[Message], tmp
         pipeline = a_pipeline(memory, two_cameras(), Turning())
         assert not is_complete(memory)
         status = {one.name: one for one in pipeline.status().inputs}
-        assert status[late.input].late == 1
+        # The counts of a status are those of its own run.
+        assert status[late.input].late == 0
         assert pipeline.offer(late) == 'late'
         assert pipeline.offer(others[0]) == 'repeated'

@@ -131,7 +131,7 @@ def test_scores_and_extents() -> None:
         extents=np.array([(1, 1, 1), (1e10, 1, 1), (NAN, 1, 1), (1, -1, 1)]),
     )
     scan, refused = screened(message, min_score=0.0)
-    assert refused == {'below_score': 1}
+    assert refused == {'below_score': 1, 'bad_score': 1}
     assert scan.scores.tolist() == [0.5, 1.0, 1.0]
     assert scan.extents[0].tolist() == [1, 1, 1]
     assert np.isnan(scan.extents[1:]).all()

@@ -26,6 +26,7 @@ def sight(
     image: DepthImage, place: tuple[float, float, float], radius: float = 0.0, at: Transform = HERE
 ) -> Visibility:
     witness = image.placed(CAMERA, at)
+    assert witness is not None
     return Visibility(int(witness.sights(np.array([place]), np.array([radius]), ORIGIN)[0]))
 
 
@@ -72,6 +73,41 @@ def test_the_camera_is_where_it_was_and_pixels_may_be_left_out() -> None:
     thinned = DepthImage(np.full((30, 40), 9.0, dtype=np.float32), stride=4)
     assert sight(thinned, (0.0, 0.0, 3.0), at=turned) is Visibility.EMPTY
     assert sight(thinned, (0.0, 0.0, 7.0), at=turned) is Visibility.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ('size', 'expected'),
+    [
+        ((640, 480), (640, 480)),
+        ((320, 240), (320, 240)),  # decimated by two
+        ((213, 160), (213, 160)),  # by three, rounded
+        ((1280, 960), (1280, 960)),
+        ((640, 360), None),  # a section
+        ((480, 640), None),  # turned
+        ((320, 480), None),  # interlaced
+    ],
+)
+def test_a_camera_is_scaled_to_the_image_unless_that_shows_another_section(
+    size: tuple[int, int], expected: tuple[int, int] | None
+) -> None:
+    scaled = CameraModel((500.0, 510.0, 320.0, 240.0), 640, 480).scaled_to(*size)
+    if expected is None or scaled is None:
+        assert scaled is expected
+        return
+    assert (scaled.width, scaled.height) == expected
+    # The same ray meets the same share of the image.
+    whole, part = np.array([500.0, 510.0, 320.0, 240.0]), np.array(scaled.intrinsics)
+    assert part / (size[0], size[1], size[0], size[1]) == pytest.approx(whole / (640, 480, 640, 480))
+
+
+def test_a_decimated_image_sees_what_the_whole_one_sees() -> None:
+    depth = np.full((60, 80), 9.0, dtype=np.float32)
+    depth[:, :20] = 1.0
+    camera = CameraModel((100.0, 100.0, 80.0, 60.0), 160, 120)
+    half = DepthImage(depth, size=(80, 60)).placed(camera, HERE)
+    assert half is not None
+    places, radii = np.array([(0.0, 0.0, 2.0), (-1.2, 0.0, 2.0)]), np.zeros(2)
+    assert half.sights(places, radii, ORIGIN).tolist() == [Visibility.EMPTY, Visibility.UNKNOWN]
 
 
 @pytest.mark.parametrize('shape', [(0, 5), (5,), (2, 2, 3)])

@@ -242,7 +242,7 @@ def test_what_a_witness_looks_through_is_gone(types: Types, tmp_path: Path, witn
     assert result.skipped == {}
     with MemoryService.open(f'sqlite:///{database}', clock=lambda: START_NS + 60 * NS) as memory:
         hits = memory.query(MemoryQuery(labels=['cup'], include_invalidated=True))
-    assert [hit.status for hit in hits] == ['forgotten']
+    assert [hit.status for hit in hits] == ['ended']
 
 
 def test_topics_can_be_remapped_and_namespaced(

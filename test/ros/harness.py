@@ -31,13 +31,6 @@ NODE = '/hylo_memory'
 DOMAINS = range(1, 102)
 # How long a condition is waited for: only a failure waits so long, and a busy machine fails nothing.
 PATIENCE_S = 90.0
-# For a process that will be killed: one that dies amid a write into Fast DDS's shared memory can leave it
-# locked for all; over UDP it vanishes as it does on another machine. With the range LOCALHOST, profiles are
-# passed over.
-OVER_UDP = {
-    'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
-    'FASTRTPS_DEFAULT_PROFILES_FILE': str(Path(__file__).with_name('over_udp.xml')),
-}
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from rclpy.qos import QoSProfile
-from ros.harness import NODE, OVER_UDP, Talker, spatial
+from ros.harness import NODE, Talker, spatial
 from support.effort import scaled
 
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter, MemoryItem
@@ -36,7 +36,6 @@ def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> 
         **os.environ,
         'ROS_DOMAIN_ID': str(shared.domain),
         'PYTHONPATH': os.pathsep.join([str(HERE.parents[1]), str(HERE.parent)]),
-        **OVER_UDP,
     }
 
     client = subprocess.Popen([sys.executable, str(HERE / 'vanishing_client.py'), '50'], env=environment)

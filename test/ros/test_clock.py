@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from ros.harness import NodeProcess, Talker, near, spatial
 from ros.test_frames import transform
 from rosgraph_msgs.msg import Clock
@@ -16,6 +16,7 @@ from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter
 from hylo_memory_ros.ros.services import SERVICES
 from hylo_memory_ros.service import MemoryService
+from hylo_memory_ros.srv import Forget
 
 pytestmark = pytest.mark.ros
 
@@ -69,6 +70,75 @@ def test_sim_time_from_nothing_to_a_looped_bag(ros_domain: int, tmp_path: Path) 
             assert talker.call(kind, name, kind.Request()).error_code != ErrorCode.INTERNAL, name
         assert process.ended() == 0
         assert 'Traceback' not in process.log
+
+
+def test_a_small_step_back_changes_nothing(ros_domain: int, tmp_path: Path) -> None:
+    """Two sources of /clock, or one that corrects itself: back by 85 microseconds, or by almost a second."""
+    parameters = {'use_sim_time': True, 'tf_timeout_s': 0.3}
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        clock = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
+        tf = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=10))
+        talker.spin_until(lambda: clock.get_subscription_count() and tf.get_subscription_count())
+
+        told: list[DiagnosticArray] = []
+        talker.node.create_subscription(DiagnosticArray, '/diagnostics', told.append, 10)
+
+        def comes_to(sec: float) -> None:
+            tick(clock, sec)
+            talker.spin_until(
+                lambda: told and told[-1].header.stamp.nanosec == round(sec % 1 * 10**9), f'{sec} s'
+            )
+
+        tick(clock, 100.0)
+        talker.spin_until(lambda: talker.write(spatial('mug')).success, 'clock')
+        tf.publish(TFMessage(transforms=[transform('map', 'base_link', 100.0, x=3.0)]))
+        talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 3.0)
+        comes_to(100.5)
+        for sec in (100.499915, 99.500001):
+            comes_to(sec)
+            assert talker.query(filter=near('base_link', 1.0)).center_used.point.x == 3.0
+        assert 'jumped back' not in process.log
+
+        # Small steps add up: this one is 1 s behind the furthest time, and a new run.
+        tick(clock, 99.5)
+        process.wait_for_log('the clock jumped back by 1.000 s')
+        assert talker.query(filter=near('base_link', 1.0)).error_code == ErrorCode.FRAME_UNKNOWN
+        assert process.ended() == 0
+
+
+def test_where_the_robot_was_is_not_taken_for_where_it_is(ros_domain: int, tmp_path: Path) -> None:
+    parameters = {'use_sim_time': True, 'tf_timeout_s': 0.3, 'tf_max_age_s': 5.0}
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.activate()
+        clock = talker.node.create_publisher(Clock, '/clock', QoSProfile(depth=10))
+        tf = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=10))
+        latched = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        static = talker.node.create_publisher(TFMessage, '/tf_static', latched)
+        talker.spin_until(lambda: clock.get_subscription_count() and tf.get_subscription_count())
+        static.publish(TFMessage(transforms=[transform('map', 'dock', 0.0, x=1.0)]))
+        tf.publish(TFMessage(transforms=[transform('map', 'base_link', 100.0, x=3.0)]))
+        tick(clock, 105.0)
+        talker.spin_until(lambda: talker.query(filter=near('base_link', 1.0)).center_used.point.x == 3.0)
+        talker.spin_until(lambda: talker.write(spatial('mug', 3.0)).success, 'clock')
+
+        tick(clock, 108.2)
+        late = talker.spin_until(
+            lambda: next((a for a in [talker.query(filter=near('base_link', 1.0))] if not a.success), None)
+        )
+
+        assert late.error_code == ErrorCode.TRANSFORM_TOO_NEW
+        assert (
+            "the newest transform from 'base_link' to 'map' is of 100.000 s, 8.200 s before" in late.message
+        )
+        assert 'tf_max_age_s 5' in late.message
+        here = near('base_link', 1.0)
+        assert talker.call(Forget, 'forget', filter=here).error_code == ErrorCode.TRANSFORM_TOO_NEW
+        # A place that is meant by its stamp, and one that does not move, are as sure as ever.
+        here.near.header.stamp.sec = 100
+        assert talker.query(filter=here).total == 1
+        assert talker.query(filter=near('dock', 0.1)).success
+        assert process.ended() == 0
 
 
 def test_a_file_opens_before_the_clock_has_started(ros_domain: int, tmp_path: Path) -> None:

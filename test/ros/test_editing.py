@@ -108,9 +108,9 @@ def test_a_wrong_item_written_by_hand_is_reported_until_it_is_gone(talker: Talke
     # The same viewpoint counts once.
     assert report(talker, key='wrong', observed_from=stood(2.8)).existence == first.existence
     second = report(talker, id=item_id, observed_from=stood(2.8, 1.5))
-    assert list(second.statuses) == ['forgotten']
+    assert list(second.statuses) == ['ended']
     assert second.existence[0] < 0.05
-    assert status(talker, 'wrong') == ['forgotten']
+    assert status(talker, 'wrong') == ['ended']
 
 
 def test_what_is_in_doubt_fades(talker: Talker) -> None:
@@ -255,4 +255,4 @@ def test_a_ray_over_the_map_proves_that_what_is_missing_is_gone(
     (hit,) = talker.query(filter=MemoryFilter(labels=['ball'])).hits
     for step in range(1, 8):
         seen(talker, boxes, 100.0 + 10.0 * step)
-    assert status(talker, hit.item.key) == ['forgotten'], shared.process.log
+    assert status(talker, hit.item.key) == ['ended'], shared.process.log

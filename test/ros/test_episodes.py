@@ -11,7 +11,7 @@ import pytest
 from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.msg import Transition
 from rclpy.qos import QoSProfile
-from ros.harness import NODE, OVER_UDP, NodeProcess, Talker, spatial
+from ros.harness import NODE, NodeProcess, Talker, spatial
 from ros.test_inputs import pose
 from ros.test_topics import LATCHED, heard
 from rosgraph_msgs.msg import Clock
@@ -203,7 +203,7 @@ def test_a_purge_takes_what_an_episode_kept_of_it(talker: Talker, shared: Simple
 
 
 def test_an_open_one_outlives_a_kill_and_a_cleanup(ros_domain: int, tmp_path: Path) -> None:
-    with Talker(ros_domain) as talker, NodeProcess(tmp_path, ros_domain, environment=OVER_UDP) as first:
+    with Talker(ros_domain) as talker, NodeProcess(tmp_path, ros_domain) as first:
         talker.activate()
         assert begin(talker, 'long', scope=['task_id=t']).success
         first.process.kill()

@@ -21,7 +21,8 @@ NOW = 1_700_000_000
 
 @pytest.fixture(scope='module')
 def parameters() -> dict[str, Any]:
-    return {'tf_timeout_s': 1.5, 'tf_buffer_s': 10.0}
+    # The stamps of these tests are not those of the clock.
+    return {'tf_timeout_s': 1.5, 'tf_buffer_s': 10.0, 'tf_max_age_s': 0.0}
 
 
 def transform(

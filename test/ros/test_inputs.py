@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import PoseStamped
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import PoseStamped, TransformStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 from ros.harness import NODE, NodeProcess, Talker, near, spatial
@@ -196,6 +196,97 @@ def test_overload_drops_the_oldest_before_decoding_and_counts(ros_domain: int, t
         assert not talker.call(Snapshot, 'snapshot').complete
         assert talker.write(spatial('a')).success
         assert process.ended() == 0
+
+
+def test_detections_that_wait_longer_than_the_transform_buffer_are_placed(
+    ros_domain: int, tmp_path: Path
+) -> None:
+    """Transforms are received by one thread, and detections processed by another, which is busy."""
+    seconds = 90
+    parameters = {
+        'inputs': ['front'], 'input.front.topic': 'boxes', 'input.front.type': BOXES, 'autostart': True,
+        'input.front.reliability': 'reliable', 'input.front.depth': 200, 'tf_buffer_s': 30.0,
+        'tf_max_age_s': 0.0,
+    }  # fmt: skip
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.wait_active()
+        boxes = talker.node.create_publisher(Detection3DArray, '/boxes', QoSProfile(depth=200))
+        transforms = talker.node.create_publisher(TFMessage, '/tf', QoSProfile(depth=200))
+        talker.spin_until(lambda: boxes.get_subscription_count() and transforms.get_subscription_count())
+        statuses = heard(talker, MemoryStatus, f'{NODE}/status', LATCHED)
+
+        def position() -> float:
+            answer = talker.query(filter=near('base_link', 1.0), k=0)
+            return answer.center_used.point.x if answer.success else -1.0
+
+        writing = talker.client(Write, f'{NODE}/write').call_async(
+            Write.Request(items=[spatial(f'busy{n}') for n in range(3000)])
+        )
+        for n in range(seconds):
+            transforms.publish(moved(NOW + n, float(n)))
+            boxes.publish(array(NOW + n, ('cup', 20.0 - n, 2.0), frame='base_link'))
+            if n % 30 == 29:
+                talker.spin_until(lambda: position() == n, f'the transform of {n} s')  # noqa: B023
+        assert not writing.done()
+        talker.spin_until(writing.done, 'write')
+        talker.spin_until(lambda: talker.call(Flush, 'flush').pending == 0, 'flush')
+
+        talker.spin_until(
+            lambda: statuses[-1].watermark_ns[0] >= (NOW + seconds - 1) * 10**9, 'all detections'
+        )
+        assert (sum(statuses[-1].dropped), sum(statuses[-1].late)) == (0, 0)
+        hit = talker.query(filter=MemoryFilter(labels=['cup'])).hits[0]
+        assert (hit.item.pose.position.x, hit.item.pose.position.y) == (20.0, 2.0)
+        assert process.ended() == 0
+
+
+def moved(sec: int, x: float) -> TFMessage:
+    transform = TransformStamped(child_frame_id='base_link')
+    transform.header.frame_id, transform.header.stamp.sec = 'map', sec
+    transform.transform.translation.x = x
+    return TFMessage(transforms=[transform])
+
+
+def test_an_unknown_camera_frame_is_named_with_the_frame_it_should_lead_to(
+    ros_domain: int, tmp_path: Path
+) -> None:
+    parameters = {
+        'inputs': ['things'], 'input.things.topic': 'boxes', 'input.things.type': BOXES, 'autostart': True,
+        'input.things.reliability': 'reliable', 'landmarks.pending_max_age_s': 1.0,
+    }  # fmt: skip
+    with NodeProcess(tmp_path, ros_domain, parameters) as process, Talker(ros_domain) as talker:
+        talker.wait_active()
+        boxes = talker.node.create_publisher(Detection3DArray, '/boxes', QoSProfile(depth=200))
+        talker.spin_until(boxes.get_subscription_count)
+        told: list[DiagnosticArray] = []
+        talker.node.create_subscription(DiagnosticArray, '/diagnostics', told.append, 10)
+        for n in range(5):
+            boxes.publish(array(NOW + n, ('cup', 1.0, 2.0), frame='camera_optical'))
+
+        status = talker.spin_until(
+            lambda: next(
+                (one for every in told for one in every.status if 'camera_optical' in one.message), None
+            )
+        )
+
+        assert status.level == DiagnosticStatus.WARN
+        assert "; no transform from 'camera_optical' to 'map' at " in status.message
+        assert {value.key: value.value for value in status.values}['input things'].startswith(
+            'dropped frame_unknown '
+        )
+        process.wait_for_log(
+            "input things: 1 dropped so far (frame_unknown): no transform from 'camera_optical' to 'map' at "
+        )
+
+        # A simulator that was restarted beside the node.
+        boxes.publish(array(NOW - 1000, ('cup', 1.0, 2.0)))
+        status = talker.spin_until(
+            lambda: next(
+                (one for every in told for one in every.status if 'new database' in one.message), None
+            )
+        )
+        assert status.level == DiagnosticStatus.ERROR
+        assert 'input things: its messages are of ' in status.message
 
 
 def test_a_publisher_that_does_not_match_is_told_of(ros_domain: int, tmp_path: Path) -> None:

@@ -89,7 +89,6 @@ def test_the_shipped_file_is_a_configuration(declare: Any) -> None:
     assert [source.name for source in config.inputs] == ['detections']
     assert config.perception.inputs[0].topic == 'detections'
     assert config.perception.min_valid_stamp_s == 1577836800.0
-    assert parameters.unknown() == ()
 
 
 def test_defaults_are_those_of_the_typed_configuration(declare: Any) -> None:
@@ -280,14 +279,30 @@ def test_an_input_named_later_gets_its_parameters(declare: Any) -> None:
     node, parameters = declare(
         **{'input.back.topic': 'b', 'input.back.type': 'vision_msgs/msg/Detection3DArray'}
     )
-    assert parameters.unknown() == ('input.back.topic', 'input.back.type')
+    with pytest.raises(ConfigurationError, match=r"input\.back\.\*: inputs does not list 'back'$"):
+        parameters.read()
 
     node.set_parameters([Parameter('inputs', value=['back'])])
 
     assert parameters.read().inputs[0].topic == 'b'
 
 
-def test_a_misspelt_name_is_told(declare: Any) -> None:
-    _, parameters = declare(merge_radus=1.0, use_sim_time=False)
+def test_a_misspelt_name_is_refused(declare: Any) -> None:
+    _, parameters = declare(tf_timeout=1.0, use_sim_time=False)
 
-    assert parameters.unknown() == ('merge_radus',)
+    meant = r"^tf_timeout: there is no parameter of this name; did you mean 'tf_timeout_s'\?$"
+    with pytest.raises(ConfigurationError, match=meant):
+        parameters.read()
+
+
+def test_a_misspelt_input_is_one_problem(declare: Any) -> None:
+    _, parameters = declare(**{**INPUT, 'inputs': ['frnt'], 'input.front.gate_m': 1.0})
+
+    with pytest.raises(ConfigurationError) as refusal:
+        parameters.read()
+
+    assert refusal.value.details['problems'] == (
+        "input.front.*: inputs does not list 'front'; did you mean 'frnt'?",
+        "input.frnt.topic: expected a string, required, got ''",
+        "input.frnt.type: expected a string, required, got ''",
+    )

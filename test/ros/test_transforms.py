@@ -17,6 +17,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
@@ -128,10 +129,31 @@ def test_without_tf2_the_stand_in_serves(ros_domain: int) -> None:
     ros.close()
 
 
+def test_a_static_transform_that_is_not_latched_is_heard(ros: Ros) -> None:
+    """A bag may offer tf_static as volatile."""
+    volatile = ros.robot.create_publisher(TFMessage, 'tf_static', qos.TF_STATIC_VOLATILE)
+    ros.until(volatile.get_subscription_count)
+    volatile.publish(TFMessage(transforms=[tf('base_link', 'camera', x=0.2)]))
+    ros.until(ros.knows('camera'))
+    assert ros.source.lookup('base_link', 'camera', s(5.0)).translation == (0.2, 0.0, 0.0)
+    assert ros.source.incompatible == ''
+
+
+def test_a_publisher_of_tf_that_is_not_heard_is_named(ros: Ros) -> None:
+    profile = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
+    ros.robot.create_publisher(TFMessage, 'tf', profile)
+    ros.until(lambda: ros.source.incompatible)
+    assert 'RELIABILITY' in ros.source.incompatible
+
+
 class TestNames:
     def test_the_topics_lie_in_the_namespace(self, ros_domain: int) -> None:
         ros = Ros(ros_domain, namespace='/robot1')
         assert _topics(ros.node) == {'/robot1/tf', '/robot1/tf_static'}
+        with pytest.raises(
+            UnknownFrameError, match=r'among 0 frames received on /robot1/tf and /robot1/tf_static'
+        ):
+            ros.source.lookup('map', 'base_link', s(1.0))
         ros.publisher('/robot1/tf').publish(TFMessage(transforms=[tf('map', 'base_link', s(1.0))]))
         ros.until(ros.knows('map'))
         ros.close()

@@ -400,7 +400,7 @@ def test_what_is_no_link_of_the_chain_is_not_registered(memory: MemoryService) -
         memory.register(name, cached(other.whole.digest))
     with pytest.raises(InvalidRequestError, match='is no link of the chain'):
         memory.register(name, artifact())
-    with pytest.raises(InvalidRequestError, match='a SemanticIdentity is neither'):
+    with pytest.raises(InvalidRequestError, match=r'expected a TokenKvIdentity or a Compr.*, got SemanticId'):
         memory.register(name, semantic())
     unrendered = memory.query(NEAR, receipt=True).receipt_id
     with pytest.raises(InvalidRequestError, match='is no link of the chain'):

@@ -227,7 +227,7 @@ def test_a_vector_that_was_altered_in_the_file_is_reported(tmp_path: Path) -> No
             ),
         )
 
-        (problem,) = memory.verify().problems
+        *_, problem = memory.verify().problems
         assert problem.endswith('its vector in letters@1 is not the one that was stored')
 
 

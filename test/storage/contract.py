@@ -16,7 +16,9 @@ from storage.clauses.base import Clauses, ManualClock, contents, fact, near, onl
 from storage.clauses.belief import BeliefClauses
 from storage.clauses.correcting import CorrectionClauses
 from storage.clauses.forgetting import EndClauses, ForgetClauses, RetractClauses
+from storage.clauses.merging import MergeClauses
 from storage.clauses.records import (
+    AuditClauses,
     FeedClauses,
     HistoryClauses,
     PurgeClauses,
@@ -39,6 +41,7 @@ __all__ = ['DurableContract', 'StoreContract']
 class StoreContract(
     TimelineClauses,
     KeylessClauses,
+    MergeClauses,
     ForgetClauses,
     EndClauses,
     RetractClauses,
@@ -55,6 +58,7 @@ class StoreContract(
     WorkingClauses,
     HistoryClauses,
     FeedClauses,
+    AuditClauses,
     SnapshotClauses,
     PurgeClauses,
     RestoreClauses,
@@ -105,7 +109,7 @@ class DurableContract(Clauses):
             assert contents(memory.query(MemoryQuery(key='mug', as_of=1.5))) == ['A']
             for query in (MemoryQuery(key='cup'), MemoryQuery(text='red'), near(0.0, 3.0)):
                 assert memory.query(query).total == 0
-            assert only(memory.query(near(0.0, 1.0, as_of=1.5))).status == 'forgotten'
+            assert only(memory.query(near(0.0, 1.0, as_of=1.5))).ended_by == 'forget'
             assert only(memory.query(near(4.0, 0.0))).item.key == 'pan'
             memory.revert_correction(moved.correction_id)
             assert only(memory.query(near(3.0, 0.0))).item.key == 'pan'

@@ -20,6 +20,7 @@ from typing import Any
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 
 NS = 1_000_000_000
+STEP = 0.05
 OUTSIDE = ('outside_radius', 'other_map', 'other_frame')
 
 
@@ -54,6 +55,10 @@ class Said:
         return json.dumps(content_fields(self.item), sort_keys=True)
 
     @property
+    def details(self) -> tuple[float, str, tuple[str, ...]]:
+        return (self.item.confidence, self.item.source, self.item.evidence)
+
+    @property
     def about(self) -> tuple[object, ...]:
         item = self.item
         if item.key is None:
@@ -68,20 +73,25 @@ class Stretch:
     said: Said
     start: int
     end: int | None
-    forgotten: bool
+    ended: str
+    """What ended it: forgotten or ended; empty: it is open or superseded."""
+    shown: tuple[float, str, tuple[str, ...]] = (1.0, '', ())
+    """Confidence, source and evidence, merged from all that speak for it."""
+
+    @property
+    def line(self) -> tuple[object, ...]:
+        return (self.said, self.start, self.end, self.ended)
 
     def status(self, at: int) -> str:
-        if self.forgotten:
-            return 'forgotten'
         if at < self.start:
             return 'scheduled'
-        return 'current' if self.holds(at) else 'invalidated'
+        return 'current' if self.holds(at) else self.ended or 'invalidated'
 
     def holds(self, at: int) -> bool:
         return self.start <= at and (self.end is None or at < self.end)
 
     def face(self) -> tuple[object, ...]:
-        return (self.said.item.id, self.start, self.end, self.forgotten)
+        return (self.said.item.id, self.start, self.end, self.ended)
 
 
 @dataclass(frozen=True)
@@ -112,13 +122,14 @@ def content_fields(item: MemoryItem) -> dict[str, Any]:
     return fields
 
 
-def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int]]) -> list[Stretch]:
-    """Return the timeline of one identity from its assertions and its forgets (at, seq)."""
+def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int, str]]) -> list[Stretch]:
+    """Return the timeline of one identity from its assertions and its endings (at, seq, what)."""
+    forgets = list(forgets)
     points: list[tuple[int, int, int, Said | None]] = [
         (s.at, s.seq, s.pos, s) for s in said if not s.withdrawn
     ]
-    points += [(at, seq, 0, None) for at, seq in forgets]
-    holding: list[tuple[int, Said | None, bool]] = []
+    points += [(at, seq, 0, None) for at, seq, _ in forgets]
+    holding: list[tuple[int, Said | None, str]] = []
     for at in sorted({point[0] for point in points}):
         here = sorted((point for point in points if point[0] == at), key=lambda point: point[1:3])
         speaker = here[-1][3]
@@ -126,15 +137,33 @@ def stretches(said: Iterable[Said], forgets: Iterable[tuple[int, int]]) -> list[
             if content_of(earlier) != content_of(speaker):
                 break
             speaker = earlier
-        ended = any(point[3] is None for point in here)
+        causes = {what for when, _, what in forgets if when == at}
+        ended = 'forgotten' if 'forgotten' in causes else 'ended' if causes else ''
         if ended or not holding or content_of(holding[-1][1]) != content_of(speaker):
             holding.append((at, speaker, ended))
     line = []
     for number, (at, speaker, _) in enumerate(holding):
-        end, _, ended = holding[number + 1] if number + 1 < len(holding) else (None, None, False)
+        end, _, ended = holding[number + 1] if number + 1 < len(holding) else (None, None, '')
         if speaker is not None:
-            line.append(Stretch(speaker, at, end, ended))
+            run = [
+                point[3]
+                for point in points
+                if content_of(point[3]) == speaker.content and at <= point[0] < (end or math.inf)
+            ]
+            line.append(Stretch(speaker, at, end, ended, merged(run)))
     return line
+
+
+def merged(run: Iterable[Said]) -> tuple[float, str, tuple[str, ...]]:
+    """Return confidence, source and evidence of assertions that speak for one version."""
+    first, *later = sorted(run, key=lambda said: (said.at, said.seq, said.pos))
+    confidence, source, evidence = first.details
+    for said in later:
+        if abs(said.item.confidence - confidence) >= STEP:
+            confidence = said.item.confidence
+        source = said.item.source or source
+        evidence = tuple(dict.fromkeys((*evidence, *said.item.evidence)))
+    return confidence, source, evidence
 
 
 def content_of(said: Said | None) -> str | None:
@@ -146,7 +175,7 @@ class PlainMemory:
 
     def __init__(self, tolerance_ns: int = NS) -> None:
         self.said: list[Said] = []
-        self.forgets: list[tuple[tuple[object, ...], int, int]] = []
+        self.forgets: list[tuple[tuple[object, ...], int, int, str]] = []
         self.beliefs: list[frozenset[Stretch]] = [frozenset()]
         self.purges: list[tuple[int, int]] = []
         self.now = 0
@@ -178,11 +207,11 @@ class PlainMemory:
 
     def _timeline(self, about: tuple[object, ...]) -> list[Stretch]:
         said = [one for one in self.said if one.about == about]
-        return stretches(said, [(at, seq) for other, at, seq in self.forgets if other == about])
+        return stretches(said, [rest for other, *rest in self.forgets if other == about])
 
     def resolved(self, item: MemoryItem) -> MemoryItem:
         update: dict[str, Any] = {}
-        if item.pose is not None and self.map_id and 'map_id' not in item.scope:
+        if item.kind == 'spatial' and self.map_id and 'map_id' not in item.scope:
             update['scope'] = {**item.scope, 'map_id': self.map_id}
         if item.valid_from_ns is None:
             update |= {'valid_from_ns': self.now, 'valid_from_assumed': True}
@@ -191,6 +220,7 @@ class PlainMemory:
     def write(self, items: list[MemoryItem], ids: list[str]) -> list[Told]:
         """Write items; `ids` are those that the store gave, so that they need not be computed here."""
         told = []
+        idle = set()
         for item in map(self.resolved, items):
             assert item.valid_from_ns is not None
             self._set_apart(Said(item, item.valid_from_ns, 0, 0).about, item.valid_from_ns)
@@ -212,7 +242,9 @@ class PlainMemory:
             self.said[-1] = new
             after = self._timeline(new.about)
             told.append(_told(before, after, new.at))
-        self._count_repetitions([event.event == 'SKIP_DUP' for event in told])
+            if told[-1].event == 'SKIP_DUP' and self._adds_nothing(new, after):
+                idle.add(pos)
+        self._count_repetitions(idle)
         self._commit()
         return told
 
@@ -224,22 +256,32 @@ class PlainMemory:
                 if one.last.at > one.at and not one.withdrawn:
                     self.said.append(one.last)
 
+    def _adds_nothing(self, new: Said, line: list[Stretch]) -> bool:
+        """Return whether it repeats the one before it, or comes last of those that speak for a version."""
+        here = next(s for s in line if s.holds(new.at))
+        run = sorted(
+            (one for one in self.said if not one.withdrawn and _within(one, here)),
+            key=lambda one: (one.at, one.seq, one.pos),
+        )
+        place = run.index(new)
+        return new is run[-1] or run[place - 1].details == new.details
+
     def _evidence(self, one: Said) -> tuple[object, ...]:
-        return one.item.confidence, one.item.valid_from_assumed, self.episode_of(one.seq)
+        return one.item.valid_from_assumed, self.episode_of(one.seq)
 
     def episode_of(self, seq: int) -> str:
         """Return the episode of a transaction; what is said again in another one stands for itself."""
         return ''
 
-    def _count_repetitions(self, repeats: list[bool]) -> None:
+    def _count_repetitions(self, idle: set[int]) -> None:
         """Of plain repetitions that follow each other, keep the last alone."""
         seq = self.sequence + 1
-        new = [one for one in self.said if one.seq == seq and repeats[one.pos] and one.item.pose is None]
+        new = [one for one in self.said if one.seq == seq and one.pos in idle and one.item.pose is None]
         for one in sorted(new, key=lambda one: (one.at, one.pos)):
             points: list[tuple[int, int, int, Said | None]] = [
                 (s.at, s.seq, s.pos, s) for s in self.said if s.about == one.about and not s.withdrawn
             ]
-            points += [(at, seq, 0, None) for about, at, seq in self.forgets if about == one.about]
+            points += [(at, seq, 0, None) for about, at, seq, _ in self.forgets if about == one.about]
             points.sort(key=lambda point: point[:3])
             place = points.index((one.at, one.seq, one.pos, one))
             first = points[place - 1][3] if place else None
@@ -249,7 +291,9 @@ class PlainMemory:
                 continue
             if self._evidence(first) == self._evidence(one):
                 self.said.remove(one)
-                self.said[self.said.index(first)] = replace(first, last=replace(one, pos=0))
+                details = dict(zip(('confidence', 'source', 'evidence'), first.details, strict=True))
+                last = replace(one, pos=0, item=one.item.model_copy(update=details))
+                self.said[self.said.index(first)] = replace(first, last=last)
 
     def forget(self, query: MemoryQuery) -> list[Stretch]:
         matched = [s for s in self._matching(query) if s.end is None or s.end > self.now]
@@ -258,7 +302,7 @@ class PlainMemory:
         for stretch in matched:
             self._withdraw(lambda said, s=stretch: _during(said, s) and said.at > self.now)
             if stretch.start <= self.now:
-                self.forgets.append((stretch.said.about, self.now, self.sequence + 1))
+                self.forgets.append((stretch.said.about, self.now, self.sequence + 1, 'forgotten'))
         return self._removed(matched)
 
     def end(self, key: str, at: int) -> list[Stretch]:
@@ -273,7 +317,7 @@ class PlainMemory:
         ]
         for stretch in matched:
             self._set_apart(stretch.said.about, at)
-        self.forgets += [(s.said.about, at, self.sequence + 1) for s in matched]
+        self.forgets += [(s.said.about, at, self.sequence + 1, 'ended') for s in matched]
         return self._removed(matched)
 
     def correct(self, step: tuple[float, float, float], map_id: str) -> int:
@@ -369,7 +413,7 @@ class PlainMemory:
         counts: dict[str, int] = {}
         for s in self.beliefs[self.belief_of(query)]:
             if self._passes(s, query) and not s.holds(at) and not query.include_invalidated:
-                reason = 'not_yet_valid' if at < s.start else 'forgotten' if s.forgotten else 'invalidated'
+                reason = 'not_yet_valid' if at < s.start else s.ended or 'invalidated'
                 counts[reason] = counts.get(reason, 0) + 1
         return counts
 
@@ -415,11 +459,15 @@ class PlainMemory:
             if not stretch.said.item.valid_from_assumed:
                 fields['valid_from_ns'] = stretch.said.item.valid_from_ns
             text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
+            names = ('confidence', 'source', 'evidence')
+            shown = {name: value for name, value in zip(names, stretch.shown, strict=True) if value}
+            shown['confidence'] = stretch.shown[0]
+            text += json.dumps(shown, sort_keys=True, separators=(',', ':'))
             element = hashlib.sha256(unicodedata.normalize('NFC', text).encode()).digest()
             parts = struct.unpack('<1024H', hashlib.shake_256(element).digest(2048))
             total = [(a + b) % 65536 for a, b in zip(total, parts, strict=True)]
         state = struct.pack('<1024H', *total)
-        return 'sha256:' + hashlib.sha256(b'hylo-snapshot-1' + state).hexdigest()
+        return 'sha256:' + hashlib.sha256(b'hylo-snapshot-2' + state).hexdigest()
 
 
 def distance(stretch: Stretch, query: MemoryQuery) -> float | None:
@@ -450,12 +498,13 @@ def _within(said: Said, stretch: Stretch) -> bool:
 
 def _told(before: list[Stretch], after: list[Stretch], at: int) -> Told:
     here = next(s for s in after if s.holds(at))
-    shape = [[(s.said.content, s.start, s.end, s.forgotten) for s in line] for line in (before, after)]
+    shape = [[(s.said.content, s.start, s.end, s.ended) for s in line] for line in (before, after)]
     if shape[0] == shape[1]:
-        return Told('SKIP_DUP', str(here.said.item.id), reason='forgotten' if here.forgotten else '')
+        event = 'SKIP_DUP' if here.shown == before[after.index(here)].shown else 'MERGE'
+        return Told(event, str(here.said.item.id), reason=here.ended)
     was = next((s for s in before if s.end is None), None)
     now = next((s for s in after if s.end is None), None)
-    if was is None or was == now:
+    if was is None or (now is not None and was.line == now.line):
         return Told('ADD', str(here.said.item.id))
     reopened = str(now.said.item.id) if now is not None and now != here else ''
     return Told('INVALIDATE', str(here.said.item.id), str(was.said.item.id), reopened)

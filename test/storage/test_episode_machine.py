@@ -17,6 +17,9 @@ FACTS = frozenset({'semantic'})
 OUTCOMES = ('success', 'failure')
 
 
+ENDED = {'': '', 'forget': 'forgotten'}
+
+
 class PlainEpisodes(PlainMemory):
     """The plain memory, with episodes as lists of sequences."""
 
@@ -126,7 +129,7 @@ def test_a_question_is_what_looking_at_everything_gives(steps: list[Any], asked:
         for query in asked:
             hits = memory.query(query)
             found = {
-                (h.item.key, h.item.content, h.item.valid_from_ns, h.valid_to_ns, h.status == 'forgotten')
+                (h.item.key, h.item.content, h.item.valid_from_ns, h.valid_to_ns, ENDED[h.ended_by])
                 for h in hits
             }
             assert found == plain.said_in(query), query

@@ -39,7 +39,9 @@ items = st.builds(
     pose=poses | st.none(),
     valid_from=st.none() | seconds,
     scope=st.just({}) | st.sampled_from([{'map_id': 'hall'}, {'robot_id': 'r1'}]),
-    confidence=st.sampled_from([1.0, 0.5]),
+    confidence=st.sampled_from([1.0, 0.5, 0.52]),
+    source=st.sampled_from(['', '', 'camera']),
+    evidence=st.sampled_from([(), (), ('a',), ('b',)]),
 )
 filters = st.one_of(
     st.builds(MemoryQuery, key=st.sampled_from(['mug', 'cup'])),
@@ -231,7 +233,7 @@ class MemoryMachine(RuleBasedStateMachine):
             counts = {
                 name: n
                 for name, n in result.excluded.items()
-                if name in ('not_yet_valid', 'forgotten', 'invalidated')
+                if name in ('not_yet_valid', 'forgotten', 'ended', 'invalidated')
             }
             assert counts == self.plain.left_out(query), query
         if query.near is not None:
@@ -241,7 +243,8 @@ class MemoryMachine(RuleBasedStateMachine):
         item = hit.item
         return (
             item.id, item.valid_from_ns, hit.valid_to_ns, hit.status, hit.sequence, hit.distance_m,
-            item.content, item.key, item.label, dict(item.scope), item.pose, item.confidence,
+            item.content, item.key, item.label, dict(item.scope), item.pose,
+            (item.confidence, item.source, item.evidence),
         )  # fmt: skip
 
     def expected_face(self, stretch: Stretch, query: MemoryQuery) -> tuple[object, ...]:
@@ -250,7 +253,8 @@ class MemoryMachine(RuleBasedStateMachine):
         return (
             item.id, stretch.start, stretch.end, stretch.status(self.plain.time_of(query)), since,
             distance(stretch, query),
-            item.content, item.key, item.label, dict(item.scope), item.pose, item.confidence,
+            item.content, item.key, item.label, dict(item.scope), item.pose,
+            stretch.shown,
         )  # fmt: skip
 
     @invariant()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from support.clock import ManualClock
-from support.tables import read_tables
+from support.tables import read_tables, write_tables
 
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.service import MemoryService
@@ -34,7 +34,12 @@ def counts(memory: MemoryService) -> list[tuple[int, int, int, int]]:
             assertion.c.valid_from_ns / 10**9, assertion.c.repeats, assertion.c.last_seq,
             assertion.c.last_ns / 10**9,
         )  # fmt: skip
-        rows.extend(tuple(row) for row in connection.execute(statement.order_by(assertion.c.valid_from_ns)))
+        rows.extend(
+            tuple(row)
+            for row in connection.execute(
+                statement.where(assertion.c.base_id.is_(None)).order_by(assertion.c.valid_from_ns)
+            )
+        )
 
     read_tables(memory, read)
     return rows
@@ -42,12 +47,14 @@ def counts(memory: MemoryService) -> list[tuple[int, int, int, int]]:
 
 def test_a_fact_that_was_confirmed_often_is_loaded_by_its_first_word_and_what_comes_after() -> None:
     with MemoryService.open(clock=ManualClock(1000.0)) as memory:
-        memory.write([door(1 + number, number / 100) for number in range(100)])
+        memory.write([door(1 + number, number % 2) for number in range(100)])
         loaded = []
 
         def load(connection: object) -> None:
             timelines = Timelines(
-                Changeset(connection, 1, 'test', '', memory._core.store.archive.restorer(connection))
+                Changeset(
+                    connection, memory.config, 1, 'test', '', memory._core.store.archive.restorer(connection)
+                )
             )  # type: ignore[arg-type]
             for at_s in (200, 90, 1):
                 timelines.load({1: at_s * 10**9})
@@ -93,15 +100,16 @@ def test_the_last_repetition_resumes_behind_a_late_fact() -> None:
 def test_what_a_repetition_adds_has_a_row() -> None:
     with MemoryService.open(clock=ManualClock(1000.0)) as memory:
         memory.write([door(1)])
-        for number, fields in enumerate(
+        for number, (event, fields) in enumerate(
             (
-                {'confidence': 0.5}, {'source': 'camera'}, {'evidence': ('photo',)}, {'id': 'door/1'},
-                {'provenance': {'by': 'ann'}}, {'embeddings': {'clip@1': (1.0, 0.0)}},
-                {'event_time': {'start': 1.0}},
+                ('MERGE', {'confidence': 0.5}), ('MERGE', {'source': 'camera'}),
+                ('MERGE', {'evidence': ('photo',)}), ('SKIP_DUP', {'id': 'door/1'}),
+                ('MERGE', {'provenance': {'by': 'ann'}}), ('MERGE', {'embeddings': {'clip@1': (1.0, 0.0)}}),
+                ('SKIP_DUP', {'event_time': {'start': 1.0}}),
             )
         ):  # fmt: skip
-            item = door(2 + number).model_dump(exclude_unset=True) | fields
-            assert memory.write([MemoryItem(**item)]).events[0].event == 'SKIP_DUP'
+            item = door(2 + number, 0.5).model_dump(exclude_unset=True) | fields
+            assert memory.write([MemoryItem(**item)]).events[0].event == event, fields
         assert len(counts(memory)) == 8
         memory.begin_episode('run')
         for at in (20, 21):
@@ -110,3 +118,19 @@ def test_what_a_repetition_adds_has_a_row() -> None:
         assert [row[:2] for row in counts(memory)][8:9] == [(20, 1)]
         assert memory.query(MemoryQuery(key='door', episode='run')).total == 1
         assert memory.verify().ok
+
+
+def test_what_was_merged_is_verified_against_the_evidence() -> None:
+    with MemoryService.open(clock=ManualClock(1000.0)) as memory:
+        memory.write([door(1)])
+        memory.write([MemoryItem(**door(2, 0.5).model_dump(exclude_unset=True), evidence=('photo',))])
+        assert memory.verify().ok
+        for change in ('detail = \'{"evidence":["other"]}\'', 'detail = NULL', 'confidence = 0.7'):
+            write_tables(
+                memory,
+                lambda connection, change=change: connection.exec_driver_sql(
+                    f'UPDATE assertion SET {change} WHERE valid_from_ns = {2 * 10**9}'
+                ),
+            )
+            problems = memory.verify().problems
+            assert any(one.endswith('does not show what was merged into it') for one in problems)

@@ -270,6 +270,40 @@ class TestTime:
             fed.source.lookup('map', 'base_link', s(105.0))
         assert fed.source.lookup('map', 'base_link', s(110.0)).translation == (110.0, 0.0, 0.0)
 
+    def test_samples_that_waiting_work_needs_stay(self, fed: Fed) -> None:
+        waiting: list[int] = []
+        release = fed.source.retain(lambda: min(waiting, default=None))  # type: ignore[attr-defined]
+
+        def put(first: int, last: int) -> None:
+            for second in range(first, last + 1):
+                fed.put('map', 'base_link', s(second), (float(second), 0.0, 0.0))
+
+        put(100, 140)
+        waiting += [s(120.5), s(112.0)]
+        put(141, 200)
+        with pytest.raises(TransformTooOldError):
+            fed.source.lookup('map', 'base_link', s(111.5))
+        assert fed.source.lookup('map', 'base_link', s(112.0)).translation == (112.0, 0.0, 0.0)
+        waiting.remove(s(112.0))
+        put(201, 202)
+        with pytest.raises(TransformTooOldError):
+            fed.source.lookup('map', 'base_link', s(119.5))
+        # What lies between two samples needs the one before it.
+        assert fed.source.lookup('map', 'base_link', s(120.5)).translation == (120.5, 0.0, 0.0)
+        release()
+        put(203, 204)
+        with pytest.raises(TransformTooOldError):
+            fed.source.lookup('map', 'base_link', s(172.5))
+        assert fed.source.lookup('map', 'base_link', s(173.0)).translation == (173.0, 0.0, 0.0)
+
+    def test_but_not_longer_than_declared(self, fed: Fed) -> None:
+        fed.source.retain(lambda: s(100.0))  # type: ignore[attr-defined]
+        for second in range(100, 100 + 10 * round(KEEP_S) + 8):
+            fed.put('map', 'base_link', s(second), (float(second), 0.0, 0.0))
+        with pytest.raises(TransformTooOldError):
+            fed.source.lookup('map', 'base_link', s(105.0))
+        assert fed.source.lookup('map', 'base_link', s(106.0)).translation == (106.0, 0.0, 0.0)
+
     def test_the_buffer_is_measured_by_each_frame_on_its_own(self, fed: Fed) -> None:
         fed.put('map', 'slow', s(1.0), (1.0, 0.0, 0.0))
         for second in range(2, 100):

@@ -231,7 +231,7 @@ class Identity(Contract):
         return self.model_dump(mode='json')
 
 
-SNAPSHOT_FORMAT = b'hylo-snapshot-1'
+SNAPSHOT_FORMAT = b'hylo-snapshot-2'
 WORDS = 1024
 EMPTY_STATE = bytes(2 * WORDS)
 

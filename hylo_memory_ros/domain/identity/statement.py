@@ -1,7 +1,12 @@
-"""Statements in canonical form: content, computed id, identity digest and semantic identity."""
+"""Statements in canonical form: content, details, computed id, identity digest and semantic identity.
+
+The content of a statement is what makes two of them the same. Its details are what an answer shows beside:
+confidence, source, covariance, evidence, provenance and vectors.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,7 +33,7 @@ class Statement:
     identity: bytes
     """Equal for two items of which the later may supersede the earlier."""
     element: bytes
-    """What the snapshot hash counts: the content and, unless assumed, ``valid_from``."""
+    """What the snapshot hash counts: content and details, stamps and, unless assumed, ``valid_from``."""
     id: str
     """``kind/`` and 32 hex digits, from content, identity and ``valid_from``; or the id given."""
 
@@ -57,8 +62,8 @@ def statement_of(item: MemoryItem, identity_scope: Sequence[str]) -> Statement:
     text = canonical_bytes(_content_fields(item))
     # valid_from_ns sorts behind every other field, so its canonical form is a splice.
     dated = text if item.valid_from_assumed else text[:-1] + b',"valid_from_ns":%d}' % stamp_ns
-    element = sha256(dated).digest()
-    content = sha256(text).digest() if item.key is not None else element
+    content = sha256(text if item.key is not None else dated).digest()
+    element = sha256(dated + canonical_bytes(_shown_fields(item))).digest()
     if item.key is None:
         identity = sha256(b'keyless\0' + content).digest()
     else:
@@ -117,6 +122,99 @@ def _content_fields(item: MemoryItem) -> dict[str, Any]:
     if item.key is None and (span := item.event_time):
         fields['event_time'] = {'clock': span.clock, 'end_ns': span.end_ns, 'start_ns': span.start_ns}
     return fields
+
+
+def _shown_fields(item: MemoryItem) -> dict[str, Any]:
+    """Return what an answer shows beside content and ``valid_from``; empty fields are left out."""
+    fields: dict[str, Any] = {
+        'source': item.source,
+        'evidence': item.evidence,
+        'provenance': item.provenance,
+        'embeddings': {
+            space: sha256(struct.pack(f'<{len(vector)}f', *vector)).hexdigest()
+            for space, vector in item.embeddings.items()
+        },
+    }
+    if item.pose is not None:
+        fields |= {'covariance': item.pose.covariance, 'stamp_ns': item.pose.stamp_ns}
+    if item.event_time is not None:
+        span = item.event_time
+        fields['event_time'] = {'clock': span.clock, 'end_ns': span.end_ns, 'start_ns': span.start_ns}
+    fields = {name: value for name, value in fields.items() if value}
+    fields['confidence'] = item.confidence
+    return fields
+
+
+MOST_EVIDENCE = 64
+"""References that a merged statement keeps, the newest; one statement alone may bring more."""
+
+
+def details_of(item: MemoryItem) -> dict[str, Any]:
+    """Return the fields of an item that a repetition of its content may change."""
+    return {
+        'confidence': item.confidence,
+        'source': item.source,
+        'evidence': item.evidence,
+        'provenance': item.provenance,
+        'embeddings': item.embeddings,
+        'covariance': item.pose and item.pose.covariance,
+    }
+
+
+def with_details(item: MemoryItem, other: MemoryItem) -> MemoryItem:
+    """Return an item with the details of another that says the same; a covariance comes with its stamp."""
+    details = details_of(other)
+    del details['covariance']
+    result = item.model_copy(update=details)
+    return (
+        result if other.pose is None else _with_covariance(result, other.pose.covariance, other.pose.stamp_ns)
+    )
+
+
+def is_moved(confidence: float, newer: float, step: float) -> bool:
+    """Return whether a confidence differs from another by at least a step."""
+    # 0.7 - 0.5 is less than 0.2 in binary.
+    return abs(newer - confidence) > step - 1e-9
+
+
+def merged(held: MemoryItem, newer: MemoryItem, confidence_step: float) -> MemoryItem:
+    """Return a statement with what a repetition of its content adds; itself if that adds nothing.
+
+    Confidence (if it moved by the step), source and covariance are those of the newer where it has any,
+    vectors too, by space; evidence and provenance are united.
+
+    Examples
+    --------
+    >>> mug = MemoryItem(kind='spatial', key='mug', confidence=0.5, evidence=['a'])
+    >>> again = MemoryItem(kind='spatial', key='mug', confidence=0.9, evidence=['b'])
+    >>> merged(mug, again, 0.05).confidence, merged(mug, again, 0.05).evidence
+    (0.9, ('a', 'b'))
+    >>> merged(mug, mug, 0.05) is mug
+    True
+    """
+    most = max(MOST_EVIDENCE, len(newer.evidence))
+    details: dict[str, Any] = {
+        'source': newer.source or held.source,
+        'evidence': tuple(dict.fromkeys((*held.evidence, *newer.evidence)))[-most:],
+        'provenance': {**held.provenance, **newer.provenance},
+        'embeddings': {**held.embeddings, **newer.embeddings},
+    }
+    if is_moved(held.confidence, newer.confidence, confidence_step):
+        details['confidence'] = newer.confidence
+    result = held.model_copy(update=details)
+    if newer.pose is not None and newer.pose.covariance is not None:
+        of_newer = newer.pose.covariance, newer.pose.stamp_ns
+        result = _with_covariance(result, *of_newer)
+    return held if details_of(result) == details_of(held) else result
+
+
+def _with_covariance(
+    item: MemoryItem, covariance: tuple[float, ...] | None, stamp_ns: int | None
+) -> MemoryItem:
+    if item.pose is None or item.pose.covariance == covariance:
+        return item
+    measured = {'covariance': covariance, 'stamp_ns': stamp_ns}
+    return item.model_copy(update={'pose': item.pose.model_copy(update=measured)})
 
 
 def _pose_fields(pose: Pose) -> dict[str, Any]:

@@ -276,7 +276,8 @@ class SpatialIndex:
     def ids_within(self, query: RadiusQuery) -> NDArray[np.int64]:
         """Find the version rows of `within`, in no particular order."""
         ball, window, segments = self._plan(query)
-        return _find_version_rows(segments, ball, window)
+        found = [segment.rows[VERSION].take(segment.match(ball, window)[0]) for segment in segments]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def nearest_outside(self, query: RadiusQuery) -> Nearest | None:
         """Find the nearest matching row beyond the radius, at any distance."""
@@ -286,33 +287,42 @@ class SpatialIndex:
         return None if best is None else Nearest(best[1], best[0])
 
     def excluded(self, query: RadiusQuery, most: int = 10_000) -> Excluded:
-        """Count the rows within the radius that a query excludes by map, frame or time.
+        """Find the rows that a query excludes by map, frame, radius or time.
 
-        At most `most` rows of a segment within the radius are tested: beyond that the counts are lower
-        bounds.
+        About `most` of a segment are found: beyond that the counts are lower bounds.
         """
         ball, window, segments = self._plan(query)
         map_id, frame_id = query.map_id, query.frame_id
-        other_maps: list[Segment] = []
-        other_frames: list[Segment] = []
+        other_maps, other_frames = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for (m, f), partition in self._partitions.by_key.items():
-            if f == frame_id and map_id not in (None, m):
-                other_maps += partition.segments
-            elif f != frame_id and map_id in (None, m):
-                other_frames += partition.segments
+            if map_id not in (None, m):
+                other_maps += [segment.rows_in(window, most) for segment in partition.segments]
+            elif f != frame_id:
+                other_frames += [segment.rows_in(window, most) for segment in partition.segments]
         late, over = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        any_time = -OPEN, OPEN, window[2]
+        any_time, outside = (-OPEN, OPEN, window[2]), 0
         for segment in segments:
             rows: Rows = segment.rows.take(segment.match(ball, any_time, most)[0], axis=1)
-            begins = rows[VALID_FROM] > window[1]
+            begins, ended = rows[VALID_FROM] > window[1], rows[VALID_TO] <= window[0]
             late.append(rows[VERSION, begins])
-            over.append(rows[VERSION, ~begins & (rows[VALID_TO] <= window[0])])
+            over.append(rows[VERSION, ~begins & ended])
+            inside = int((~begins & ~ended).sum())
+            outside += len(segment.rows_in(window, most + inside)) - inside
         return Excluded(
-            len(_find_version_rows(other_maps, ball, window, most)),
-            len(_find_version_rows(other_frames, ball, window, most)),
+            np.concatenate(other_maps),
+            np.concatenate(other_frames),
             np.concatenate(late),
             np.concatenate(over),
+            max(outside, 0),
         )
+
+    def frames(self, map_id: str | None) -> set[str]:
+        """Return the frames of the places of a map, or of every map."""
+        return {
+            f
+            for (m, f), partition in self._partitions.by_key.items()
+            if map_id in (None, m) and len(partition)
+        }
 
     def verify(self, batches: Iterable[RowBatch], sequence: int, limit: int = 100) -> tuple[Difference, ...]:
         """Compare the index with rows streamed from the store, while both may move on.
@@ -396,11 +406,3 @@ class SpatialIndex:
         if not self._loaded:
             raise LoadingError('the spatial index is still being loaded: try again later')
         return self._sequence
-
-
-def _find_version_rows(
-    segments: Iterable[Segment], ball: Ball, window: Window, limit: int | None = None
-) -> NDArray[np.int64]:
-    """Find version rows, in no particular order; with `limit`, test no more rows of a segment."""
-    found = [segment.rows[VERSION].take(segment.match(ball, window, limit)[0]) for segment in segments]
-    return np.concatenate(found) if found else np.empty(0, np.int64)

@@ -232,20 +232,24 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Believed rows within the radius that a query excluded, by reason.
+    """Believed rows that a query excludes, by reason.
 
     Attributes
     ----------
-    other_maps, other_frames : int
-        Rows that match in time, in the same frame of other maps and in other frames of the map.
+    other_maps, other_frames : ndarray, int64
+        Version rows that match in time in other maps, and in other frames of the map, at any place: numbers
+        of two frames cannot be compared.
     not_yet_valid, ended : ndarray, int64
-        Version rows in the searched partition that begin later, and that ended before.
+        Version rows within the radius that begin later, and that ended before.
+    outside : int
+        Number of rows that match in time beyond the radius.
     """
 
-    other_maps: int
-    other_frames: int
+    other_maps: NDArray[np.int64]
+    other_frames: NDArray[np.int64]
     not_yet_valid: NDArray[np.int64]
     ended: NDArray[np.int64]
+    outside: int
 
 
 class RowCollector:

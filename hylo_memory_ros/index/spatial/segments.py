@@ -36,6 +36,8 @@ MARGIN = 1e-9
 _MARGIN_M = 1e-12
 # So many are measured sooner by math.dist than by the calls of numpy.
 _FEW = 32
+# So many rows are tested at once where a count may stop early.
+_CHUNK = 16_384
 # Every column but the number, by which the rows of a tree segment are found.
 _ERASED = np.array([[0], [0], [-1], [OPEN], [-1]])
 _NO_INDICES, _NO_POINTS = np.empty(0, np.intp), np.empty((0, 3))
@@ -193,6 +195,17 @@ class Segment(ABC):
         points = self.points_of(indices)
         inside = ball.contains(points)
         return indices[inside], points[inside]
+
+    def rows_in(self, window: Window, most: int) -> Rows:
+        """Find version rows in the window, at any place, and stop after about `most` of them."""
+        found, count = [np.empty(0, np.int64)], 0
+        for start in range(0, len(self) if self.may_match(window) else 0, _CHUNK):
+            indices = np.arange(start, min(start + _CHUNK, len(self)))
+            found.append(self.rows[VERSION].take(indices[self._in_window(indices, window)]))
+            count += len(found[-1])
+            if count >= most:
+                break
+        return np.concatenate(found)
 
     def nearest_beyond(self, ball: Ball, window: Window) -> tuple[float, int] | None:
         """Find the (distance, version row) of the nearest matching row outside the ball."""

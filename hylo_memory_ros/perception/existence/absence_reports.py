@@ -60,7 +60,7 @@ class AbsenceAnswer(NamedTuple):
     existence: tuple[float, ...]
     """Probability that each thing is still there."""
     statuses: tuple[str, ...]
-    """``current``, ``stale``, or ``forgotten``: it has ended."""
+    """``current``, ``stale``, or ``ended``."""
     receipt_id: str = ''
     """Receipt of the decisions."""
 
@@ -190,7 +190,7 @@ def apply_report(
             ending := end_landmark(row, report.at_ns, f'reported absent by {report.actor}'.strip(), landmarks)
         ):
             endings.append(ending)
-        statuses.append('forgotten' if over else 'stale' if stale else 'current')
+        statuses.append('ended' if over else 'stale' if stale else 'current')
     ids = tuple(str(hit.item.id) for hit in hits)
     receipt = report_receipt(
         report.at_ns, decisions, landmarks.map_id, settings, actor=report.actor, confidence=report.confidence,

@@ -30,17 +30,18 @@ from hylo_memory_ros.perception.existence.visibility import (
 from hylo_memory_ros.perception.ingestion.observation import Scan, digest32
 from hylo_memory_ros.perception.map.landmark import NEVER
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
-from hylo_memory_ros.perception.settings import InputSettings, LandmarkSettings
+from hylo_memory_ros.perception.settings import (
+    EXISTENCE_MAX,
+    FALSE_DETECTION,
+    InputSettings,
+    LandmarkSettings,
+)
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 # With a probability of 1 a single message would decide.
 _SURE = 0.999
-# Largest probability of existence.
-_EXISTENCE_MAX = 0.99
-# Probability that a detector reports a thing where there is none.
-_FALSE_DETECTION = 0.05
 # Margins of the field of view and of the range in which a thing is not expected to be seen.
 _FOV_MARGIN_RAD, _RANGE_MARGIN_M = 0.05, 0.1
 # A sensor moves further than its base within a keyframe, at most by this lever arm, metres.
@@ -115,7 +116,7 @@ class ExistenceFilter:
         self._inputs = {source.name: source for source in settings.inputs}
         self._with_view = {source.name for source in settings.inputs if source.has_field_of_view}
         self._digests = {source.name: digest32(source.name.encode()) for source in settings.inputs}
-        self._most = logit(_EXISTENCE_MAX)
+        self._most = logit(EXISTENCE_MAX)
         self._least = logit(settings.gone_below)
         self._reach: dict[str, tuple[LandmarkMap, int, Rows]] = {}
 
@@ -164,7 +165,7 @@ class ExistenceFilter:
         stale becomes stale, and ceases to exist only after a further report.
         """
         state = landmarks.state[row]
-        f = _FALSE_DETECTION
+        f = FALSE_DETECTION
         if viewpoint in state['reported'] or confidence <= f:
             return self._is_gone(row, landmarks)
         was_stale = bool(state['stale'])
@@ -188,7 +189,7 @@ class ExistenceFilter:
 
     def _gain(self, source: InputSettings, label: str) -> _LogOddsGain:
         p = min(source.detection_probability_of(label), _SURE)
-        f = _FALSE_DETECTION
+        f = FALSE_DETECTION
         return _LogOddsGain(
             max(0.0, math.log(p / f)) if p > 0.0 else 0.0, min(0.0, math.log((1.0 - p) / (1.0 - f)))
         )

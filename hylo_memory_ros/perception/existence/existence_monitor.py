@@ -33,7 +33,7 @@ from hylo_memory_ros.perception.ingestion.observation import Message, Scan
 from hylo_memory_ros.perception.map.landmark import NEVER, LandmarkEnding
 from hylo_memory_ros.perception.map.landmark_map import LandmarkMap
 from hylo_memory_ros.perception.receipts import Receipt, absence_receipt, displacement_receipt
-from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
+from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.tracking.data_association import AssociationResult
 from hylo_memory_ros.perception.tracking.update import LandmarkUpdater
 from hylo_memory_ros.transforms import Transform
@@ -75,8 +75,14 @@ class ExistenceMonitor:
         self._judged_ns: dict[str, int] = {}
         self._tolerance_ns = round(_VISIBILITY_TOLERANCE_S * 1e9)
 
-    def take_view(self, message: Message, global_from_sensor: Transform) -> None:
-        """Take the camera or depth image of a message, in the order of stamps."""
+    def take_view(self, message: Message, global_from_sensor: Transform) -> str:
+        """Take the camera or depth image of a message, in the order of stamps.
+
+        Returns
+        -------
+        str
+            Why it is not used: ``camera_mismatch``; empty: it is.
+        """
         view = message.view
         if isinstance(view, CameraModel):
             self._views.add_camera(message.input, view)
@@ -84,7 +90,10 @@ class ExistenceMonitor:
             camera = self._views.camera(self._inputs[message.input].camera_info)
             if camera is not None:
                 placed = view.placed(camera, global_from_sensor)
+                if placed is None:
+                    return 'camera_mismatch'
                 self._views.add_image(message.input, message.stamp_ns, placed)
+        return ''
 
     def take_grid(
         self, message: Message, grid: OccupancyGrid, settled_ns: int
@@ -181,7 +190,7 @@ def find_displacements(
     stamp_ns: int, landmarks: LandmarkMap, settings: LandmarkSettings
 ) -> list[Displacement]:
     """Return the landmarks that have moved, as known at a stamp."""
-    window_ns = round(MOVED_WITHIN_S * 1e9)
+    window_ns = round(settings.moved_within_s * 1e9)
     gone = _gone(stamp_ns - window_ns, landmarks, settings)
     if not len(gone):
         return []

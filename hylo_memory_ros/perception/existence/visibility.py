@@ -80,6 +80,8 @@ class CameraModel:
     """fx, fy, cx, cy, pixels."""
     width: int
     """Image width, pixels."""
+    height: int = 0
+    """Image height, pixels; 0: unknown."""
 
     def __post_init__(self) -> None:
         fx, fy, cx, cy = self.intrinsics
@@ -88,6 +90,17 @@ class CameraModel:
                 f'intrinsics: expected those of a calibrated camera, got {self.intrinsics}',
                 field='intrinsics',
             )
+
+    def scaled_to(self, width: int, height: int) -> CameraModel | None:
+        """Return the camera of an image of the same section in other pixels; None: it is of another."""
+        if not self.height or (width, height) == (self.width, self.height):
+            return self
+        along, down = width / self.width, height / self.height
+        # Rounded sizes differ by less than a pixel; a section of the image has another shape.
+        if abs(along * self.height - height) > 1.0 and abs(down * self.width - width) > 1.0:
+            return None
+        fx, fy, cx, cy = self.intrinsics
+        return CameraModel((fx * along, fy * down, cx * along, cy * down), width, height)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +117,8 @@ class DepthImage:
     """Distance along the optical axis, metres, shape (rows, columns); 0, NaN or infinite: unknown."""
     stride: int = 1
     """Subsampling: one of this many pixels of the camera is kept in both directions."""
+    size: tuple[int, int] | None = None
+    """Width and height before the subsampling, pixels; None: those of the camera."""
     margin_m: float = 0.1
     """Least distance in front of a place at which something obstructs it, metres."""
 
@@ -113,9 +128,13 @@ class DepthImage:
                 f'depth_m: expected an image, got shape {self.depth_m.shape}', field='depth_m'
             )
 
-    def placed(self, camera: CameraModel, global_from_camera: Transform) -> VisibilityModel:
-        """Return the image as a visibility model at a pose; z forward, x right, y down (REP-103)."""
-        return _PlacedDepth(self, camera, global_from_camera.inverse())
+    def placed(self, camera: CameraModel, global_from_camera: Transform) -> VisibilityModel | None:
+        """Return the image as a visibility model at a pose; z forward, x right, y down (REP-103).
+
+        None: the camera is not the one of these pixels.
+        """
+        fitting = camera if self.size is None else camera.scaled_to(*self.size)
+        return None if fitting is None else _PlacedDepth(self, fitting, global_from_camera.inverse())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

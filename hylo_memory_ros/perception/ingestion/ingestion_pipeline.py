@@ -118,7 +118,7 @@ class IngestionPipeline:
             counts = self._counts_of(message.input)
             reason = find_violation(message, self._settings, self._clock() if self._clock else 0)
             if reason:
-                counts.reject(reason)
+                counts.reject(reason, warn=True)
                 return 'refused'
             frame_id = message.frame_id if message.needs_frame else self._settings.global_frame
             message = replace(message, frame_id=normalize_frame(frame_id))
@@ -127,23 +127,25 @@ class IngestionPipeline:
             behind = message.stamp_ns <= self._watermark.value_ns
             if message in self._backlog or (behind and self.persistence.is_consumed(message)):
                 counts.repeated += 1
+                counts.older_run = ''
                 return 'repeated'
             if behind:
-                counts.count_late()
+                counts.count_late(message.stamp_ns, self._watermark.value_ns)
                 return 'late'
+            counts.older_run = ''
             self._watermark.observe(message.input, message.stamp_ns)
             return self._admit(message, counts)
 
     def _take_grid(self, message: Message, grid: OccupancyGrid, counts: InputCounts) -> Offer:
         """Take an occupancy grid at once: it is sent seldom, and ordering it would wait for the next one."""
         if message.frame_id != self._settings.global_frame:
-            counts.reject('bad_frame')
+            counts.reject('bad_frame', warn=True)
             return 'refused'
         taken = self.existence.take_grid(message, grid, self._watermark.value_ns)
         if taken == 'repeated':
             counts.repeated += 1
         elif taken == 'late':
-            counts.count_late()
+            counts.count_late(message.stamp_ns, self._watermark.value_ns)
         else:
             counts.consumed += 1
         return taken
@@ -198,9 +200,10 @@ class IngestionPipeline:
         lost, and counted.
         """
         with self.lock:
-            self.drop_all('memory_replaced')
             lost = self.persistence.uncommitted_by_input()
             self.persistence.restore()
+            # Counted after the stored counts were restored, which would overwrite it.
+            self.drop_all('memory_replaced')
             for name, count in lost.items():
                 self._counts[name].drop('memory_replaced', count)
             self._watermark = self._restore_watermark()
@@ -212,6 +215,11 @@ class IngestionPipeline:
         self._base = None
         self.existence.forget_views()
         self.landmarks = self.persistence.landmarks_of(map_id)
+
+    @property
+    def needed_ns(self) -> int | None:
+        """Stamp from which on transforms are needed still; None: all are looked up. Takes no lock."""
+        return self._backlog.needed_ns
 
     def end_trajectory(self) -> None:
         """Add a keyframe at the newest pose of the base, so that the stored trajectory ends there."""
@@ -239,11 +247,13 @@ class IngestionPipeline:
             watermark_ns=self._watermark.of(counts.name),
             pending=self._backlog.count(counts.name),
             consumed=counts.consumed,
-            dropped=counts.dropped,
-            late=counts.late,
+            dropped=counts.lost.total(),
+            late=counts.late_since_start,
             repeated=counts.repeated,
             refused=dict(counts.refused),
             lost=dict(counts.lost),
+            causes=dict(counts.causes),
+            older_run=counts.older_run,
         )
 
     def _counts_of(self, source: str) -> InputCounts:
@@ -321,7 +331,8 @@ class IngestionPipeline:
             self.persistence.add((), result.receipts)
             return result
         if message.view is not None:
-            self.existence.take_view(message, global_from_sensor)
+            if reason := self.existence.take_view(message, global_from_sensor):
+                self._counts[message.input].reject(reason, warn=True)
             return AssociationResult(np.zeros(0, dtype=np.int64), ())
         base = pending.base or self._sensor_poses.estimate_base(
             message, global_from_sensor, self.landmarks.keyframes
@@ -348,7 +359,9 @@ class IngestionPipeline:
 
     def _drop(self, pending: PendingMessage, reason: str) -> None:
         self._backlog.remove(pending)
-        self._counts[pending.message.input].drop(reason)
+        refusal = pending.refusal
+        cause = refusal.message if refusal is not None and reason == loss_reason(refusal) else ''
+        self._counts[pending.message.input].drop(reason, cause=cause)
 
     def drop_all(self, reason: str) -> None:
         """Drop all pending messages and count them under a reason."""

@@ -18,8 +18,8 @@ from hylo_memory_ros.transforms import Transform
 def digest32(serialized: bytes | bytearray | memoryview) -> int:
     """Return the 32-bit digest that identifies a repeated message.
 
-    Give the bytes that do not depend on the transport: without encapsulation header and
-    without padding behind the last field.
+    Give bytes that depend on the values alone: without encapsulation header and padding. Decoders have
+    their own, `CdrCursor.digest`.
 
     Examples
     --------

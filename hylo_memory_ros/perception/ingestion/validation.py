@@ -13,8 +13,10 @@ reason                        rule
 ``bad_instance``              an invalid instance name
 ``duplicate_instance``        a repeated instance in a message; the first one counts
 ``bad_covariance``            only the covariance is ignored: the default is used
+``bad_score``                 only the score is changed: to the nearest one from 0 to 1
 ``bad_orientation``           only the orientation is ignored
 ``no_transform``              tf has no pose of this tag at the stamp
+``camera_mismatch``           whole depth image: its CameraInfo is of another section
 ``zero_stamp``                whole message: its stamp is zero
 ``bad_stamp``                 whole message: its stamp is no valid time
 ``before_min_valid_stamp``    whole message: its stamp lies before min_valid_stamp
@@ -91,6 +93,8 @@ class DetectionValidator:
             kept = self._without(kept, np.array([found == reason for found in reasons], dtype=bool), reason)
         kept, instances = self._keep_instances(kept, given.instances)
         rows = np.flatnonzero(kept)
+        if strange := int(np.count_nonzero((scores[rows] < 0.0) | (scores[rows] > 1.0))):
+            self._reject('bad_score', strange)
         extents = np.full((size, 3), np.nan) if given.extents is None else given.extents
         sized = ((extents >= 0.0) & (extents <= MAX_COORDINATE_M)).all(axis=1) & (extents > 0.0).any(axis=1)
         return Scan(

@@ -131,6 +131,8 @@ class Backlog:
     _unresolved: dict[str, list[PendingMessage]] = field(default_factory=dict)
     _orders: dict[tuple[int, str, int], PendingMessage] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
+    needed_ns: int | None = None
+    """Earliest stamp whose transform is not looked up yet, or earlier; None: there is none."""
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -151,6 +153,7 @@ class Backlog:
         pending = PendingMessage(message)
         self._orders[message.order] = pending
         self._counts[message.input] += 1
+        self.needed_ns = min(message.stamp_ns, self.needed_ns or message.stamp_ns)
         heapq.heappush(self._queue, pending)
         heapq.heappush(self._unresolved.setdefault(message.frame_id, []), pending)
 
@@ -177,6 +180,7 @@ class Backlog:
                 heapq.heappop(heap)
             if not heap:
                 del self._unresolved[frame]
+        self.needed_ns = min((heap[0].message.stamp_ns for heap in self._unresolved.values()), default=None)
         return lost
 
     def _ask(self, pending: PendingMessage, lost: list[PendingMessage]) -> bool:

@@ -26,7 +26,7 @@ from hylo_memory_ros.perception.map.landmark_map import LandmarkMap, MapChanges,
 from hylo_memory_ros.perception.map.sightings import Keyframes, Sightings
 from hylo_memory_ros.perception.port import MemoryPort, StatePort
 from hylo_memory_ros.perception.receipts import RECEIPTS_KEPT, Receipt, ReceiptRing
-from hylo_memory_ros.perception.settings import MOVED_WITHIN_S, LandmarkSettings
+from hylo_memory_ros.perception.settings import LandmarkSettings
 from hylo_memory_ros.perception.status import InputCounts
 from hylo_memory_ros.storage.landmarks import AssociationReceipt, Block, ConsumedBlock, InputRow, Removed
 
@@ -315,7 +315,7 @@ class LandmarkPersistence:
             return None
         maps = self._maps.values()
         for landmarks in maps:
-            landmarks.trim_forgotten(watermark_ns - round(MOVED_WITHIN_S * 1e9))
+            landmarks.trim_forgotten(watermark_ns - round(self._settings.moved_within_s * 1e9))
         return _Batch(
             statements=tuple(self._statements),
             maps=[(landmarks, changes) for landmarks in maps if (changes := landmarks.take_changes())],

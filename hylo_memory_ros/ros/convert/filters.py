@@ -22,7 +22,7 @@ from hylo_memory_ros.ros.convert.fields import (
 )
 from hylo_memory_ros.storage.query.filters import FILTERS
 
-OPTIONS = (*(field for one in FILTERS for field in one.options_json), 'weights')
+OPTIONS = (*(field for one in FILTERS for field in one.options_json), 'weights', 'rerank')
 """Keys of ``options_json``, each a field of the query."""
 _OPTIONS_FIELD = 'filter.options_json'
 # Zero means "not set" in a message, but for these fields.

@@ -15,6 +15,7 @@ from std_msgs.msg import Header
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import Change, Hit, MemoryItem, Pose, Version
+from hylo_memory_ros.model.result import status_at
 from hylo_memory_ros.msg import MemoryEvent, MemoryHit, MemoryVersion
 from hylo_memory_ros.ros.convert.fields import fill_stamp, stamp_msg
 from hylo_memory_ros.ros.convert.items import fill_item
@@ -77,20 +78,18 @@ def _details_json(hit: Hit) -> str:
         details['stats'] = {'helpfulness': hit.stats.helpfulness.as_dict()}
     if hit.episode:
         details['episode'] = hit.episode
+    if hit.ended_by:
+        details['ended_by'] = hit.ended_by
     return json.dumps(details)
 
 
 def version_to_msg(version: Version, include: Collection[str], now_ns: int) -> MemoryVersion:
     """Return a version of a timeline as a message; its status is that at `now_ns`."""
-    if version.forgotten:
-        status = 'forgotten'
-    elif version.valid_to_ns is not None and version.valid_to_ns <= now_ns:
-        status = 'invalidated'
-    else:
-        status = 'scheduled' if version.valid_from_ns > now_ns else 'current'
+    status = status_at(now_ns, version.valid_from_ns, version.valid_to_ns, version.ended_by)
     hit = _new_hit(version.item, include, status, version.valid_to_ns, version.from_seq)
-    if version.episode:
-        hit.details_json = json.dumps({'episode': version.episode})
+    details = {'episode': version.episode, 'ended_by': version.ended_by, 'is_asked': version.is_asked}
+    if details := {name: value for name, value in details.items() if value}:
+        hit.details_json = json.dumps(details)
     fill_stamp(hit.item.valid_from, version.valid_from_ns)
     return MemoryVersion(
         hit=hit,

@@ -1,15 +1,13 @@
 """Perception subscribers (inputs and localization): queued as bytes, decoded by the writer.
 
-Threads: the executor's receives, the writer's takes. The queue between them is a deque, whose ends are
-safe to use from two threads.
-
-Threads: the executor's; the receiver passes reports on to the writer's.
+Threads: the executor's receives, the writer's takes.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +20,7 @@ from rclpy.node import Node
 from hylo_memory_ros.errors import ConfigurationError, InvalidRequestError
 from hylo_memory_ros.model import normalize_frame
 from hylo_memory_ros.perception import InputSettings, LandmarkPipeline
-from hylo_memory_ros.perception.ingestion.decoders import DECODERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS, UnusableMessageError
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.ros.convert.fields import stamp_ns
 from hylo_memory_ros.ros.open_memory import StampWatch
@@ -71,6 +69,8 @@ class Input:
         Class of its messages.
     arrived : callable
         Called after a message was received, in the executor's thread.
+    horizon_ns : callable
+        Stamp from which on transforms are kept at this time, nanoseconds.
     watch : StampWatch
         Checks the stamps.
     group : CallbackGroup
@@ -83,6 +83,7 @@ class Input:
         source: InputSettings,
         kind: Any,
         arrived: Callable[[], None],
+        horizon_ns: Callable[[], int],
         watch: StampWatch,
         group: CallbackGroup,
     ) -> None:
@@ -92,13 +93,15 @@ class Input:
         self.incompatible = ''
         """Policy in which a publisher is incompatible; empty: all match."""
         self._node, self._source, self._kind, self._arrived, self._group = node, source, kind, arrived, group
-        self._watch = watch
+        self._watch, self._horizon_ns = watch, horizon_ns
         self._read = DECODERS[source.type]()
-        self._waiting: deque[bytes] = deque()
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._taking_ns: int | None = None
         # Each counter is written by one thread only: the executor's, then the two of the writer's.
         self._dropped = 0
         self._noted = 0
-        self._malformed = 0
+        self._refused = 0
         self._subscription: Any = None
 
     def start(self) -> None:
@@ -127,22 +130,41 @@ class Input:
         if (dropped := self._dropped) > self._noted:
             pipeline.note_dropped(self.name, dropped - self._noted)
             self._noted = dropped
-        taken = 0
-        while taken < most and self._waiting:
-            self._offer(pipeline, self._waiting.popleft())
-            taken += 1
-        return taken
+        for taken in range(most):
+            message = self._pop()
+            if message is None:
+                return taken
+            self._offer(pipeline, message)
+        return most
+
+    def needed_ns(self) -> int | None:
+        """Return the stamp from which on transforms were kept when the oldest message came that still waits.
+
+        None: no message waits to be offered to the pipeline.
+        """
+        with self._lock:
+            return self._waiting[0][0] if self._taking_ns is None and self._waiting else self._taking_ns
+
+    def _pop(self) -> bytes | None:
+        """Return the next message, which counts as waiting until the next call."""
+        with self._lock:
+            if not self._waiting:
+                self._taking_ns = None
+                return None
+            self._taking_ns, message = self._waiting.popleft()
+            return message
 
     def _offer(self, pipeline: LandmarkPipeline, message: bytes) -> None:
         try:
             read = self._read(message, self.name)
         except ValueError as exc:
-            pipeline.note_refused(self.name, 'malformed')
-            self._malformed += 1
+            reason = exc.reason if isinstance(exc, UnusableMessageError) else 'malformed'
+            pipeline.note_refused(self.name, reason)
+            self._refused += 1
             # A faulty sender mostly stays so: the first, second, fourth, eighth... message is logged.
-            if self._malformed & (self._malformed - 1) == 0:
-                text = 'input %s: refused a message, %d so far: %s'
-                logger.warning(text, self.name, self._malformed, exc)
+            if self._refused & (self._refused - 1) == 0:
+                text = 'input %s: refused a message (%s), %d so far: %s'
+                logger.warning(text, self.name, reason, self._refused, exc)
             return
         for reason, count in read.refused.items():
             pipeline.note_refused(self.name, reason, count)
@@ -166,10 +188,11 @@ class Input:
 
     def _take(self, message: bytes) -> None:
         self.received += 1
-        if len(self._waiting) >= self._source.depth:
-            self._waiting.popleft()
-            self._dropped += 1
-        self._waiting.append(message)
+        with self._lock:
+            if len(self._waiting) >= self._source.depth:
+                self._waiting.popleft()
+                self._dropped += 1
+            self._waiting.append((self._horizon_ns(), message))
         self._arrived()
 
     def _lost(self, info: Any) -> None:

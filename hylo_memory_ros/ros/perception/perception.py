@@ -23,8 +23,8 @@ from hylo_memory_ros.perception.corrections.trajectory import RigidCorrection, T
 from hylo_memory_ros.perception.edits import Edit, Edited
 from hylo_memory_ros.ros.open_memory import StampWatch
 from hylo_memory_ros.ros.perception.inputs import Input, message_type
+from hylo_memory_ros.ros.perception.transforms import NodeTransforms
 from hylo_memory_ros.ros.runtime.worker_pool import WorkerPool
-from hylo_memory_ros.transforms import TransformSource
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class Perception:
         Its inputs and the settings of the pipeline.
     memory : MemoryService
         Store of the landmarks.
-    transforms : TransformSource
-        Source of transforms.
+    transforms : NodeTransforms
+        Source of transforms; it keeps those that received messages need.
     writer : WorkerPool
         The one thread that writes.
     clock : callable
@@ -63,7 +63,7 @@ class Perception:
         node: Node,
         config: NodeConfig,
         memory: Any,
-        transforms: TransformSource,
+        transforms: NodeTransforms,
         writer: WorkerPool,
         clock: Callable[[], int],
         group: CallbackGroup,
@@ -83,11 +83,14 @@ class Perception:
             if kind is None:
                 self.skipped.append(source.name)
             else:
-                self._inputs.append(Input(node, source, kind, self._schedule, watch, group))
+                self._inputs.append(
+                    Input(node, source, kind, self._schedule, lambda: transforms.horizon_ns, watch, group)
+                )
         self._lock = threading.Lock()
         self._scheduled: set[str] = set()
         self._waiters: list[Future[None]] = []
         self._pipeline = self._create_pipeline()
+        self._release_transforms = transforms.retain(self._needed_ns)
 
     @property
     def inputs(self) -> Sequence[Input]:
@@ -119,6 +122,18 @@ class Perception:
         for source in self._inputs:
             source.stop()
         self._pipeline.close()
+        self._release_transforms()
+
+    def _needed_ns(self) -> int | None:
+        """Return the stamp from which on the messages received so far need transforms; None: they do not.
+
+        Whatever is faster than the writer would drop them otherwise: the executor takes transforms while a
+        message waits to be decoded.
+        """
+        # In the direction in which a message moves, so that it is found at one place or the other.
+        needs = [source.needed_ns() for source in self._inputs]
+        needs.append(self._pipeline.needed_ns)
+        return min((stamp_ns for stamp_ns in needs if stamp_ns is not None), default=None)
 
     def status(self) -> PipelineStatus:
         """Return counters and watermarks."""
@@ -247,7 +262,8 @@ class Perception:
         try:
             self._writer.submit(run, always=True)
         except NotNowError:
-            self._scheduled.discard(name)
+            with self._lock:
+                self._scheduled.discard(name)
 
     def _drain(self) -> None:
         try:

@@ -5,12 +5,12 @@ A draft is placed at once when its transform is known; otherwise it holds the fu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
-from hylo_memory_ros.errors import ClockError, FrameError
+from hylo_memory_ros.errors import ClockError, FrameError, TransformTooNewError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery, Pose
 from hylo_memory_ros.transforms import LATEST, PendingLookups, Transform
 
@@ -40,6 +40,10 @@ class Placement:
         Fixed frame in which poses are stored.
     untransformable : {'reject', 'keep_frame'}
         Treatment of a pose whose transform is refused.
+    max_age_s : float
+        Largest age of the newest transform of a centre without a stamp, seconds; 0: any.
+    clock : callable
+        The node's clock, nanoseconds; 0 while it has not started.
 
     Notes
     -----
@@ -47,9 +51,16 @@ class Placement:
     """
 
     def __init__(
-        self, pending: PendingLookups, global_frame: str, untransformable: Literal['reject', 'keep_frame']
+        self,
+        pending: PendingLookups,
+        global_frame: str,
+        untransformable: Literal['reject', 'keep_frame'],
+        *,
+        max_age_s: float,
+        clock: Callable[[], int],
     ) -> None:
         self._pending = pending
+        self._max_age_s, self._clock = max_age_s, clock
         self.global_frame = global_frame
         self._keeps = untransformable == 'keep_frame'
         self.kept = 0
@@ -143,8 +154,8 @@ class Placement:
         Raises
         ------
         FrameError
-            If the transform was refused, unless poses are kept in their own frame: then the query
-            keeps its frame too.
+            If the transform was refused, or is the latest and older than `max_age_s`, unless poses are kept
+            in their own frame: then the query keeps its frame too.
         """
         if query.near is None or not self.needs_centre(query):
             return query
@@ -155,12 +166,31 @@ class Placement:
         if not transform.done():
             return transform
         try:
-            moved = _move(centre, transform.result(timeout=0))
+            found = transform.result(timeout=0)
+            if centre.stamp_ns is None:
+                self._check_age(found)
+            moved = _move(centre, found)
         except FrameError:
             if not self._keeps:
                 raise
             return query
         return query.model_copy(update={'near': (moved, radius_m)})
+
+    def _check_age(self, latest: Transform) -> None:
+        """Refuse a latest transform that is too old to say where its frame is now."""
+        age_s = (self._clock() - latest.stamp_ns) / 1e9
+        # Static transforms have no stamp, and hold always.
+        if self._max_age_s and latest.stamp_ns and age_s > self._max_age_s:
+            raise TransformTooNewError(
+                f'near.header: the newest transform from {latest.source_frame!r} to {latest.target_frame!r} '
+                f'is of {latest.stamp_ns / 1e9:.3f} s, {age_s:.3f} s before the clock, more than '
+                f'tf_max_age_s {self._max_age_s:g}: give the stamp at which the place is meant, or see who '
+                'publishes tf',
+                target_frame=latest.target_frame,
+                source_frame=latest.source_frame,
+                stamp_ns=latest.stamp_ns,
+                age_s=age_s,
+            )
 
 
 def _move(pose: Pose, transform: Transform) -> Pose:

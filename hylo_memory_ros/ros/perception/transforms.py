@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from geometry_msgs.msg import TransformStamped
 from rclpy.callback_groups import CallbackGroup
 from rclpy.duration import Duration
+from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.time import Time
 from tf2_msgs.msg import TFMessage
 
@@ -27,14 +29,26 @@ from hylo_memory_ros.perception.ingestion.decoders.geometry import decode_transf
 from hylo_memory_ros.ros import qos
 from hylo_memory_ros.transforms import TransformBuffer, TransformSource
 from hylo_memory_ros.transforms.buffer import DEFAULT_RETENTION_S, RigidTransform
-from hylo_memory_ros.transforms.frame_tree import RawTransform
+from hylo_memory_ros.transforms.frame_tree import HELD, RawTransform
 
 
 class NodeTransforms(TransformSource, Protocol):
     """A source of transforms that listens on behalf of a node."""
 
+    incompatible: str
+    """Policy in which a publisher of tf is incompatible; empty: all match."""
+
     def take(self, message: bytes, *, static: bool) -> None:
         """Take one TFMessage in its serialized form, as if it had come over a topic."""
+        ...
+
+    @property
+    def horizon_ns(self) -> int:
+        """Stamp before which transforms need not be kept now, nanoseconds."""
+        ...
+
+    def retain(self, needed_ns: Callable[[], int | None]) -> Callable[[], None]:
+        """Keep what waiting work needs, though newer transforms arrive; return a function that ends this."""
         ...
 
     def close(self) -> None:
@@ -63,17 +77,37 @@ class StandInTransformSource(TransformBuffer):
         super().__init__(keep_s, keep_poses=self._keep_poses)
         self._node = node
         self._malformed: Counter[str] = Counter()
+        self.incompatible = ''
+        """Policy in which a publisher of tf is incompatible; empty: all match."""
+        self._group = callback_group
+        # A latched subscription receives nothing from a publisher that does not latch, so there are two.
         self._subscriptions = [
-            node.create_subscription(
-                TFMessage,
-                topic,
-                lambda message, static=static: self.take(message, static=static),
-                profile,
-                callback_group=callback_group,
-                raw=True,
-            )
-            for topic, profile, static in (('tf', qos.TF, False), ('tf_static', qos.TF_STATIC, True))
+            self._subscribe('tf', qos.TF, self._mismatched, static=False),
+            self._subscribe('tf_static', qos.TF_STATIC, lambda _: None, static=True),
+            self._subscribe('tf_static', qos.TF_STATIC_VOLATILE, lambda _: None, static=True),
         ]
+        self._tree.origin = ' and '.join(sorted({one.topic_name for one in self._subscriptions}))
+
+    def _subscribe(
+        self, topic: str, profile: QoSProfile, mismatched: Callable[[Any], None], *, static: bool
+    ) -> Any:
+        def create(events: SubscriptionEventCallbacks) -> Any:
+            return self._node.create_subscription(
+                TFMessage, topic, lambda message: self.take(message, static=static), profile,
+                callback_group=self._group, event_callbacks=events, raw=True,
+            )  # fmt: skip
+
+        try:
+            return create(SubscriptionEventCallbacks(incompatible_qos=mismatched))
+        except UnsupportedEventTypeError:
+            return create(SubscriptionEventCallbacks(use_default_callbacks=False))
+
+    def _mismatched(self, info: Any) -> None:
+        self.incompatible = str(info.last_policy_kind)
+        self._node.get_logger().warning(
+            f'tf: a publisher on {self._subscriptions[0].topic_name} does not match the quality of service '
+            f'of tf2 listeners ({self.incompatible}), and is not heard: it must be reliable'
+        )
 
     @property
     def refused(self) -> Mapping[str, int]:
@@ -101,8 +135,8 @@ class Tf2TransformSource(StandInTransformSource):
     """tf2's own buffer behind the same interface; parameters as for `StandInTransformSource`.
 
     The numbers are tf2's. What the base class keeps beside them is stamps only, to count and to
-    name refusals: tf2's Python face does not report which transforms it refused, and distinguishes past,
-    future and no data apart only in its texts.
+    name refusals, and to hold what waiting messages need: tf2's Python face does not report which transforms
+    it refused, distinguishes past, future and no data apart only in its texts, and drops by age alone.
 
     It is `BufferCore` and not `tf2_ros.Buffer`, which adds to it a service that outlives a lifecycle
     cleanup, calls that sleep, and a callback on clock jumps that raises in some Jazzy releases
@@ -122,7 +156,7 @@ class Tf2TransformSource(StandInTransformSource):
         # Untyped, and absent where ROS comes as wheels.
         tf2: Any = importlib.import_module('tf2_py')
         self._failure: type[Exception] = tf2.TransformException
-        self._core = tf2.BufferCore(Duration(nanoseconds=round(keep_s * 1e9)))
+        self._core = tf2.BufferCore(Duration(nanoseconds=round(HELD * keep_s * 1e9)))
         self._message = TransformStamped()
         super().__init__(node, keep_s=keep_s, callback_group=callback_group)
 
@@ -140,6 +174,9 @@ class Tf2TransformSource(StandInTransformSource):
         self._core.clear()
 
     def _join(self, target: str, source: str, stamp_ns: int) -> RigidTransform | None:
+        # tf2 holds more than was promised, so that the tree of stamps decides what is still kept.
+        if super()._join(target, source, stamp_ns) is None:
+            return None
         try:
             found = self._core.lookup_transform_core(target, source, Time(nanoseconds=stamp_ns)).transform
         except self._failure:

@@ -112,6 +112,8 @@ class DiagnosticsTopic:
         yield from memory.skill_report.warnings
         for name in perception.skipped:
             yield f'input {name}: its message type is not installed'
+        if context.transforms.incompatible:
+            yield f'tf: a publisher does not match its quality of service ({context.transforms.incompatible})'
         for source in perception.inputs:
             if source.incompatible:
                 yield (
@@ -120,16 +122,21 @@ class DiagnosticsTopic:
                 )
         for counts in perception.status().inputs:
             if counts.dropped or counts.late:
-                yield f'input {counts.name}: {counts.dropped} dropped, {counts.late} late'
+                causes = ''.join(f'; {counts.causes.get(reason, reason)}' for reason in counts.lost)
+                yield f'input {counts.name}: {counts.dropped} dropped, {counts.late} late{causes}'
 
     def _errors(self) -> Iterator[str]:
         if failure := self._context.perception.last_failure:
             yield f'perception: {failure}'
+        for source in self._context.perception.status().inputs:
+            if source.older_run:
+                yield f'input {source.name}: {source.older_run}'
         if self._mirror_repairs:
             times = self._mirror_repairs
             yield f'the spatial mirror differed from the database {times} times, and was repaired'
 
 
 def _losses(source: InputStatus) -> str:
-    counts = {'dropped': source.dropped, 'late': source.late, 'pending': source.pending, **source.refused}
+    lost = {f'dropped {reason}': count for reason, count in source.lost.items()}
+    counts = {**lost, 'late': source.late, 'pending': source.pending, **source.refused}
     return ', '.join(f'{name} {count}' for name, count in counts.items() if count)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rclpy.action import ActionServer, CancelResponse
@@ -48,13 +50,33 @@ class MaintenanceHandlers(Handlers):
     @service(Snapshot)
     async def snapshot(self, request: Snapshot.Request, response: Snapshot.Response) -> Snapshot.Response:
         """Flush, and answer with the digest of what is believed and open."""
-        path = checked_text(request.copy_path, 'copy_path')
-        if path and file_named(path, room='').exists():
-            raise InvalidRequestError(
-                f'copy_path: {path!r} exists; nothing is overwritten', field='copy_path'
-            )
+        path = self._copy_target(checked_text(request.copy_path, 'copy_path'))
         pending = await self._flush(None, FLUSH_S)
         return await self.context.writer.do(lambda: self._snapshot(path, pending, response))
+
+    def _copy_target(self, name: str) -> str:
+        """Return where a copy goes: a name from the network cannot leave the directory of copies."""
+        if not name:
+            return ''
+        database = self.memory.path
+        directory = self.context.config.copy_directory or (str(database.parent) if database else '')
+        if not directory:
+            raise InvalidRequestError(
+                'copy_path: a memory without a file has no directory of copies; set copy_directory',
+                field='copy_path',
+            )
+        home = Path(directory).expanduser().resolve()
+        target = file_named(home / name, room='')
+        if not target.parent.resolve().is_relative_to(home) or target.name in ('', '..'):
+            raise InvalidRequestError(
+                f'copy_path: {name!r} leaves the directory of copies, {home} (parameter copy_directory)',
+                field='copy_path',
+            )
+        if os.path.lexists(target):
+            raise InvalidRequestError(
+                f'copy_path: {name!r} exists; nothing is overwritten', field='copy_path'
+            )
+        return str(target)
 
     async def _flush(self, until_ns: int | None, timeout_s: float) -> int:
         """Flush until nothing waits any more, or the time is over; return how many messages still wait."""

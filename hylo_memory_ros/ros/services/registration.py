@@ -11,9 +11,10 @@ from hylo_memory_ros.parameters import NodeConfig
 from hylo_memory_ros.ros.open_memory import StampWatch
 from hylo_memory_ros.ros.perception.perception import Perception
 from hylo_memory_ros.ros.perception.placement import Placement
+from hylo_memory_ros.ros.perception.transforms import NodeTransforms
 from hylo_memory_ros.ros.runtime.worker_pool import Settled, WorkerPool
 from hylo_memory_ros.service import MemoryService
-from hylo_memory_ros.transforms import PendingLookups, Transform, TransformSource
+from hylo_memory_ros.transforms import PendingLookups, Transform
 
 F = TypeVar('F', bound=Callable[..., Any])
 R = TypeVar('R')
@@ -39,7 +40,7 @@ class ServiceContext:
     """Brings poses and centres into the global frame."""
     pending: PendingLookups
     """Requests that wait for transforms."""
-    transforms: TransformSource
+    transforms: NodeTransforms
     """Transforms of the current map."""
     clock: Callable[[], int]
     """The node's clock, nanoseconds; 0 while it has not started."""

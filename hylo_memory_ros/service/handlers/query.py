@@ -164,7 +164,9 @@ class QueryHandler:
         limit: int = 100,
         cursor: str | None = None,
     ) -> History:
-        """Return the versions of an id, or of an identity, in the order of belief.
+        """Return all versions of a thing, given by its key or an id of it, in the order of belief.
+
+        Versions with the id that is asked for are marked (`Version.is_asked`).
 
         Raises
         ------

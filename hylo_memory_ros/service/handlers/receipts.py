@@ -96,15 +96,7 @@ class ReceiptHandler:
             The source of the identity is no link of the chain of this answer.
         """
         body = self.receipt(receipt_id)
-        if isinstance(identity, TokenKvIdentity):
-            source: LayerDigest = identity.segment
-        elif isinstance(identity, CompressionArtifactIdentity):
-            source = identity.source
-        else:
-            raise InvalidRequestError(
-                f'register: a {type(identity).__name__} is neither tokens in a cache nor compressed bytes',
-                field='identity',
-            )
+        source = identity.segment if isinstance(identity, TokenKvIdentity) else identity.source
         if source not in self._known(body):
             raise InvalidRequestError(
                 f'register: {source} is no link of the chain of {receipt_id}', field='identity'

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from hylo_memory_ros.errors import InvalidRequestError
 from hylo_memory_ros.model import (
+    AuditEntry,
     MemoryKind,
     MemoryQuery,
     Removal,
     normalize_key,
 )
-from hylo_memory_ros.retrieval import ResolvedQuery
+from hylo_memory_ros.retrieval import MAX_SEQUENCE, ResolvedQuery
 from hylo_memory_ros.service.core import MemoryCore
 from hylo_memory_ros.service.validation import (
     validate_field,
@@ -20,7 +21,7 @@ from hylo_memory_ros.service.validation import (
     validate_reason,
     validate_stamp,
 )
-from hylo_memory_ros.storage.query.filters import SKILLS, selects_items
+from hylo_memory_ros.storage.query.filters import SELECTING, SKILLS, selects_items
 from hylo_memory_ros.storage.query.spec import World
 from hylo_memory_ros.storage.statements.removal import Ending
 
@@ -209,6 +210,25 @@ class RemovalHandler:
                 self._core.requests.forget(removal.ids)
             return Removal(removal, removal.ids, removal.sequence, (*removal.unreached, *left))
 
+    def audit(self, id: str | None = None, *, after: int = 0, limit: int = 1000) -> tuple[AuditEntry, ...]:
+        """Return who removed what, when and why: every forget, end, retract and purge, oldest first.
+
+        Parameters
+        ----------
+        id : str, optional
+            Only removals of this item.
+        after : int
+            Only transactions after this sequence.
+        limit : int
+            Most entries.
+        """
+        self._core.refuse_closed()
+        if after < 0 or limit < 1:
+            raise InvalidRequestError(f'audit: after {after} and limit {limit} must be >= 0 and >= 1')
+        (item_id,) = validate_fields(normalize_key, id=id)
+        with self._core.store.read() as view:
+            return tuple(view.statements.audit(min(after, MAX_SEQUENCE), min(limit, MAX_SEQUENCE), item_id))
+
     def _remove_skill_files(self, resolved: ResolvedQuery, among: Sequence[int] | None) -> list[str]:
         """Delete the files of skills before their commit: left behind, they would be taken for new skills.
 
@@ -227,7 +247,9 @@ class RemovalHandler:
     ) -> tuple[ResolvedQuery, list[int] | None]:
         self._core.refuse_closed()
         if not selects_items(query):
-            raise InvalidRequestError(f'{op}: a query without any filter would take everything')
+            named = sorted(query.model_fields_set & SELECTING)
+            given = f' ({", ".join(named)} leaves nothing out)' if named else ''
+            raise InvalidRequestError(f'{op}: a query without any filter{given} would take everything')
         for name in meaningless:
             if getattr(query, name) is not None:
                 raise InvalidRequestError(

@@ -40,7 +40,7 @@ class WriteHandler:
         Parameters
         ----------
         items : sequence of MemoryItem
-            At least one; those with a pose and without ``map_id`` get the current map.
+            At least one; spatial ones without ``map_id`` get the current map.
         request_id : str, optional
             A repeated request gets its first answer again.
         actor : str

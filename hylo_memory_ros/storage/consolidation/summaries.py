@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.config import MemoryConfig
-from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.domain.timeline import CONSOLIDATE, Point
 from hylo_memory_ros.model import Condensed, MemoryItem, MemoryKind
 from hylo_memory_ros.storage.changeset import Changeset, VersionRow
 from hylo_memory_ros.storage.consolidation.repository import ConsolidationRepository, SummaryGroup
@@ -21,6 +20,7 @@ from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.feedback import carry_counts
 from hylo_memory_ros.storage.receipts import existing_ids
 from hylo_memory_ros.storage.schema import assertion, consolidated, consolidation, forgetting, identity, txn
+from hylo_memory_ros.storage.statements.merged_statements import withdraw_assertions
 from hylo_memory_ros.storage.statements.timeline_repository import Timelines
 from hylo_memory_ros.storage.statements.writer import StatementWriter
 
@@ -64,9 +64,7 @@ class _Open(NamedTuple):
     element: bytes
 
 
-def summarize_groups(
-    transaction: Changeset, number: int, groups: Sequence[Group], config: MemoryConfig
-) -> SummarizeResult:
+def summarize_groups(transaction: Changeset, number: int, groups: Sequence[Group]) -> SummarizeResult:
     """End the members of each group and store its summary; all groups of one episode.
 
     Members have no key: each says one thing, so nothing speaks from behind its end. A group of which a
@@ -89,7 +87,7 @@ def summarize_groups(
     _end(transaction, number, ended)
     told = {'valid_from_ns': transaction.recorded_at_ns, 'valid_from_assumed': True}
     summaries = [group.summary.model_copy(update=told) for group in ready]
-    StatementWriter(transaction, config).write(summaries, trusted=True)
+    StatementWriter(transaction).write(summaries, trusted=True)
     _record(connection, number, transaction.sequence, ready, members)
     carry_counts(connection, {str(group.summary.id): group.ids for group in ready})
     done = tuple(Condensed(str(group.summary.id), group.ids) for group in ready)
@@ -114,15 +112,15 @@ def _end(transaction: Changeset, number: int, ended: Sequence[_Open]) -> None:
     first = len(transaction.added)
     for one in ended:
         transaction.ended.append(one.version_row)
-        transaction.count_version(kind, one.element, (None, False), -1)
+        transaction.count_version(kind, one.element, (None, None), -1)
         # A summary may be one of another at once: while a clock stands still it never held.
         if one.valid_from_ns < at_ns:
             begun = VersionRow(
                 transaction.next_id('version'), one.identity_id, one.assertion_id, one.spatial_id, kind,
-                one.valid_from_ns, at_ns, False, sequence,
+                one.valid_from_ns, at_ns, None, sequence,
             )  # fmt: skip
             transaction.added.append(begun)
-            transaction.count_version(kind, one.element, (at_ns, False), 1)
+            transaction.count_version(kind, one.element, (at_ns, None), 1)
         transaction.note(one.id, None, 'CONSOLIDATE')
     raw: Any = transaction.connection.connection.dbapi_connection
     raw.execute(_END, (sequence, json.dumps([one.version_row for one in ended])))
@@ -173,7 +171,7 @@ _OPEN = """
 _END = 'UPDATE version SET to_seq = ? WHERE version_row IN (SELECT value FROM json_each(?))'
 _BEGIN = """
     INSERT INTO version (version_row, identity_id, assertion_id, spatial_id, kind, valid_from_ns, valid_to_ns,
-        forgotten, from_seq, to_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ended_by, from_seq, to_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _FORGET = """
     INSERT INTO forgetting (identity_id, sequence, forgotten_at_ns, consolidation) VALUES (?, ?, ?, ?)
@@ -248,7 +246,7 @@ def _loaded(transaction: Changeset, groups: Sequence[SummaryGroup]) -> tuple[set
 
 def _is_forgotten(group: SummaryGroup, there: Collection[int], timelines: Timelines) -> bool:
     return group.summary in there and any(
-        point.content is None and not point.consolidated and point.sequence > group.sequence
+        point.content is None and point.ending != CONSOLIDATE and point.sequence > group.sequence
         for point in timelines[group.summary].points
     )
 
@@ -262,7 +260,7 @@ def _undoes(point: Point, group: SummaryGroup, identity_id: int) -> bool:
     """Return whether a point is part of a group: the ending of a member, or the summary itself."""
     if point.sequence != group.sequence:
         return False
-    return bool(point.assertion_id) if identity_id == group.summary else point.consolidated
+    return bool(point.assertion_id) if identity_id == group.summary else point.ending == CONSOLIDATE
 
 
 def _store_withdrawal(
@@ -276,11 +274,7 @@ def _store_withdrawal(
             ended = forgetting.c.identity_id.in_(part) & (forgetting.c.sequence == group.sequence)
             values = {'withdrawn_seq': transaction.sequence}
             transaction.connection.execute(forgetting.update().where(ended).values(values))
-    for part in chunks(assertion_ids):
-        those = assertion.c.assertion_id.in_(part)
-        transaction.connection.execute(
-            assertion.update().where(those).values(withdrawn_seq=transaction.sequence)
-        )
+    withdraw_assertions(transaction, assertion_ids)
 
 
 def _times(connection: sa.Connection, groups: Sequence[SummaryGroup]) -> dict[int, int]:
@@ -302,10 +296,9 @@ def _there(connection: sa.Connection, identity_ids: Iterable[int]) -> set[int]:
 class ConsolidationWriter(ConsolidationRepository):
     """Consolidations made and reverted in a numbered transaction."""
 
-    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+    def __init__(self, changeset: Changeset) -> None:
         super().__init__(changeset.connection)
         self._changeset = changeset
-        self._config = config
 
     def begin(self, request: Mapping[str, Any]) -> int:
         """Record that a consolidation begins; return its number."""
@@ -320,7 +313,7 @@ class ConsolidationWriter(ConsolidationRepository):
 
     def summarize(self, number: int, groups: Sequence[Group]) -> SummarizeResult:
         """Replace each group by its summary; all groups are of one episode."""
-        return summarize_groups(self._changeset, number, groups, self._config)
+        return summarize_groups(self._changeset, number, groups)
 
     def revert(self, groups: Sequence[SummaryGroup], beneath: Collection[int] = ()) -> RevertResult:
         """Let the members of groups hold again, and withdraw their summaries."""

@@ -6,6 +6,7 @@ of its own from a pool; in memory, where there is just one, it takes the writer'
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -271,6 +272,16 @@ def _begin_immediate(connection: sa.Connection) -> None:
     # A transaction that reads first and writes later fails at once when another commits
     # between the two, whatever the busy timeout; taking the write lock first waits its turn.
     connection.exec_driver_sql('BEGIN IMMEDIATE')
+
+
+def store_error(exc: OSError, what: str, path: Path) -> StoreError:
+    """Return what the refusal of a file operation means in the error tree of this package."""
+    kind: type[StoreError] = StoreError
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        kind = StoreFullError
+    elif exc.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        kind = ReadOnlyError
+    return kind(f'{what}: {exc.strerror}', path=str(path))
 
 
 @contextmanager

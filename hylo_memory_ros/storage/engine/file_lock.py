@@ -7,7 +7,6 @@ that was taken away, or a file that ends before that, has lost acknowledged writ
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -15,8 +14,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from hylo_memory_ros.errors import DamagedFileError, FileInUseError, ReadOnlyError, StoreError
+from hylo_memory_ros.errors import DamagedFileError, FileInUseError
 from hylo_memory_ros.storage.engine.connection import index_of, log_of
+from hylo_memory_ros.storage.engine.database import store_error
 
 
 class FileLock:
@@ -40,20 +40,22 @@ class FileLock:
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as exc:
-            kind = ReadOnlyError if exc.errno in (errno.EROFS, errno.EACCES, errno.EPERM) else StoreError
-            raise kind(f'database {path}: cannot make the lock {self.path}: {exc.strerror}') from exc
+            raise store_error(exc, f'database {path}: cannot make the lock {self.path}', path) from exc
         try:
             self._take(path)
+            # What a killed holder left in the log stays noted until a checkpoint has moved it.
+            note = self._read()
+            self._noted = bool(note.get('wal'))
+            promised = note.get('promised')
+            self.promised = promised if self._noted and isinstance(promised, int) else 0
+            self._write(wal=self._noted)
+            os.fsync(self._file)
+        except OSError as exc:
+            self.release()
+            raise store_error(exc, f'database {path}: cannot write the lock {self.path}', path) from exc
         except BaseException:
-            os.close(self._file)
+            self.release()
             raise
-        # What a killed holder left in the log stays noted until a checkpoint has moved it.
-        note = self._read()
-        self._noted = bool(note.get('wal'))
-        promised = note.get('promised')
-        self.promised = promised if self._noted and isinstance(promised, int) else 0
-        self._write(wal=self._noted)
-        os.fsync(self._file)
 
     def _take(self, path: Path) -> None:
         try:
@@ -73,6 +75,25 @@ class FileLock:
                 f'put it back, or delete {self.path} to go on without them',
                 path=str(path),
             )
+
+    def check_held(self) -> None:
+        """Refuse to write when the lock file was deleted or replaced: another may hold the new one.
+
+        Raises
+        ------
+        FileInUseError
+            It was; what others have written since is not known to this holder.
+        """
+        try:
+            if os.path.samestat(self.path.stat(), os.fstat(self._file)):
+                return
+        except FileNotFoundError:
+            pass
+        raise FileInUseError(
+            f'lock {self.path} was deleted or replaced while it was held, and another may write the '
+            'database: nothing is written any more; close it and open it again',
+            path=str(self.path),
+        )
 
     def note_commits(self) -> None:
         """Note, once, that commits may stand in the write-ahead log alone."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from hylo_memory_ros.errors import (
     StoreError,
 )
 from hylo_memory_ros.storage.engine.connection import log_of, looking
-from hylo_memory_ros.storage.engine.database import translated
+from hylo_memory_ros.storage.engine.database import store_error, translated
 from hylo_memory_ros.storage.migrations import HEAD, create, current_revision, is_known, upgrade
 
 APPLICATION_ID = 0x48594C4F
@@ -41,7 +41,10 @@ def url_of(path: Path) -> str:
 
 
 def path_of(url: str | None) -> Path | None:
-    """Return the file that a database URL names; None: in memory.
+    """Return the real path of the file that a database URL names; None: in memory.
+
+    Links are followed once, here: lock, log, archive and skills stand beside the file itself, by whatever
+    name it is opened.
 
     Raises
     ------
@@ -65,7 +68,12 @@ def path_of(url: str | None) -> Path | None:
         raise StoreError(f'database url {url!r}: {parts.get_backend_name()} is not supported, only sqlite is')
     if not parts.database or parts.database == ':memory:':
         return None
-    return file_named(parts.database, room='.restored.before-restore-' + 20 * '0')
+    path = file_named(parts.database, room='.restored.before-restore-' + 20 * '0')
+    try:
+        # Names beside the real file may be longer than those beside a link.
+        return file_named(path.resolve(), room='.restored.before-restore-' + 20 * '0')
+    except (OSError, RuntimeError) as exc:
+        raise StoreError(f'database {path}: its links lead nowhere: {exc}', path=str(path)) from exc
 
 
 def file_named(path: str | Path, room: str) -> Path:
@@ -131,6 +139,14 @@ def made_whole(path: Path) -> Iterator[Path]:
 def unfinished_of(path: Path) -> Path:
     """Return where a file is made before it is renamed to its place; a killed process may leave it there."""
     return path.with_name(f'.{path.name}.new')
+
+
+def remove_unfinished_copies(copies: Iterable[str]) -> None:
+    """Delete what copies left beside their places when they were killed."""
+    for copy in copies:
+        # It may lie on a disk that is not mounted, or not writable any more.
+        with suppress(OSError):
+            _remove_with_log(unfinished_of(Path(copy)))
 
 
 def _remove_with_log(path: Path) -> None:
@@ -277,8 +293,13 @@ def copy_database(
         Its directory cannot be written, or the disk is full.
     """
     refuse_place(target)
+    # Not as a relative name that begins with file:, which SQLite would take for a URI.
+    target = target.absolute()
     unfinished = unfinished_of(target)
     try:
+        _remove_with_log(unfinished)
+        # SQLite follows a link that lies there, and writes over what it leads to.
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
         with translated(target), closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as copy:
             source.backup(copy)
             if complete is not None:
@@ -289,7 +310,7 @@ def copy_database(
         unfinished.rename(target)
         sync(target.parent)
     except OSError as exc:
-        raise ReadOnlyError(f'copy {target} cannot be made: {exc.strerror}', path=str(target)) from exc
+        raise store_error(exc, f'copy {target} cannot be made', target) from exc
     finally:
         _remove_with_log(unfinished)
 
@@ -305,7 +326,7 @@ def refuse_place(target: Path) -> None:
         `target` exists.
     """
     file_named(target, room='..new-journal')
-    if target.exists():
+    if os.path.lexists(target):
         raise StoreError(f'copy {target} exists; it is not overwritten', path=str(target))
 
 

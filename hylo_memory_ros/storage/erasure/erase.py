@@ -24,7 +24,7 @@ from hylo_memory_ros.storage.schema import (
     version,
 )
 from hylo_memory_ros.storage.schema.base import erase_from_tables
-from hylo_memory_ros.storage.statements.timeline_repository import effective, says_now
+from hylo_memory_ros.storage.statements.mapper import effective, says_now
 
 
 def first_said(connection: sa.Connection, identity_ids: Sequence[int]) -> int:
@@ -72,7 +72,7 @@ def purge_identities(
         for row in transaction.connection.execute(_versions, {'ids': part}):
             transaction.removed.append(row.version_row)
             if row.to_seq is None:
-                transaction.count_version(row.kind, row.element, (row.valid_to_ns, row.forgotten), -1)
+                transaction.count_version(row.kind, row.element, (row.valid_to_ns, row.ended_by), -1)
     _delete_words(transaction.connection, said)
     erase_from_tables(transaction.connection, purged)
     if loose := transaction.connection.exec_driver_sql('PRAGMA foreign_key_check').first():
@@ -155,7 +155,7 @@ _versions = (
         version.c.version_row,
         version.c.kind,
         version.c.valid_to_ns,
-        version.c.forgotten,
+        version.c.ended_by,
         version.c.to_seq,
         effective('element'),
     )

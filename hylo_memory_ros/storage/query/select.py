@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
+from hylo_memory_ros.domain.timeline import END, FORGET
 from hylo_memory_ros.storage.query.filters import FILTERS, INDEXED, SKILLS, STATISTICS
 from hylo_memory_ros.storage.query.filters.base import DEFAULTS
 from hylo_memory_ros.storage.query.filters.relations import chains_of, relation_chain
@@ -262,13 +263,14 @@ def excluded_by_time(
         return {}
     everywhen = replace(spec, world='any')
     at_ns = sa.literal(spec.at_ns, sa.BigInteger)
-    times = (version.c.valid_from_ns, version.c.valid_to_ns, version.c.forgotten)
+    times = (version.c.valid_from_ns, version.c.valid_to_ns, version.c.ended_by)
     found = _select(everywhen, *times, among=among).limit(TOTAL_LIMIT).subquery()
     reason = sa.case(
         (found.c.valid_from_ns > at_ns, 'not_yet_valid'),
         (found.c.valid_to_ns > at_ns, 'holds'),
         (found.c.valid_to_ns.is_(None), 'holds'),
-        (found.c.forgotten, 'forgotten'),
+        (found.c.ended_by == FORGET, 'forgotten'),
+        (found.c.ended_by == END, 'ended'),
         else_='invalidated',
     ).label('reason')
     counted = sa.select(reason, sa.func.count()).group_by(reason)
@@ -324,6 +326,12 @@ def estimates(connection: sa.Connection, spec: QuerySpec, most: int) -> dict[str
         if one.narrows(spec.query):
             counts |= one.estimates(connection, spec.query, most)
     return counts
+
+
+def absences(connection: sa.Connection, spec: QuerySpec) -> list[str]:
+    """Return a sentence for each value of a filter that no statement of any time has."""
+    active = [one for one in INDEXED if one.narrows(spec.query)]
+    return [sentence for one in active for sentence in one.absences(connection, spec.query)]
 
 
 def excluded_by_statistics(

@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from hylo_memory_ros.domain.identity import statement_of
+from hylo_memory_ros.model import MemoryItem
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
-from hylo_memory_ros.storage.schema import corrected
+from hylo_memory_ros.storage.schema import corrected, spatial
+from hylo_memory_ros.storage.statements.mapper import POSE_NAMES, pose_of
 from hylo_memory_ros.storage.statements.timeline_repository import Evidence, Timelines
 
 
@@ -71,18 +74,23 @@ def _evidence(change: CorrectedVersions) -> tuple[bytes, Evidence] | None:
     return change.says.content, Evidence(change.id, change.says.element, change.says.spatial_id)
 
 
-def repeat_corrections(txn: Changeset, repeated: Mapping[int, int]) -> None:
+def repeat_corrections(txn: Changeset, repeated: Mapping[int, tuple[int, MemoryItem]]) -> None:
     """Let repeated statements say what those say that they repeat, corrections of the past included.
 
     Parameters
     ----------
-    repeated : mapping of int to int
-        The assertion that was corrected, by the new one.
+    repeated : mapping of int to (int, MemoryItem)
+        The assertion that was corrected, and the new item, by the new assertion.
     """
     rows = []
-    for assertion_id, like in repeated.items():
-        said = txn.connection.execute(_all_of, {'id': like}).mappings()
-        rows += [{**row, 'assertion_id': assertion_id} for row in said]
+    for assertion_id, (like, item) in repeated.items():
+        for row in txn.connection.execute(_all_of, {'id': like}).mappings():
+            moved = item.model_copy(update={'pose': pose_of([row[name] for name in POSE_NAMES])})
+            element = (
+                None if row['element'] is None else statement_of(moved, txn.config.identity_scope).element
+            )
+            said = {column.name: row[column.name] for column in corrected.columns}
+            rows.append({**said, 'assertion_id': assertion_id, 'element': element})
     insert_rows(txn.connection, corrected, rows)
 
 
@@ -94,7 +102,11 @@ def corrected_among(connection: sa.Connection, assertion_ids: Collection[int]) -
     return found
 
 
-_all_of = sa.select(corrected).where(corrected.c.assertion_id == sa.bindparam('id'))
+_all_of = (
+    sa.select(corrected, *(spatial.c[name] for name in POSE_NAMES))
+    .outerjoin(spatial, spatial.c.spatial_id == corrected.c.spatial_id)
+    .where(corrected.c.assertion_id == sa.bindparam('id'))
+)
 _are_corrected = sa.select(corrected.c.assertion_id).where(
     corrected.c.assertion_id.in_(sa.bindparam('ids', expanding=True)), corrected.c.to_seq.is_(None)
 )

@@ -8,12 +8,14 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, null, select
+from sqlalchemy import ColumnElement, case, null, select
 
 from hylo_memory_ros.domain.identity import Statement
+from hylo_memory_ros.domain.timeline import CONSOLIDATE, END, FORGET
 from hylo_memory_ros.errors import DamagedFileError
 from hylo_memory_ros.model import MemoryItem, MemoryKind, Pose, Stats, Status, TimeSpan
-from hylo_memory_ros.storage.schema import assertion, identity, landmark, spatial, version
+from hylo_memory_ros.model.result import status_at
+from hylo_memory_ros.storage.schema import assertion, corrected, identity, landmark, spatial, version
 
 _COVARIANCE = struct.Struct('<36d')
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(',', ':'), allow_nan=False).encode
@@ -26,7 +28,7 @@ ITEM_COLUMNS: tuple[ColumnElement[Any], ...] = (
     version.c.version_row,
     version.c.valid_from_ns,
     version.c.valid_to_ns,
-    version.c.forgotten,
+    version.c.ended_by,
     version.c.from_seq,
     version.c.to_seq,
     version.c.kind,
@@ -82,6 +84,9 @@ ASSERTION_COLUMNS: Sequence[ColumnElement[Any]] = [
 ]  # fmt: skip
 """The same of an assertion, instead of a version."""
 
+INSERT_TEXT = 'INSERT INTO {} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
+"""Takes the number of an assertion and its `full_text_row` into a full-text index."""
+
 ItemRow = Sequence[Any]
 """Values of `ITEM_COLUMNS`."""
 
@@ -95,6 +100,23 @@ item_source = (
 
 select_items = select(*ITEM_COLUMNS).select_from(item_source)
 """The item rows of versions; to be narrowed down."""
+
+
+says_now = (corrected.c.assertion_id == assertion.c.assertion_id) & corrected.c.to_seq.is_(None)
+"""Joins assertions with what they say since a correction."""
+
+said_then = (
+    (corrected.c.assertion_id == version.c.assertion_id)
+    & (corrected.c.from_seq <= version.c.from_seq)
+    & (corrected.c.to_seq.is_(None) | (corrected.c.to_seq > version.c.from_seq))
+)
+"""Joins versions with what their assertion said when they began to be believed."""
+
+
+def effective(column: str) -> ColumnElement[Any]:
+    """Return a column of assertions, outer-joined by `says_now`, as it is corrected now."""
+    is_corrected = corrected.c.assertion_id.is_not(None)
+    return case((is_corrected, corrected.c[column]), else_=assertion.c[column]).label(column)
 
 
 def assertion_row(item: MemoryItem, statement: Statement) -> dict[str, Any]:
@@ -126,6 +148,11 @@ def detail_of(item: MemoryItem, map_id: str) -> str | None:
     if len(item.scope) != bool(map_id):
         detail['scope'] = item.scope
     return to_json(detail) if detail else None
+
+
+def covariance_of(data: bytes | None) -> tuple[float, ...] | None:
+    """Return the covariance of its column; None: it is not known."""
+    return None if data is None else _COVARIANCE.unpack(data)
 
 
 def spatial_row(pose: Pose, map_id: str) -> dict[str, Any]:
@@ -232,7 +259,7 @@ def pose_of(row: Sequence[Any]) -> Pose | None:
             'frame_id': frame_id,
             'position': (x, y, z),
             'orientation': None if qw is None else (qx, qy, qz, qw),
-            'covariance': None if covariance is None else _COVARIANCE.unpack(covariance),
+            'covariance': covariance_of(covariance),
             'stamp_ns': stamp_ns,
         }
     )
@@ -250,11 +277,14 @@ def stats_of(row: ItemRow) -> Stats | None:
 
 def status_of(row: ItemRow, at_ns: int) -> Status:
     """Return how a version stands at a world time."""
-    _, valid_from_ns, valid_to_ns, forgotten, *_, stale = row
-    if forgotten:
-        return 'forgotten'
-    if at_ns < valid_from_ns:
-        return 'scheduled'
-    if valid_to_ns is None:
-        return 'stale' if stale else 'current'
-    return 'invalidated' if valid_to_ns <= at_ns else 'current'
+    _, valid_from_ns, valid_to_ns, ended_by, *_, stale = row
+    if valid_to_ns is None and stale and at_ns >= valid_from_ns:
+        return 'stale'
+    return status_at(at_ns, valid_from_ns, valid_to_ns, ended_by)
+
+
+def ending_of(consolidation: int | None, *, is_end: bool) -> str:
+    """Return the cause of an ending from its columns of `forgetting`."""
+    if consolidation is not None:
+        return CONSOLIDATE
+    return END if is_end else FORGET

@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from hylo_memory_ros.domain.timeline import Point
+from hylo_memory_ros.domain.timeline import END, FORGET, Point
+from hylo_memory_ros.model import AuditEntry
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks
 from hylo_memory_ros.storage.schema import assertion, audit, corrected, forgetting, identity, version
-from hylo_memory_ros.storage.statements.timeline_repository import (
-    IdentityTimeline,
-    Timelines,
-    effective,
-    says_now,
-)
+from hylo_memory_ros.storage.schema import txn as txn_table
+from hylo_memory_ros.storage.statements.mapper import effective, says_now
+from hylo_memory_ros.storage.statements.merged_statements import withdraw_assertions
+from hylo_memory_ros.storage.statements.timeline_repository import IdentityTimeline, Timelines
 
 
 class Matched(NamedTuple):
@@ -64,7 +63,7 @@ def forget_versions(txn: Changeset, matched: Sequence[Matched]) -> None:
         later = [point for point in held.points if one.spans(point) and point.valid_from_ns > at_ns]
         withdrawn += _withdraw(held, later)
         if one.valid_from_ns <= at_ns:
-            held.add(Point(at_ns, txn.sequence, 0, None, 0))
+            held.add(Point(at_ns, txn.sequence, 0, None, 0, FORGET))
             row = {'identity_id': one.identity_id, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns}
             txn.connection.execute(forgetting.insert(), row)
     _finish(txn, timelines, matched, withdrawn, 'FORGET')
@@ -99,15 +98,33 @@ def _withdraw(held: IdentityTimeline, points: Sequence[Point]) -> list[int]:
 def _finish(
     txn: Changeset, timelines: Timelines, matched: Sequence[Matched], withdrawn: Sequence[int], outcome: str
 ) -> None:
-    for part in chunks(withdrawn):
-        txn.connection.execute(_withdraw_assertions, {'ids': part, 'seq': txn.sequence})
+    withdraw_assertions(txn, withdrawn)
     timelines.save()
     for one in matched:
         txn.note(one.id, one.key, outcome)
 
 
+def load_audit(connection: sa.Connection, after: int, limit: int, item_id: str | None) -> list[AuditEntry]:
+    """Return records of removals after a sequence, oldest first, perhaps only those of one item."""
+    rows = connection.execute(_audit, {'after': after, 'most': limit, 'item': item_id})
+    return [
+        AuditEntry(
+            row.sequence,
+            row.recorded_at_ns,
+            row.op,
+            row[0],
+            row.reason,
+            row.actor,
+            None if row.ids is None else tuple(json.loads(row.ids)),
+            None if row.query is None else json.loads(row.query),
+        )
+        for row in rows
+    ]
+
+
 def keep_audit(txn: Changeset, reason: str, query: str | None, ids: Sequence[str] | None, count: int) -> None:
-    """Keep who took what away and why; without query and ids nothing personal stays."""
+    """Keep who took what away and why, also in the feed; without query and ids nothing personal stays."""
+    txn.reason = reason
     txn.connection.execute(
         audit.insert(),
         {
@@ -120,7 +137,27 @@ def keep_audit(txn: Changeset, reason: str, query: str | None, ids: Sequence[str
     )
 
 
-_ids: sa.BindParameter[Any] = sa.bindparam('ids', expanding=True)
+_item: sa.BindParameter[Any] = sa.bindparam('item', type_=sa.Text)
+_names = sa.func.json_each(audit.c.ids).table_valued('value')
+_audit = (
+    sa.select(
+        audit.c['count'],
+        audit.c.ids,
+        audit.c.query,
+        audit.c.reason,
+        audit.c.sequence,
+        txn_table.c.recorded_at_ns,
+        txn_table.c.op,
+        txn_table.c.actor,
+    )
+    .join(txn_table, txn_table.c.sequence == audit.c.sequence)
+    .where(
+        audit.c.sequence > sa.bindparam('after', type_=sa.BigInteger),
+        sa.or_(_item.is_(None), sa.exists(sa.select(_names.c.value).where(_names.c.value == _item))),
+    )
+    .order_by(audit.c.sequence)
+    .limit(sa.bindparam('most', type_=sa.BigInteger))
+)
 _matched = (
     sa.select(
         version.c.version_row,
@@ -135,9 +172,6 @@ _matched = (
     .join(identity, identity.c.identity_id == version.c.identity_id)
     .outerjoin(corrected, says_now)
     .where(version.c.version_row.in_(sa.bindparam('rows', expanding=True)))
-)
-_withdraw_assertions = (
-    assertion.update().where(assertion.c.assertion_id.in_(_ids)).values(withdrawn_seq=sa.bindparam('seq'))
 )
 
 
@@ -173,8 +207,8 @@ def end_versions(txn: Changeset, endings: Sequence[Ending], kind: str) -> list[M
     timelines.load({number: ending.at_ns for number, (_, ending) in found.items()})
     for number, (matched, ending) in found.items():
         at_ns = ending.at_ns
-        timelines[number].add(Point(at_ns, txn.sequence, 0, None, 0))
-        row = {'identity_id': number, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns}
+        timelines[number].add(Point(at_ns, txn.sequence, 0, None, 0, END))
+        row = {'identity_id': number, 'sequence': txn.sequence, 'forgotten_at_ns': at_ns, 'is_end': True}
         txn.connection.execute(forgetting.insert(), row)
         txn.note(matched.id, matched.key, 'MERGE' if ending.merged_into else 'END')
     timelines.save()

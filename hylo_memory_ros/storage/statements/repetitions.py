@@ -8,6 +8,7 @@ a late fact. Of the repetitions between the first and the last only the number i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,14 +22,14 @@ from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.schema import FULL_TEXT, assertion, identity, spatial, tag, txn
 from hylo_memory_ros.storage.statements.mapper import (
     ASSERTION_COLUMNS,
+    INSERT_TEXT,
     assertion_row,
     full_text_row,
     item_of,
     tags_of,
 )
 
-INSERT_TEXT = 'INSERT INTO {} (rowid, content, key, label, entities) VALUES (?, ?, ?, ?, ?)'
-_SAME = ('valid_from_assumed', 'content', 'confidence', 'source', 'detail', 'event_clock')
+_SAME = ('valid_from_assumed', 'content', 'event_clock')
 """Columns of `assertion` in which a repetition agrees with its statement."""
 _SHIFTED = ('event_start_ns', 'event_end_ns')
 """Columns that may differ by as much as the world times do."""
@@ -47,14 +48,15 @@ class Carrier:
     def carries(self, row: Mapping[str, Any], given_id: str | None, episode: str) -> bool:
         """Return True if a later row adds nothing but that the statement still holds.
 
-        What a repetition adds (another confidence, source or evidence, a given id, another episode)
-        needs a row.
+        Its details add nothing; a given id or another episode needs a row.
         """
         if self.row['has_embedding'] or self.row['spatial_id'] is not None or self.episode != episode:
             return False
         if given_id not in (None, self.row['id']):
             return False
         by_ns = row['valid_from_ns'] - self.row['valid_from_ns']
+        if self.row['detail'] != row['detail'] and _said_in(self.row['detail']) != _said_in(row['detail']):
+            return False
         return all(self.row[name] == row[name] for name in _SAME) and all(
             self.row[name] == (row[name] if row[name] is None else row[name] - by_ns) for name in _SHIFTED
         )
@@ -64,6 +66,11 @@ class Carrier:
         self.row['repeats'] += 1
         self.row['last_seq'], self.row['last_ns'] = sequence, at_ns
         self.is_changed = True
+
+
+def _said_in(detail: str | None) -> dict[str, Any]:
+    said = json.loads(detail or '{}')
+    return {name: value for name, value in said.items() if name not in ('evidence', 'provenance')}
 
 
 class StoredRepetition(NamedTuple):
@@ -76,6 +83,8 @@ class StoredRepetition(NamedTuple):
     content: bytes
     element: bytes
     id: str
+    like: int
+    """The statement that it repeats."""
 
 
 def is_plain(item: MemoryItem) -> bool:
@@ -120,11 +129,12 @@ def store_last(changeset: Changeset, assertion_ids: Sequence[int]) -> list[Store
                 statement.content,
                 statement.element,
                 computed_id(item.kind.value, statement.content, row.digest, row.last_ns),
+                row[0],
             )
             stored.append(new)
             own = {'id': new.id, 'assertion_id': new.assertion_id, 'identity_id': new.identity_id}
             own |= {'sequence': new.sequence, 'position': 0, 'spatial_id': None, 'withdrawn_seq': None}
-            own |= {'repeats': 0, 'last_seq': None, 'last_ns': None}
+            own |= {'repeats': 0, 'last_seq': None, 'last_ns': None, 'base_id': None}
             assertions.append(assertion_row(item, statement) | own)
             tags += [
                 {'field': field, 'value': value, 'assertion_id': new.assertion_id}

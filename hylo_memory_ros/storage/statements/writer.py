@@ -13,9 +13,18 @@ import sqlalchemy as sa
 from hylo_memory_ros.config import MemoryConfig
 from hylo_memory_ros.domain.identity import Statement, statement_of
 from hylo_memory_ros.domain.skills import Thresholds, problems_of_skill_item
-from hylo_memory_ros.domain.timeline import Point, Span, open_span, span_at
+from hylo_memory_ros.domain.timeline import CONSOLIDATE, FORGET, Point, Span, open_span, span_at
 from hylo_memory_ros.errors import ClockError, IdConflictError, InvalidRequestError
-from hylo_memory_ros.model import MemoryItem, MemoryKind, Removal, WriteEvent, WriteResult, depth_of
+from hylo_memory_ros.model import (
+    AuditEntry,
+    MemoryItem,
+    MemoryKind,
+    Removal,
+    WriteEvent,
+    WriteResult,
+    depth_of,
+)
+from hylo_memory_ros.model.result import Outcome
 from hylo_memory_ros.storage.changeset import Changeset
 from hylo_memory_ros.storage.engine.database import chunks, insert_rows
 from hylo_memory_ros.storage.query.spec import QuerySpec
@@ -27,30 +36,32 @@ from hylo_memory_ros.storage.schema import (
     request,
     spatial,
     tag,
-    text_index_of,
 )
 from hylo_memory_ros.storage.skill_repository import Gate
 from hylo_memory_ros.storage.statements.corrected_statements import corrected_among, repeat_corrections
 from hylo_memory_ros.storage.statements.embeddings import digest_of_vector
 from hylo_memory_ros.storage.statements.history import last_transaction
 from hylo_memory_ros.storage.statements.mapper import (
+    INSERT_TEXT,
     assertion_row,
     embedding_rows,
     full_text_row,
     spatial_row,
     tags_of,
+    vector_of,
 )
+from hylo_memory_ros.storage.statements.merged_statements import load_statements
 from hylo_memory_ros.storage.statements.removal import (
     Ending,
     Matched,
     end_versions,
     forget_versions,
     keep_audit,
+    load_audit,
     matched_versions,
     retract_versions,
 )
 from hylo_memory_ros.storage.statements.repetitions import (
-    INSERT_TEXT,
     Carrier,
     carriers,
     is_plain,
@@ -144,14 +155,17 @@ class _Accepted:
     assertion_id: int
 
 
-def _write(txn: Changeset, items: Sequence[MemoryItem], config: MemoryConfig) -> WriteResult:
+def _write(txn: Changeset, items: Sequence[MemoryItem]) -> WriteResult:
     """Store resolved items in list order, and return what each did to its timeline."""
-    items = _as_first_asserted(txn, items)
+    config = txn.config
+    if named := {item.id for item in items if item.id is not None}:
+        items = _as_first_asserted(txn, items, named)
     stated = [(item, statement_of(item, config.identity_scope)) for item in items]
     _refuse_conflicts(txn, stated)
     timelines = Timelines(txn)
     accepted = _intern(txn, timelines, stated)
-    repeated = _repeated(txn, timelines, accepted)
+    # Where nothing was said before, nothing is repeated.
+    repeated = _repeated(txn, timelines, accepted) if timelines.evidence else {}
     rows = _Rows()
     gate = None
     if any(item.kind is MemoryKind.SKILL for item in items):
@@ -168,27 +182,30 @@ def _write(txn: Changeset, items: Sequence[MemoryItem], config: MemoryConfig) ->
         if gate is not None and entry.item.kind is MemoryKind.SKILL:
             gate.admit(position, entry.item, entry.assertion_id, before, held.spans())
     if txn.op == 'write':
-        again = [entry for entry, event in zip(accepted, events, strict=True) if event.event == 'SKIP_DUP']
-        _count_repetitions(txn, timelines, rows, [one for one in again if is_plain(one.item)])
-    rows.insert(txn.connection, txn.op)
+        idle = [entry for entry in accepted if entry.assertion_id in timelines.idle and is_plain(entry.item)]
+        if idle:
+            _count_repetitions(txn, timelines, rows, idle)
+    rows.insert(txn)
     if gate is not None:
         gate.record([(entry.identity_id, entry.statement.id) for entry in accepted])
     if repeated:
-        repeat_corrections(txn, {number: like.assertion_id for number, like in repeated.items()})
+        asserted = {entry.assertion_id: entry.item for entry in accepted}
+        likes = {number: (like.assertion_id, asserted[number]) for number, like in repeated.items()}
+        repeat_corrections(txn, likes)
     timelines.save()
     for event in events:
         txn.note(event.id, event.key, event.event)
     return WriteResult(tuple(events), txn.sequence)
 
 
-def _as_first_asserted(txn: Changeset, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+def _as_first_asserted(txn: Changeset, items: Sequence[MemoryItem], named: set[str]) -> list[MemoryItem]:
     """Give an item whose id is known and that states no other time the time it was first asserted with.
 
     So the same write again is the same statement, also one whose time was assumed.
     """
     known: dict[str | None, tuple[int, bool]] = {}
-    txn.archive.restore_ids({item.id for item in items if item.id is not None}, given=True)
-    for part in chunks({item.id for item in items if item.id is not None}):
+    txn.archive.restore_ids(named, given=True)
+    for part in chunks(named):
         for item_id, valid_from_ns, assumed in txn.connection.execute(_first_time, {'ids': part}):
             known.setdefault(item_id, (valid_from_ns, assumed))
     return [_at_first_time(item, *known[item.id]) if item.id in known else item for item in items]
@@ -271,8 +288,6 @@ def _count_repetitions(
     Only what follows directly on its statement, and is followed by nothing at the same time, changes
     nothing by its absence.
     """
-    if not repeated:
-        return
     new = rows.by_assertion()
     lines = {entry.identity_id: timelines[entry.identity_id].points for entry in repeated}
     points = {point.assertion_id: point for line in lines.values() for point in line if point.assertion_id}
@@ -290,7 +305,7 @@ def _count_repetitions(
         if carrier is not None and carrier.carries(new[point.assertion_id], entry.item.id, txn.episode):
             carrier.count(point.valid_from_ns, txn.sequence)
             counted.add(point.assertion_id)
-            del line[place]
+            timelines[entry.identity_id].drop(point)
     rows.drop(counted)
     save_counts(txn.connection, stored.values())
 
@@ -304,27 +319,34 @@ def _apply(
     content = entry.statement.content
     if repeated is not None and repeated.content is not None:
         content = repeated.content
-        spoken = timelines.evidence[repeated.assertion_id]
-        timelines.evidence[entry.assertion_id] = spoken._replace(id=entry.statement.id)
+        like = load_statements(txn.connection, [repeated.assertion_id])[repeated.assertion_id]
+        item = timelines.items[entry.assertion_id].model_copy(update={'pose': like.pose})
+        timelines.items[entry.assertion_id] = item
+        timelines.evidence[entry.assertion_id] = timelines.evidence[entry.assertion_id]._replace(
+            element=statement_of(item, txn.config.identity_scope).element,
+            spatial_id=timelines.evidence[repeated.assertion_id].spatial_id,
+        )
     before = held.spans()
-    held.add(Point(at_ns, txn.sequence, position, content, entry.assertion_id))
+    point = Point(at_ns, txn.sequence, position, content, entry.assertion_id)
+    held.add(point)
     if not before:
         return WriteEvent('ADD', entry.statement.id, entry.item.key)
-    return _event(before, held, at_ns, entry.item.key, timelines)
+    return _event(before, held, point, entry.item.key, timelines)
 
 
 def _event(
-    before: Sequence[Span], held: IdentityTimeline, at_ns: int, key: str | None, timelines: Timelines
+    before: Sequence[Span], held: IdentityTimeline, point: Point, key: str | None, timelines: Timelines
 ) -> WriteEvent:
     after = held.spans()
 
     def name(span: Span) -> str:
         return timelines.evidence[span.assertion_id].id
 
-    here = span_at(after, at_ns)
+    here = span_at(after, point.valid_from_ns)
     assert here is not None, 'the latest assertion at a time holds at that time'
     if before == after:
-        return WriteEvent('SKIP_DUP', name(here), key, reason=_why_ended(here, held))
+        event: Outcome = 'MERGE' if timelines.merge(held, here, point) else 'SKIP_DUP'
+        return WriteEvent(event, name(here), key, reason=_why_ended(here, held))
     was_open, is_open = open_span(before), open_span(after)
     if was_open is None or was_open == is_open:
         return WriteEvent('ADD', name(here), key)
@@ -333,9 +355,11 @@ def _event(
 
 
 def _why_ended(span: Span, held: IdentityTimeline) -> str:
-    if span.forgotten:
-        return 'forgotten'
-    ended = any(point.consolidated and point.valid_from_ns == span.valid_to_ns for point in held.points)
+    if span.ended_by is not None:
+        return 'forgotten' if span.ended_by == FORGET else 'ended'
+    ended = any(
+        point.ending == CONSOLIDATE and point.valid_from_ns == span.valid_to_ns for point in held.points
+    )
     return 'consolidated' if ended else ''
 
 
@@ -362,30 +386,38 @@ class _Rows:
             'repeats': 0,
             'last_seq': None,
             'last_ns': None,
+            'base_id': None,
         }
         if item.pose is not None:
-            row['spatial_id'] = self._add_pose(txn, spatial_row(item.pose, row['map_id']))
+            row['spatial_id'] = spatial_id = txn.next_id('spatial')
+            place = spatial_row(item.pose, row['map_id'])
+            self._spatial.append({'spatial_id': spatial_id, **place})
+            txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
         self._assertion.append(row)
         self._text.append((assertion_id, *full_text_row(item)))
         for field, value in tags_of(item):
             self._tag.append({'field': field, 'value': value, 'assertion_id': assertion_id})
-        for space, vector in embedding_rows(item):
-            digest = digest_of_vector(vector)
-            self._embedding.append(
-                {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
-            )
-            txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
+        timelines.items[assertion_id] = item
+        if item.embeddings:
+            stored = {}
+            for space, vector in embedding_rows(item):
+                digest = digest_of_vector(vector)
+                self._embedding.append(
+                    {'assertion_id': assertion_id, 'space': space, 'digest': digest, 'vector': vector}
+                )
+                txn.vectors.append((assertion_id, entry.statement.id, space, digest, vector))
+                stored[space] = vector_of(vector)
+            timelines.items[assertion_id] = item.model_copy(update={'embeddings': stored})
         if item.kind is MemoryKind.SKILL:
             txn.skills.append((assertion_id, item.payload))
         timelines.evidence[assertion_id] = Evidence(
-            entry.statement.id, entry.statement.element, row['spatial_id']
+            entry.statement.id,
+            entry.statement.element,
+            row['spatial_id'],
+            item.confidence,
+            item.source,
+            row['detail'],
         )
-
-    def _add_pose(self, txn: Changeset, place: dict[str, Any]) -> int:
-        spatial_id = txn.next_id('spatial')
-        self._spatial.append({'spatial_id': spatial_id, **place})
-        txn.places[spatial_id] = (place['map_id'], place['frame_id'], place['x'], place['y'], place['z'])
-        return spatial_id
 
     def by_assertion(self) -> dict[int, dict[str, Any]]:
         """Return the rows of assertions by their number."""
@@ -398,7 +430,7 @@ class _Rows:
             self._tag = [row for row in self._tag if row['assertion_id'] not in assertion_ids]
             self._text = [row for row in self._text if row[0] not in assertion_ids]
 
-    def insert(self, connection: sa.Connection, op: str) -> None:
+    def insert(self, txn: Changeset) -> None:
         tables = (
             (spatial, self._spatial),
             (assertion, self._assertion),
@@ -406,9 +438,9 @@ class _Rows:
             (embedding, self._embedding),
         )
         for table, rows in tables:
-            insert_rows(connection, table, rows)
+            insert_rows(txn.connection, table, rows)
         if self._text:
-            connection.exec_driver_sql(INSERT_TEXT.format(text_index_of(op)), self._text)
+            txn.connection.exec_driver_sql(INSERT_TEXT.format(txn.text_index), self._text)
 
 
 _same_id = sa.select(assertion.c.id, assertion.c.content_digest, assertion.c.valid_from_ns).where(
@@ -438,6 +470,10 @@ class StatementRepository:
         """Return sequence and service time of the newest transaction; zeros before the first one."""
         return last_transaction(self._connection)
 
+    def audit(self, after: int, limit: int, item_id: str | None) -> list[AuditEntry]:
+        """Return records of removals after a sequence, oldest first, perhaps only those of one item."""
+        return load_audit(self._connection, after, limit, item_id)
+
     def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return which ids the main file knows."""
         return existing_ids(self._connection, ids)
@@ -450,14 +486,11 @@ class StatementWriter(StatementRepository):
     ----------
     changeset : Changeset
         The transaction.
-    config : MemoryConfig
-        Identity scope, limits, and thresholds of the skill gate.
     """
 
-    def __init__(self, changeset: Changeset, config: MemoryConfig) -> None:
+    def __init__(self, changeset: Changeset) -> None:
         super().__init__(changeset.connection)
         self._changeset = changeset
-        self._config = config
 
     def write(
         self, items: Sequence[MemoryItem], *, request_id: str | None = None, trusted: bool = False
@@ -480,7 +513,7 @@ class StatementWriter(StatementRepository):
         IdConflictError
             A given id already names another statement.
         """
-        changeset, config = self._changeset, self._config
+        changeset, config = self._changeset, self._changeset.config
         if request_id is not None:
             row = self._connection.execute(_answer, {'request': request_id}).one_or_none()
             if row is not None:
@@ -491,7 +524,7 @@ class StatementWriter(StatementRepository):
         items = [resolved(item, changeset.recorded_at_ns) for item in items]
         if not trusted:
             check_stamps(items, config)
-        result = _write(changeset, items, config)
+        result = _write(changeset, items)
         if request_id is not None:
             answer = json.dumps([asdict(event) for event in result.events], ensure_ascii=False)
             kept = {'request_id': request_id, 'sequence': changeset.sequence, 'answer': answer}

@@ -65,7 +65,7 @@ def test_an_empty_index_answers_with_nothing(index: SpatialIndex) -> None:
     assert len(index.within(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1e9))) == 0
     assert index.ids_within(RadiusQuery(None, 'map', (0.0, 0.0, 0.0), 1e9)).tolist() == []
     assert index.nearest_outside(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 0.0)) is None
-    assert index.excluded(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1.0)).other_maps == 0
+    assert index.excluded(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1.0)).other_maps.tolist() == []
     assert index.verify((), 0) == ()
     settle(index)
     assert len(index) == 0
@@ -130,10 +130,12 @@ def test_what_is_left_out_is_counted_by_reason(index: SpatialIndex) -> None:
     )
     for _ in range(2):
         excluded = index.excluded(RadiusQuery('lab', 'map', (0.0, 0.0, 0.0), 1.0, at_ns=100))
-        assert (excluded.other_maps, excluded.other_frames) == (1, 1)
+        assert (sorted(excluded.other_maps), excluded.other_frames.tolist()) == ([4, 6, 7], [5])
+        assert excluded.outside == 0
         assert (excluded.not_yet_valid.tolist(), excluded.ended.tolist()) == ([3], [2])
         everywhere = index.excluded(RadiusQuery(None, 'map', (0.0, 0.0, 0.0), 1.0, at_ns=100))
-        assert (everywhere.other_maps, everywhere.other_frames) == (0, 2)
+        assert (everywhere.other_maps.tolist(), sorted(everywhere.other_frames)) == ([], [5, 6])
+        assert everywhere.outside == 1
         found = (index.within(RadiusQuery(None, f, (0.0, 0.0, 0.0), 1.0, at_ns=100)) for f in ('map', 'odom'))
         assert [hits.version_rows.tolist() for hits in found] == [[1, 4], [5, 6]]
         settle(index)

@@ -15,10 +15,20 @@ from rclpy.serialization import serialize_message
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
 from hylo_memory_ros.perception import Message, digest32
-from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections
+from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections as decode_array
 from hylo_memory_ros.perception.ingestion.decoders.geometry import decode_pose
+from hylo_memory_ros.perception.ingestion.observation import DecodedMessage
 
 pytestmark = pytest.mark.ros
+
+
+def decode_detections(data: bytes, source: str) -> Message:
+    """Return the one observation of an array that fits into one."""
+    (message,), refused = decode_array(data, source)
+    assert not refused
+    return message
+
+
 numbers = st.floats(-1e6, 1e6)
 texts = st.text(st.characters(exclude_characters='\0', exclude_categories=['Cs']), max_size=12)
 
@@ -86,12 +96,12 @@ def test_damaged_bytes_are_refused_or_read_but_nothing_else(
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(good[: data.draw(st.integers(0, len(good)))])
 
-    for read in (decode_detections, decode_pose):
+    for read in (decode_array, decode_pose):
         try:
             message = read(cut, 'front')
         except ValueError:
             continue
-        assert isinstance(message, Message)
+        assert isinstance(message, Message | DecodedMessage)
 
 
 def test_a_pose_is_one_detection() -> None:
@@ -124,9 +134,55 @@ def test_the_frame_of_the_detections_serves_where_the_array_has_none() -> None:
 
     assert decode_detections(serialize_message(array), 'a').frame_id == 'camera'
 
+    # As with markers, each frame is an observation of its own.
     array.detections[1].header.frame_id = 'other'
-    with pytest.raises(ValueError, match='frames'):
-        decode_detections(serialize_message(array), 'a')
+    first, second = decode_array(serialize_message(array), 'a').messages
+    assert [(one.frame_id, len(one.detections)) for one in (first, second)] == [('camera', 1), ('other', 1)]
+    assert first.digest != second.digest
+
+
+@pytest.mark.parametrize(
+    ('outer', 'inner', 'frame', 'kept'),
+    [
+        ('cam', '/cam', 'cam', 2),
+        ('/cam', 'cam', '/cam', 2),
+        ('cam', '', 'cam', 2),
+        ('', '/cam', '/cam', 2),
+        ('cam', 'other', 'cam', 1),
+        ('cam', '//cam', 'cam', 1),
+    ],
+)
+def test_a_leading_slash_means_nothing_and_another_frame_is_left_out(
+    outer: str, inner: str, frame: str, kept: int
+) -> None:
+    array = Detection3DArray(detections=[Detection3D(), Detection3D()])
+    array.header.frame_id = outer
+    array.header.stamp.sec = 7
+    array.detections[0].header.frame_id = inner
+    array.detections[1].header.frame_id = outer or inner
+
+    (message,), refused = decode_array(serialize_message(array), 'a')
+
+    assert (message.frame_id, len(message.detections), message.stamp_ns) == (frame, kept, 7 * 10**9)
+    assert refused == ({} if kept == 2 else {'other_frame': 1})
+
+
+def test_the_stamps_of_the_detections_serve_where_the_array_has_none() -> None:
+    array = Detection3DArray(detections=[Detection3D(), Detection3D(), Detection3D()])
+    array.header.frame_id = 'cam'
+    for detection, sec in zip(array.detections, (3, 4, 3), strict=True):
+        detection.header.stamp.sec = sec
+
+    messages, refused = decode_array(serialize_message(array), 'a')
+
+    assert [(one.stamp_ns, one.frame_id, len(one.detections)) for one in messages] == [
+        (3 * 10**9, 'cam', 2),
+        (4 * 10**9, 'cam', 1),
+    ]
+    assert refused == {}
+    # The array's own stamp counts where it has one.
+    array.header.stamp.sec = 9
+    assert [one.stamp_ns for one in decode_array(serialize_message(array), 'a').messages] == [9 * 10**9]
 
 
 def test_a_false_count_asks_for_no_memory() -> None:

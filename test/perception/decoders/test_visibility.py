@@ -12,7 +12,7 @@ from support.bags import NS, Types
 
 from hylo_memory_ros.perception import Message
 from hylo_memory_ros.perception.existence.visibility import CameraModel, DepthImage, OccupancyGrid
-from hylo_memory_ros.perception.ingestion.decoders import DECODERS
+from hylo_memory_ros.perception.ingestion.decoders import DECODERS, UnusableMessageError
 
 NOW = 1_700_000_000 * NS + 5
 TYPES = Types()
@@ -104,10 +104,64 @@ def test_what_is_no_depth_image_is_refused(fields: dict[str, Any], named: str) -
         read(IMAGE, TYPES.cdr(image(MILLIMETRES, **{'encoding': '16UC1', **fields})))
 
 
+@pytest.mark.parametrize(
+    ('kind', 'message', 'reason'),
+    [
+        (IMAGE, image(MILLIMETRES, 'rgb8'), 'bad_encoding'),
+        (IMAGE, image(MILLIMETRES, '64FC1'), 'bad_encoding'),
+        (INFO, info(k=np.zeros(9)), 'uncalibrated'),
+        (GRID, grid(np.zeros((0, 0))), 'bad_grid'),
+    ],
+)
+def test_a_message_that_is_well_formed_but_of_no_use_has_a_reason_of_its_own(
+    kind: str, message: Any, reason: str
+) -> None:
+    with pytest.raises(UnusableMessageError) as caught:
+        read(kind, TYPES.cdr(message))
+    assert caught.value.reason == reason
+
+
+def test_damaged_bytes_are_no_message_of_no_use() -> None:
+    with pytest.raises(ValueError, match=r'.') as caught:
+        read(IMAGE, TYPES.cdr(image(MILLIMETRES, 'rgb8'))[:-1])
+    assert not isinstance(caught.value, UnusableMessageError)
+
+
 @pytest.mark.parametrize('little', [True, False])
 def test_a_camera_has_its_intrinsics(little: bool) -> None:
     message = read(INFO, TYPES.cdr(SAMPLES[INFO], little=little))
-    assert message.view == CameraModel((500.0, 510.0, 320.0, 240.0), 640)
+    assert message.view == CameraModel((500.0, 510.0, 320.0, 240.0), 640, 480)
+
+
+P = np.array([400.0, 0.0, 310.0, 0.0, 0.0, 410.0, 230.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+ROI = {'x_offset': 100, 'y_offset': 40, 'height': 240, 'width': 320, 'do_rectify': False}
+
+
+@pytest.mark.parametrize(
+    ('fields', 'expected'),
+    [
+        ({'p': P}, CameraModel((400.0, 410.0, 310.0, 230.0), 640, 480)),
+        ({'binning_x': 2, 'binning_y': 4}, CameraModel((250.0, 127.5, 160.0, 60.0), 320, 120)),
+        ({'binning_x': 1, 'binning_y': 1}, CameraModel((500.0, 510.0, 320.0, 240.0), 640, 480)),
+        ({'roi': ROI}, CameraModel((500.0, 510.0, 220.0, 200.0), 320, 240)),
+        ({'roi': ROI, 'binning_x': 2, 'binning_y': 2}, CameraModel((250.0, 255.0, 110.0, 100.0), 160, 120)),
+    ],
+)
+def test_a_camera_is_that_of_the_pixels_which_are_published(
+    fields: dict[str, Any], expected: CameraModel
+) -> None:
+    if 'roi' in fields:
+        fields = fields | {'roi': TYPES.new('sensor_msgs/RegionOfInterest', **fields['roi'])}
+    assert read(INFO, TYPES.cdr(info(**fields))).view == expected
+
+
+def test_no_return_is_no_distance() -> None:
+    pixels = np.array([[65535, 65534, 0]], dtype='<u2')
+    for encoding in ('16UC1', 'mono16'):
+        view = read(IMAGE, TYPES.cdr(image(pixels, encoding))).view
+        assert isinstance(view, DepthImage)
+        assert view.depth_m.tolist() == [[0.0, pytest.approx(65.534), 0.0]]
+        assert view.size == (3, 1)
 
 
 def test_a_camera_that_is_not_calibrated_is_refused() -> None:

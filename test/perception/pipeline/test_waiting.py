@@ -45,6 +45,24 @@ class TestWaiting:
             assert (the_input(pipeline).pending, the_input(pipeline).consumed) == (0, 21)
             assert is_complete(memory)
 
+    def test_it_needs_the_transforms_from_its_stamp_on_until_it_is_looked_up(self) -> None:
+        robot = Standing(known_until_ns=START_NS)
+        with open_memory() as memory:
+            pipeline = a_pipeline(memory, source=robot)
+            assert pipeline.needed_ns is None
+            for second in (1.3, 1, 3):
+                pipeline.offer(a_message(second, [CUP]))
+            assert pipeline.needed_ns == START_NS + NS
+            pipeline.poll()
+            assert pipeline.needed_ns == START_NS + NS
+            robot.known_until_ns = START_NS + 2 * NS
+            pipeline.poll()
+            assert pipeline.needed_ns == START_NS + 3 * NS
+            robot.known_until_ns = None
+            pipeline.poll()
+            # The watermark holds it back, but its transform is known.
+            assert (the_input(pipeline).pending, pipeline.needed_ns) == (1, None)
+
     def test_one_answer_for_a_message_however_often_it_is_polled(self) -> None:
         robot = Standing()
         with open_memory() as memory:

@@ -1,5 +1,6 @@
 """Forget, retract and purge through a real node, and what the history tells."""
 
+import json
 from typing import Any
 
 import pytest
@@ -72,6 +73,16 @@ def test_history_pages(talker: Talker, key: str) -> None:
     assert first.cursor
     assert rest.cursor == ''
     assert len(whole.versions) == 4 + len(rest.versions)
+
+
+def test_the_history_of_an_id_is_that_of_the_thing_and_marks_it(talker: Talker, key: str) -> None:
+    ids = [talker.write(spatial(key, x)).ids[0] for x in (1.0, 2.0)]
+
+    versions = talker.call(History, 'history', id=ids[0]).versions
+
+    assert {version.hit.item.id for version in versions} == set(ids)
+    asked = [json.loads(version.hit.details_json or '{}').get('is_asked', False) for version in versions]
+    assert asked == [version.hit.item.id == ids[0] for version in versions]
 
 
 def test_history_needs_an_identity(talker: Talker) -> None:

@@ -58,6 +58,21 @@ def test_a_snapshot_changes_with_the_memory_only(talker: Talker, key: str, share
     assert (again.success, str(copy) in again.message) == (False, True)
 
 
+@pytest.mark.parametrize('name', ['/tmp/elsewhere.db', '../out.db', 'sub/../../out.db', '..', '.'])
+def test_a_copy_stays_in_its_directory(talker: Talker, shared: SimpleNamespace, name: str) -> None:
+    answer = talker.call(Snapshot, 'snapshot', copy_path=name)
+    assert not answer.success
+    assert answer.message.startswith(f'copy_path: {name!r} ')
+    assert not (shared.folder.parent / 'out.db').exists()
+
+
+def test_a_copy_is_named_in_its_directory(talker: Talker, shared: SimpleNamespace, key: str) -> None:
+    (shared.folder / 'away').symlink_to('/tmp')
+    assert talker.call(Snapshot, 'snapshot', copy_path=f'{key}-2.db').success
+    assert (shared.folder / f'{key}-2.db').stat().st_size > 0
+    assert 'leaves the directory' in talker.call(Snapshot, 'snapshot', copy_path='away/x.db').message
+
+
 def test_a_flush_without_inputs_is_done_at_once(talker: Talker) -> None:
     answer = talker.call(Flush, 'flush')
 

@@ -18,6 +18,16 @@ from hylo_memory_ros.storage.unit_of_work import UnitOfWork
 
 
 class TestEnd:
+    def test_a_repetition_that_adds_something_is_counted_and_no_event(self, memory: MemoryService) -> None:
+        memory.write([fact('door', 'open', valid_from=1)])
+        memory.begin_episode('run')
+        memory.write([fact('door', 'open', valid_from=2, evidence=['photo'])])
+        memory.end_episode('run', 'success')
+        item = summary_of(memory, 'run')
+        assert item.payload['counts'] == {'CONFIRM': 1}
+        assert '1 confirmed' in item.content
+        assert events_of(memory, 'run') == []
+
     def test_its_outcome_counts_and_span_are_remembered(
         self, memory: MemoryService, clock: ManualClock
     ) -> None:

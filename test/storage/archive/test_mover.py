@@ -69,3 +69,36 @@ def test_what_holds_by_then_stays(
             for question in (NOW, PAST):
                 assert memory.query(question).hits == plain.query(question).hits
             assert memory._core.store.archive.archivable() == [], 'what may still go has gone'
+
+
+def test_what_was_merged_and_what_ended_moves_with_its_version(tmp_path: Path) -> None:
+    with opened(tmp_path / 'plain.db') as plain, opened(tmp_path / 'memory.db') as memory:
+
+        def both(*items: Any) -> None:
+            for one in (plain, memory):
+                for item in items:
+                    one.write([item])
+
+        vectors = {'c@1': [1, 0]}
+        both(said('open', 1, 'door', confidence=0.5, evidence=['a'], embeddings=vectors))
+        both(said('open', 2, 'door', confidence=0.9, evidence=['b'], embeddings={'c@1': [0, 1]}))
+        both(said('shut', 10, 'door'), said('shut', 11, 'door', confidence=0.5))
+        for one in (plain, memory):
+            one.end(['door'], 15 * 10**9, kind='semantic', reason='torn down')
+        both(said('open', 20, 'door'), said('ajar', 30, 'door'))
+        archive_all(memory)
+        questions = [
+            MemoryQuery(key='door', as_of=at, known_seq=seq)
+            for at in (2, 12, 16, 40)
+            for seq in (1, 2, 4, None)
+        ]
+        for _ in range(2):
+            assert memory.verify().ok
+            assert memory.snapshot() == plain.snapshot()
+            assert memory.manifest()['timeline_digest'] == plain.manifest()['timeline_digest']
+            assert memory.history(key='door') == plain.history(key='door')
+            for question in questions:
+                assert memory.query(question).hits == plain.query(question).hits
+            assert 'end: torn down' in {one.ended_by for one in memory.history(key='door').versions}
+            # A late repetition brings it back, and is merged with what was archived.
+            both(said('open', 3, 'door', source='late@1'))

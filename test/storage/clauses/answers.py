@@ -108,7 +108,7 @@ class ExplanationClauses(Clauses):
         assert not result
         assert result.excluded == {
             'other_map': 1, 'other_frame': 1, 'not_yet_valid': 1, 'invalidated': 1, 'forgotten': 1,
-            'outside_radius': 1,
+            'outside_radius': 2,
         }  # fmt: skip
         assert result.nearest_excluded_m == 2.5
 
@@ -135,7 +135,7 @@ class ExplanationClauses(Clauses):
         assert memory.query(near(0.0, 1.0)).nearest_excluded_m is None
         memory.write([thing(1e8, key='far'), thing(2e8, key='farther')])
         result = memory.query(near(0.0, 1.0))
-        assert (result.nearest_excluded_m, result.excluded) == (1e8, {'outside_radius': 1})
+        assert (result.nearest_excluded_m, result.excluded) == (1e8, {'outside_radius': 2})
 
     def test_the_nearest_outside_passes_the_filters(self, memory: MemoryService) -> None:
         memory.write([thing(3.0, key=f'c{n}', label='cup') for n in range(100)])

@@ -97,15 +97,34 @@ class PlaceClauses(Clauses):
 class MapClauses(Clauses):
     """Which map is meant."""
 
-    def test_the_current_map_is_filled_into_poses_only(self, memory: MemoryService) -> None:
+    def test_the_current_map_is_filled_into_spatial_items_only(self, memory: MemoryService) -> None:
         memory.set_map('hall')
         memory.write([
             thing(0.0, key='a'), fact('b', 1, key='b'), thing(0.0, key='c', scope={'map_id': 'lab'}),
-            thing(0.0, key='d', scope={'task_id': 't'}),
+            thing(0.0, key='d', scope={'task_id': 't'}), thing(0.0, key='e', pose=None),
+            fact('f', 1, key='f', pose=place(0.0)), fact('g', 1, key='g', scope={'map_id': 'hall'}),
         ])  # fmt: skip
-        scopes = {key: only(memory.query(MemoryQuery(key=key))).item.scope for key in 'abcd'}
-        expected = [{'map_id': 'hall'}, {}, {'map_id': 'lab'}, {'task_id': 't', 'map_id': 'hall'}]
-        assert scopes == dict(zip('abcd', expected, strict=True))
+        scopes = {key: only(memory.query(MemoryQuery(key=key))).item.scope for key in 'abcdefg'}
+        hall = {'map_id': 'hall'}
+        expected = [hall, {}, {'map_id': 'lab'}, {'task_id': 't', **hall}, hall, {}, hall]
+        assert scopes == dict(zip('abcdefg', expected, strict=True))
+
+    @pytest.mark.parametrize('map_id', ['', 'hall'])
+    @pytest.mark.parametrize('placed_first', [True, False])
+    @pytest.mark.parametrize('kind', ['spatial', 'semantic', 'episodic'])
+    def test_a_key_names_one_thing_with_or_without_a_pose(
+        self, memory: MemoryService, map_id: str, placed_first: bool, kind: str
+    ) -> None:
+        memory.set_map(map_id)
+        poses = [place(1.0), None] if placed_first else [None, place(1.0)]
+        written = [fact('mug', at, kind=kind, pose=pose) for at, pose in zip((1, 2), poses, strict=True)]
+        events = [memory.write([item]).events[0].event for item in written]
+        assert events == ['ADD', 'INVALIDATE']
+        assert only(memory.query(MemoryQuery(key='mug'))).item.pose == poses[1]
+        if map_id:
+            memory.set_map('lab')
+            other = 'ADD' if kind == 'spatial' else 'INVALIDATE'
+            assert memory.write([fact('mug', 3, kind=kind, pose=poses[0])]).events[0].event == other
 
     def test_the_current_map_is_searched_unless_another_is_named(self, memory: MemoryService) -> None:
         memory.write([thing(0.0, key='none')])

@@ -108,7 +108,7 @@ class CorrectionClauses(Clauses):
         memory.forget(MemoryQuery(key='mug'))
         clock.set(2000)
         memory.correct_map(shift(10.0))
-        assert only(memory.query(MemoryQuery(key='mug', as_of=5))).status == 'forgotten'
+        assert only(memory.query(MemoryQuery(key='mug', as_of=5))).ended_by == 'forget'
         assert where(memory) == [11.0]
         assert memory.query(MemoryQuery(key='mug')).total == 0
         again = memory.write([thing(1.0, 1, 'mug')]).events[0]

@@ -38,10 +38,11 @@ class ForgetClauses(Clauses):
             assert (len(result), result.total) == (0, 0), path
         assert sum(mug.counts().values()) == 0
 
-    def test_before_the_forget_it_is_forgotten(self, mug: MemoryService) -> None:
+    def test_before_the_forget_it_is_current_and_tells_its_end(self, mug: MemoryService) -> None:
         for query in (MUG, near(0.0, 1.0), MemoryQuery(text='red')):
             hit = only(mug.query(query.model_copy(update={'as_of_ns': 50_000_000_000})))
-            assert (hit.item.content, hit.status, hit.valid_to) == ('red mug', 'forgotten', 100)
+            assert (hit.item.content, hit.status, hit.valid_to) == ('red mug', 'current', 100)
+            assert hit.ended_by == 'forget'
 
     def test_known_before_the_forget_it_is_open(self, mug: MemoryService) -> None:
         hit = only(mug.query(MemoryQuery(key='mug', known_at=99, as_of=150)))
@@ -176,7 +177,75 @@ class ForgetClauses(Clauses):
 
 
 class EndClauses(Clauses):
-    """An end is a forget that says itself when."""
+    """An end tells itself when, and is no forget."""
+
+    @pytest.mark.parametrize(
+        ('at', 'statuses'),
+        [
+            (0.5, ['scheduled'] * 4),
+            (1, ['current'] * 4),
+            (19.5, ['current'] * 4),
+            (20, ['current', 'ended', 'current', 'current']),
+            (30, ['current', 'ended', 'current', 'invalidated']),
+            (100, ['current', 'ended', 'forgotten', 'invalidated']),
+            (1e6, ['current', 'ended', 'forgotten', 'invalidated']),
+        ],
+    )
+    def test_a_status_is_that_of_the_time_asked_about(
+        self, clock: ManualClock, at: float, statuses: list[str]
+    ) -> None:
+        clock.set(100)
+        with self.open_memory(clock) as memory:
+            memory.write([thing(0.0, 1, key=key) for key in ('open', 'over', 'past', 'was')])
+            memory.end(['over'], 20 * NS, reason='seen empty')
+            memory.write([thing(5.0, 30, key='was', label='moved')])
+            memory.forget(MemoryQuery(key='past'))
+            query = MemoryQuery(include_invalidated=True, as_of=at, labels=[], kinds=['spatial'])
+            hits = {hit.item.key: hit for hit in memory.query(query) if not hit.item.label}
+            assert [hits[key].status for key in ('open', 'over', 'past', 'was')] == statuses
+            ended_by = [hits[key].ended_by for key in ('open', 'over', 'past', 'was')]
+            assert ended_by == ['', 'end: seen empty', 'forget', '']
+            versions = [v for v in memory.history(key='over').versions if v.to_seq is None]
+            assert [(v.ended_by, v.forgotten) for v in versions] == [('end: seen empty', False)]
+            forgotten = memory.history(key='past').versions[-1]
+            assert (forgotten.ended_by, forgotten.forgotten) == ('forget', True)
+
+    def test_what_ended_is_counted_apart_from_what_was_forgotten(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 1, key='a', label='mug'), thing(0.0, 1, key='b', label='mug')])
+        memory.end(['a'], 20 * NS)
+        memory.forget(MemoryQuery(key='b'))
+        assert memory.query(MemoryQuery(labels=['mug'])).excluded == {'ended': 1, 'forgotten': 1}
+
+    def test_the_cause_of_an_end_is_its_own_and_leaves_with_a_purge(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 1, key=key, label='mug') for key in 'abcd'])
+        memory.end(['a', 'b'], [20 * NS, 30 * NS], reason='reported')
+        memory.end(['c'], 40 * NS)
+        memory.end(['d'], 40 * NS, reason='b stands there')
+
+        def causes() -> dict[str | None, str]:
+            query = MemoryQuery(labels=['mug'], include_invalidated=True)
+            return {hit.item.key: hit.ended_by for hit in memory.query(query)}
+
+        expected = {'a': 'end: reported', 'b': 'end: reported', 'c': 'end', 'd': 'end: b stands there'}
+        assert causes() == expected
+        memory.purge(MemoryQuery(key='b'))
+        assert causes() == {'a': 'end', 'c': 'end', 'd': 'end'}
+
+    def test_a_forget_of_the_same_instant_prevails(self, clock: ManualClock) -> None:
+        clock.set(100)
+        with self.open_memory(clock) as memory:
+            memory.write([thing(0.0, 1, key='a'), thing(0.0, 1, key='b')])
+            memory.end(['a'], 100 * NS)
+            memory.write([thing(0.0, 100, key='a', label='back')])
+            memory.forget(MemoryQuery(key='a'))
+            ended = memory.query(MemoryQuery(key='a', include_invalidated=True))
+            assert [hit.status for hit in ended] == ['forgotten']
+
+    def test_older_evidence_does_not_undo_it(self, memory: MemoryService) -> None:
+        memory.write([thing(0.0, 1, key='mug')])
+        memory.end(['mug'], 20 * NS)
+        (event,) = memory.write([thing(0.0, 10, key='mug')]).events
+        assert (event.event, event.reason) == ('SKIP_DUP', 'ended')
 
     def test_it_ends_what_holds_at_the_stated_time(self, memory: MemoryService) -> None:
         memory.write([thing(0.0, 1, key='mug', content='red mug')])
@@ -184,7 +253,8 @@ class EndClauses(Clauses):
         assert removal == 1
         assert spans(memory) == [('red mug', 1, 20)]
         assert not memory.query(MUG)
-        assert only(memory.query(near(0.0, 1.0, as_of=19))).status == 'forgotten'
+        before = only(memory.query(near(0.0, 1.0, as_of=19)))
+        assert (before.status, before.ended_by) == ('current', 'end: gone')
         assert not memory.query(near(0.0, 1.0, as_of=20))
         assert only(memory.query(MemoryQuery(key='mug', known_seq=1, as_of=30))).valid_to is None
         change = memory.changes().changes[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,35 @@ class HistoryClauses(Clauses):
             ('B', 5, 30, True, 3, None, 30, None, 'forget', None),
         ]
 
-    def test_an_id_tells_its_own_past(self, memory: MemoryService) -> None:
-        ids = memory.write([fact('A', 1)]).ids
-        memory.write([fact('B', 2)])
-        assert [(v.item.id, v.valid_to_ns) for v in memory.history(ids[0]).versions] == [
-            (ids[0], None),
-            (ids[0], 2 * NS),
-        ]
+    def test_an_id_tells_the_past_of_its_thing_and_is_marked(self, memory: MemoryService) -> None:
+        (first,) = memory.write([fact('A', 1)]).ids
+        (second,) = memory.write([fact('B', 2), fact('other', 1, key='cup')]).ids[:1]
+        told = [(v.item.id, v.valid_to_ns, v.is_asked) for v in memory.history(first).versions]
+        assert told == [(first, None, True), (first, 2 * NS, True), (second, None, False)]
+        by_key = memory.history(key='mug').versions
+        assert not any(version.is_asked for version in by_key)
+        for item_id in (first, second):
+            by_id = memory.history(item_id).versions
+            assert tuple(replace(version, is_asked=False) for version in by_id) == by_key
+            assert {version.item.id for version in by_id if version.is_asked} == {item_id}
         assert memory.history('nothing').versions == ()
+
+    def test_the_id_of_a_repetition_tells_the_past_of_its_thing(self, memory: MemoryService) -> None:
+        memory.write([fact('A', 1), fact('A', 2, id='again'), fact('B', 3)])
+        assert [v.item.content for v in memory.history('again').versions] == ['A', 'B']
+
+    def test_a_map_or_a_statement_without_a_key_is_another_thing(self, memory: MemoryService) -> None:
+        items = [fact('a', 1, scope={'map_id': name}) for name in ('lab', 'hall')]
+        ids = memory.write([*items, fact('x', 1, key=None), fact('y', 1, key=None)]).ids
+        for item_id in ids:
+            assert [v.item.id for v in memory.history(item_id).versions] == [item_id]
+
+    def test_the_history_of_an_id_goes_on_where_it_ended(self, memory: MemoryService) -> None:
+        ids = [memory.write([fact(f'{at}', at)]).ids[0] for at in range(1, 6)]
+        whole = memory.history(ids[2]).versions
+        page = memory.history(ids[2], limit=4)
+        rest = memory.history(ids[2], cursor=page.cursor)
+        assert (*page.versions, *rest.versions) == whole
 
     def test_kind_and_map_narrow_it_down(self, memory: MemoryService) -> None:
         memory.write([
@@ -178,6 +200,73 @@ class FeedClauses(Clauses):
         assert heard == ['write', 'restore']
 
 
+class AuditClauses(Clauses):
+    """Who removed what, when and why."""
+
+    def test_every_removal_is_recorded_with_its_reason(
+        self, memory: MemoryService, clock: ManualClock
+    ) -> None:
+        memory.write([fact(letter, 1, key=letter) for letter in 'abc'])
+        memory.write([thing(0.0, 1, key='d'), fact('secret', 1, key='e')])
+        clock.set(1010)
+        memory.forget(MemoryQuery(key='a'), reason='moved out', actor='ann')
+        memory.retract(MemoryQuery(key='b'), reason='never true')
+        memory.end(['d'], 5 * NS, reason='sold', actor='bob')
+        memory.forget(MemoryQuery(keys=['c', 'e']))
+        forgotten, retracted, ended, both = memory.audit()
+        assert (forgotten.op, forgotten.reason, forgotten.actor, forgotten.count) == (
+            'forget', 'moved out', 'ann', 1,
+        )  # fmt: skip
+        assert (forgotten.sequence, forgotten.recorded_at_ns) == (3, 1010 * NS)
+        assert forgotten.query == {'key': 'a'}
+        assert forgotten.ids == memory.changes().changes[2].ids
+        assert (retracted.op, retracted.reason, retracted.actor) == ('retract', 'never true', '')
+        assert (ended.op, ended.reason, ended.query) == (
+            'end', 'sold', {'end': [['d', 5 * NS, '', 'sold', '']], 'kind': 'spatial'},
+        )  # fmt: skip
+        assert (both.count, len(both.ids or ())) == (2, 2)
+        assert [change.extra for change in memory.changes().changes] == [
+            {}, {}, {'reason': 'moved out'}, {'reason': 'never true'}, {'reason': 'sold'}, {},
+        ]  # fmt: skip
+
+    def test_it_is_asked_by_item_and_in_pieces(self, memory: MemoryService) -> None:
+        ids = memory.write([fact(letter, 1, key=letter) for letter in 'abcd']).ids
+        for letter in 'abcd':
+            memory.forget(MemoryQuery(key=letter), reason=letter)
+        assert [entry.reason for entry in memory.audit(ids[2])] == ['c']
+        assert memory.audit('nobody') == ()
+        assert [entry.reason for entry in memory.audit(limit=2)] == ['a', 'b']
+        assert [entry.reason for entry in memory.audit(after=3)] == ['c', 'd']
+        for wrong in ({'after': -1}, {'limit': 0}):
+            with pytest.raises(InvalidRequestError, match='audit'):
+                memory.audit(**wrong)
+
+    def test_what_removes_nothing_or_is_only_tried_is_not_in_it(self, memory: MemoryService) -> None:
+        memory.write([fact('a', 1)])
+        memory.forget(MUG, dry_run=True)
+        memory.forget(MemoryQuery(key='cup'))
+        assert memory.audit() == ()
+
+    def test_a_purge_leaves_when_and_how_many(self, memory: MemoryService) -> None:
+        memory.write([fact('zebra', 1), fact('kept', 1, key='cup')])
+        memory.forget(MUG, reason='old')
+        memory.forget(MemoryQuery(key='cup'), reason='older')
+        memory.purge(MUG, reason='on request', actor='ann')
+        first, second, last = memory.audit()
+        assert (first.op, first.count, first.ids, first.query, first.reason) == ('forget', 1, None, None, '')
+        assert (second.reason, second.count) == ('older', 1)
+        assert (last.op, last.count, last.ids, last.query) == ('purge', 1, None, None)
+        assert (last.reason, last.actor) == ('on request', 'ann')
+
+    def test_listeners_hear_the_reason(self, memory: MemoryService) -> None:
+        heard: list[Any] = []
+        memory.subscribe(heard.append)
+        memory.write([fact('a', 1)])
+        memory.forget(MUG, reason='moved out')
+        assert [change.extra for change in heard] == [{}, {'reason': 'moved out'}]
+        assert tuple(heard) == memory.changes().changes
+
+
 class SnapshotClauses(Clauses):
     """The hash of what is open."""
 
@@ -220,6 +309,20 @@ class SnapshotClauses(Clauses):
         digests = [self.digest_of([fact(**{**base, **fields})]) for fields in variants]
         assert len(set(digests)) == len(variants)
 
+    def test_what_an_answer_shows_beside_the_content_changes_it_too(self) -> None:
+        pose = {'frame_id': 'map', 'position': (1, 2, 3)}
+        base: dict[str, Any] = {'content': 'mug', 'at': 1, 'pose': pose, 'evidence': ['e']}
+        variants: list[dict[str, Any]] = [
+            {}, {'confidence': 0.5}, {'source': 's'}, {'evidence': ['e', 'f']}, {'evidence': ['f', 'e']},
+            {'provenance': {'a': 1}}, {'embeddings': {'clip@1': [1, 0]}}, {'embeddings': {'clip@1': [0, 1]}},
+            {'embeddings': {'clip@2': [1, 0]}}, {'pose': {**pose, 'stamp': 9}}, {'event_time': {'start': 9}},
+            {'pose': {**pose, 'covariance': [1.0, *[0.0] * 35]}}, {'confidence': 0.1},
+        ]  # fmt: skip
+        written = [fact(**{**base, **fields}) for fields in variants]
+        assert len({self.digest_of([item]) for item in written}) == len(variants)
+        lines = {self.timeline_digest(item, fact('cup', 5)) for item in written}
+        assert len(lines) == len(variants)
+
     def test_nothing_else_changes_it(self) -> None:
         pose = {'frame_id': 'map', 'position': (1, 2, 3), 'orientation': (0.5, 0.5, 0.5, 0.5)}
         base: dict[str, Any] = {
@@ -230,10 +333,7 @@ class SnapshotClauses(Clauses):
             'payload': {'a': 1, 'b': 2},
         }
         variants: list[dict[str, Any]] = [
-            {}, {'id': 'mine'}, {'confidence': 0.5}, {'source': 's'}, {'evidence': ['e']},
-            {'provenance': {'a': 1}},
-            {'embeddings': {'clip@1': [1, 0]}}, {'pose': {**pose, 'stamp': 9}}, {'event_time': {'start': 9}},
-            {'pose': {**pose, 'covariance': [1.0, *[0.0] * 35]}}, {'pose': {**pose, 'frame_id': '/map'}},
+            {}, {'id': 'mine'}, {'pose': {**pose, 'frame_id': '/map'}},
             {'pose': {**pose, 'orientation': (-0.5, -0.5, -0.5, -0.5)}}, {'entities': ['b', 'a', 'b']},
             {'payload': {'b': 2, 'a': 1}},
         ]  # fmt: skip
@@ -265,12 +365,13 @@ class SnapshotClauses(Clauses):
         assert manifest['counts'] == {'semantic': 1, 'spatial': 1}
         assert {'timeline_digest', 'canonical_form', 'schema'} <= set(manifest)
 
-    def test_the_timeline_digest_tells_closed_versions_too(self, clock: ManualClock) -> None:
-        def timeline_digest(*items: MemoryItem) -> str:
-            with self.open_memory(clock) as memory:
-                memory.write(items)
-                return str(memory.manifest()['timeline_digest'])
+    def timeline_digest(self, *items: MemoryItem) -> str:
+        with self.open_memory(ManualClock(1000.0)) as memory:
+            memory.write(items)
+            return str(memory.manifest()['timeline_digest'])
 
+    def test_the_timeline_digest_tells_closed_versions_too(self) -> None:
+        timeline_digest = self.timeline_digest
         assert timeline_digest(fact('a', 1), fact('b', 2)) == timeline_digest(fact('b', 2), fact('a', 1))
         assert timeline_digest(fact('a', 1), fact('b', 2)) != timeline_digest(fact('c', 1), fact('b', 2))
 

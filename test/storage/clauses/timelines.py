@@ -164,23 +164,27 @@ class TimelineClauses(Clauses):
             ]
             assert [event.event for event in memory.write(items).events] == ['ADD', 'INVALIDATE'], fields
 
-    def test_what_is_no_content_makes_no_version(self, memory: MemoryService) -> None:
+    def test_what_is_no_content_makes_no_other_interval(self, memory: MemoryService) -> None:
         pose = {'frame_id': 'map', 'position': (1, 2, 3), 'orientation': (0.5, 0.5, 0.5, 0.5)}
         base = {'content': 'mug', 'pose': pose, 'entities': ['a', 'b'], 'links': [('on', 't'), ('by', 'u')]}
-        changed = [
-            {'confidence': 0.5}, {'source': 'x@1'}, {'evidence': ['file:1']}, {'provenance': {'a': 1}},
-            {'embeddings': {'clip@1': [1, 0]}}, {'entities': ['b', 'a', 'a']},
-            {'links': [('by', 'u'), ('on', 't')]},
-            {'pose': {**pose, 'stamp': 5}}, {'pose': {**pose, 'orientation': (-0.5, -0.5, -0.5, -0.5)}},
-            {'pose': {**pose, 'covariance': [1.0, *[0.0] * 35]}}, {'event_time': {'start': 3}},
-            {'content': 'mug', 'payload': {}},
+        merged = [
+            {'confidence': 0.5}, {'confidence': 0.95}, {'source': 'x@1'}, {'evidence': ['file:1']},
+            {'provenance': {'a': 1}}, {'embeddings': {'clip@1': [1, 0]}},
+            {'pose': {**pose, 'covariance': [1.0, *[0.0] * 35]}},
         ]  # fmt: skip
-        for number, fields in enumerate(changed):
+        repeated = [
+            {'confidence': 0.96}, {'entities': ['b', 'a', 'a']}, {'links': [('by', 'u'), ('on', 't')]},
+            {'pose': {**pose, 'stamp': 5}}, {'pose': {**pose, 'orientation': (-0.5, -0.5, -0.5, -0.5)}},
+            {'event_time': {'start': 3}}, {'content': 'mug', 'payload': {}},
+        ]  # fmt: skip
+        for number, fields in enumerate([*merged, *repeated]):
+            event = 'MERGE' if number < len(merged) else 'SKIP_DUP'
             items = [
                 fact(**{'at': at, 'key': f'k{number}', **base, **extra})
                 for at, extra in ((1, {}), (2, fields))
             ]
-            assert [event.event for event in memory.write(items).events] == ['ADD', 'SKIP_DUP'], fields
+            assert [event.event for event in memory.write(items).events] == ['ADD', event], fields
+            assert spans(memory, f'k{number}') == [('mug', 1, None)]
 
     def test_composed_and_decomposed_letters_say_the_same(self, memory: MemoryService) -> None:
         memory.write([fact('caf\u00e9', 1, key='caf\u00e9')])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from hylo_memory_ros.perception.ingestion.decoders.cdr import UnusableMessageError
 from hylo_memory_ros.perception.ingestion.decoders.detections import decode_detections, decode_tags
 from hylo_memory_ros.perception.ingestion.decoders.geometry import (
     decode_clock,
@@ -27,6 +28,7 @@ __all__ = [
     'DECODERS',
     'DecodedMessage',
     'Decoder',
+    'UnusableMessageError',
     'decode_clock',
     'decode_localization',
     'decode_transforms',
@@ -34,7 +36,10 @@ __all__ = [
 
 
 Decoder = Callable[[bytes, str], DecodedMessage]
-"""Decodes the bytes of a message of a named input; raises `ValueError` for invalid bytes."""
+"""Decodes the bytes of a message of a named input.
+
+It raises `ValueError` for bytes that are no such message, `UnusableMessageError` for a message without use.
+"""
 
 
 def _one(read: Callable[[bytes, str], Message]) -> Callable[[], Decoder]:
@@ -49,7 +54,7 @@ DECODERS: Mapping[str, Callable[[], Decoder]] = {
     'nav_msgs/msg/OccupancyGrid': _one(decode_occupancy_grid),
     'sensor_msgs/msg/CameraInfo': _one(decode_camera_info),
     'sensor_msgs/msg/Image': _one(decode_depth_image),
-    'vision_msgs/msg/Detection3DArray': _one(decode_detections),
+    'vision_msgs/msg/Detection3DArray': lambda: decode_detections,
     'visualization_msgs/msg/Marker': lambda: MarkerDecoder(array=False),
     'visualization_msgs/msg/MarkerArray': lambda: MarkerDecoder(array=True),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,6 +14,23 @@ ENCAPSULATION = 4
 PADDING = 3
 
 NS_PER_S = 1_000_000_000
+_EMPTY_TEXT = {order: struct.pack(order + 'IB', 1, 0) for order in '<>'}
+
+
+class UnusableMessageError(ValueError):
+    """A well-formed message that perception cannot use.
+
+    Parameters
+    ----------
+    reason : str
+        Name of the count of such messages.
+    text : str
+        What was expected, and what came.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 def cdr_order(message: bytes) -> str:
@@ -31,7 +49,10 @@ def cdr_order(message: bytes) -> str:
 
 
 class CdrCursor:
-    """Reads the fields of a message in their order, in either byte order.
+    """Reads the fields of a message in their order, in either byte order, and their digest.
+
+    The digest is over the values as rosidl writes them: padding between fields, which writers leave as it
+    was in memory, counts as zeros, and an empty text has its closing zero, which some leave out.
 
     Fields beyond the end raise `ValueError` or `struct.error`; `decode_whole` converts both to
     `ValueError`.
@@ -47,23 +68,51 @@ class CdrCursor:
         If the encapsulation is not plain CDR.
     """
 
-    __slots__ = ('at', 'data', 'order')
+    __slots__ = ('_crc', '_from', '_length', 'at', 'data', 'order')
 
     def __init__(self, message: bytes) -> None:
         self.order = cdr_order(message)
         self.data = memoryview(message)[ENCAPSULATION:]
         self.at = 0
+        # Digest and length of the canonical bytes up to the position from which on none were added.
+        self._crc = 0
+        self._length = 0
+        self._from = 0
+
+    def _align(self, size: int) -> None:
+        """Move to a multiple of a size, which differs from the canonical one after a short empty text."""
+        gap = -self.at % size
+        canonical = -(self._length + self.at - self._from) % size
+        if gap or canonical:
+            self._add(bytes(canonical))
+            self._from = self.at = self.at + gap
+
+    def _add(self, canonical: bytes) -> None:
+        """Add the bytes up to here to the digest, and bytes in place of what follows."""
+        self._crc = zlib.crc32(canonical, zlib.crc32(self.data[self._from : self.at], self._crc))
+        self._length += self.at - self._from + len(canonical)
+
+    def digest(self) -> int:
+        """Return the 32-bit digest of the values of a message that was read to its end.
+
+        Raises
+        ------
+        ValueError
+            If more follows: this is a message of another type.
+        """
+        self.end()
+        return zlib.crc32(self.data[self._from : self.at], self._crc)
 
     def numbers(self, form: struct.Struct, align: int) -> tuple[float, ...]:
         """Read numbers of a format that is aligned to `align` bytes."""
-        self.at += -self.at % align
+        self._align(align)
         values = form.unpack_from(self.data, self.at)
         self.at += form.size
         return values
 
     def count(self, least: int) -> int:
         """Read the length of a sequence whose elements take at least `least` bytes each."""
-        self.at += -self.at % 4
+        self._align(4)
         (count,) = struct.unpack_from(self.order + 'I', self.data, self.at)
         self.at += 4
         # Checked before allocation, so that a corrupt count cannot exhaust memory.
@@ -77,16 +126,22 @@ class CdrCursor:
         Some writers give an empty one no closing zero, and so no byte at all.
         """
         size = self.count(1)
+        if not size:
+            self.at -= 4
+            self._add(_EMPTY_TEXT[self.order])
+            self._from = self.at = self.at + 4
+            return ''
         end = self.at + size
-        text = str(self.data[self.at : max(end - 1, self.at)], 'utf-8')
-        if size and self.data[end - 1]:
+        text = str(self.data[self.at : end - 1], 'utf-8')
+        if self.data[end - 1]:
             raise ValueError(f'a string of {size} bytes does not end with zero')
         self.at = end
         return text
 
     def skip(self, size: int, align: int = 1) -> None:
         """Skip bytes."""
-        self.at += -self.at % align + size
+        self._align(align)
+        self.at += size
         if self.at > len(self.data):
             raise ValueError(f'the message ends {self.at - len(self.data)} bytes early')
 
@@ -98,7 +153,7 @@ class CdrCursor:
 
     def stamp(self) -> int:
         """Read a time; return nanoseconds."""
-        self.at += -self.at % 4
+        self._align(4)
         sec, nanosec = struct.unpack_from(self.order + 'iI', self.data, self.at)
         self.at += 8
         if sec < 0 or nanosec >= NS_PER_S:

@@ -7,6 +7,7 @@ and about 1 ms here.
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.decoders.cdr import CdrCursor, decode_whole
-from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
+from hylo_memory_ros.perception.ingestion.observation import (
+    DecodedMessage,
+    Detections,
+    Message,
+)
 
 # The least that a Detection3D and a hypothesis take.
 LEAST_DETECTION = 12 + 4 + 80
@@ -28,6 +33,8 @@ BOX = {order: struct.Struct(order + '10d') for order in '<>'}
 
 @dataclass(slots=True)
 class _Found:
+    stamp_ns: int
+    frame_id: str
     label: str = ''
     score: float = 0.0
     position: tuple[float, ...] = (0.0, 0.0, 0.0)
@@ -37,12 +44,13 @@ class _Found:
     known: bool = False
 
 
-def decode_detections(message: bytes, source: str) -> Message:
+def decode_detections(message: bytes, source: str) -> DecodedMessage:
     """Decode a vision_msgs/Detection3DArray.
 
     Of each detection the hypothesis with the highest score counts; its pose is where the thing
-    is, or that of the box where its position is left at zero. The frame is the array's, or that of
-    the detections where the array has none. A tracker's `id` names nothing for good, and is left.
+    is, or that of the box where its position is left at zero. Stamp and frame are the array's, or those of
+    the detections where the array has none: then one observation for each. A detection in another frame than
+    its array is counted as ``other_frame``. A tracker's `id` names nothing for good, and is left.
 
     Parameters
     ----------
@@ -54,28 +62,39 @@ def decode_detections(message: bytes, source: str) -> Message:
     Raises
     ------
     ValueError
-        If the bytes are no such message, a text is no UTF-8, or its detections are in several
-        frames.
+        If the bytes are no such message, or a text is no UTF-8.
     """
     return decode_whole(message, lambda cursor: _array(cursor, source))
 
 
-def _array(cursor: CdrCursor, source: str) -> Message:
+def _array(cursor: CdrCursor, source: str) -> DecodedMessage:
     stamp_ns, frame_id = cursor.header()
-    found, frames = [], set()
-    for _ in range(cursor.count(LEAST_DETECTION)):
-        detection, own_frame = _detection(cursor, frame_id)
-        found.append(detection)
-        frames.add(own_frame)
-    if len(frames) > 1 or (frame_id and frames - {frame_id}):
-        raise ValueError(f'detections: frames {sorted(frames | {frame_id})} in one array; all must be one')
-    digest = digest32(cursor.end())
-    return Message(source, stamp_ns, frame_id or next(iter(frames), ''), digest, _columns(found))
+    found = [_detection(cursor, stamp_ns, frame_id) for _ in range(cursor.count(LEAST_DETECTION))]
+    fitting = [one for one in found if not frame_id or _is_same_frame(one.frame_id, frame_id)]
+    parts: dict[tuple[int, str], list[_Found]] = {}
+    for one in fitting:
+        parts.setdefault((one.stamp_ns, frame_id or one.frame_id), []).append(one)
+    if not parts:
+        # An array without detections is an observation too.
+        parts[stamp_ns, frame_id] = []
+    digest = cursor.digest()
+    messages = []
+    for (part_ns, part_frame), things in parts.items():
+        # Two parts of one stamp would be one message to the ledger.
+        own = digest if len(parts) == 1 else zlib.crc32(part_frame.encode(), digest)
+        messages.append(Message(source, part_ns, part_frame, own, _columns(things)))
+    left_out = len(found) - len(fitting)
+    return DecodedMessage(tuple(messages), {'other_frame': left_out} if left_out else {})
 
 
-def _detection(cursor: CdrCursor, frame_id: str) -> tuple[_Found, str]:
-    _, own_frame = cursor.header()
-    found = _Found()
+def _is_same_frame(one: str, other: str) -> bool:
+    # As in frame names everywhere, one leading slash has no meaning.
+    return one.removeprefix('/') == other.removeprefix('/')
+
+
+def _detection(cursor: CdrCursor, stamp_ns: int, frame_id: str) -> _Found:
+    own_stamp_ns, own_frame = cursor.header()
+    found = _Found(stamp_ns or own_stamp_ns, own_frame or frame_id)
     for _ in range(cursor.count(LEAST_HYPOTHESIS)):
         _hypothesis(cursor, found)
     x, y, z, *box = cursor.numbers(BOX[cursor.order], 8)
@@ -84,7 +103,7 @@ def _detection(cursor: CdrCursor, frame_id: str) -> tuple[_Found, str]:
         # Many detectors fill in the box only.
         found.position, found.orientation = (x, y, z), tuple(box[:4])
     cursor.text()
-    return found, own_frame or frame_id
+    return found
 
 
 def _hypothesis(cursor: CdrCursor, found: _Found) -> None:
@@ -159,4 +178,4 @@ def _tag_array(cursor: CdrCursor, source: str) -> Message:
         instances=names,
         frames=names,
     )
-    return Message(source, stamp_ns, frame_id, digest32(cursor.end()), tags)
+    return Message(source, stamp_ns, frame_id, cursor.digest(), tags)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hylo_memory_ros.perception.ingestion.decoders.cdr import NS_PER_S, CdrCursor, decode_whole
-from hylo_memory_ros.perception.ingestion.observation import Detections, Message, digest32
+from hylo_memory_ros.perception.ingestion.observation import Detections, Message
 from hylo_memory_ros.transforms.frame_tree import RawTransform
 
 POSE = {order: struct.Struct(order + '7d') for order in '<>'}
@@ -60,7 +60,7 @@ def _pose_message(
     cursor: CdrCursor, source: str, stamp_ns: int, frame_id: str, poses: NDArray[np.float64]
 ) -> Message:
     things = Detections(labels=[''] * len(poses), positions=poses[:, :3], orientations=poses[:, 3:])
-    return Message(source, stamp_ns, frame_id, digest32(cursor.end()), things)
+    return Message(source, stamp_ns, frame_id, cursor.digest(), things)
 
 
 _COVARIANCE = {order: struct.Struct(order + '36d') for order in '<>'}

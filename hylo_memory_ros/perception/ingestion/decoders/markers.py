@@ -29,7 +29,6 @@ from hylo_memory_ros.perception.ingestion.observation import (
     Deletion,
     Detections,
     Message,
-    digest32,
 )
 
 # Header, ns, id, type, action, pose, scale, colour, lifetime, flag; then nothing but empty fields.
@@ -141,7 +140,7 @@ class MarkerDecoder:
         scene = _Scene()
         for _ in range(cursor.count(LEAST_MARKER) if self._array else 1):
             scene.take(_marker(cursor))
-        return scene, digest32(cursor.end())
+        return scene, cursor.digest()
 
 
 def _marker(cursor: CdrCursor) -> _Marker:

@@ -41,6 +41,7 @@ __all__ = [
     'FILTERS',
     'INDEXED',
     'NOT_FILTERS',
+    'SELECTING',
     'SKILLS',
     'STATISTICS',
     'Filter',
@@ -83,6 +84,7 @@ NOT_FILTERS: Mapping[str, str] = {
     'include_invalidated': 'lifts the axis of world time',
     'min_score': 'tests the score, which belongs to a whole answer',
     'weights': 'changes the order only',
+    'rerank': 'changes the order only',
     'k': 'the size of a page',
     'cursor': 'the start of a page',
     'explain': 'adds counts to an answer',
@@ -95,6 +97,9 @@ INDEXED = tuple(
     if type(one).indexed is not Filter.indexed or type(one).estimates is not Filter.estimates
 )
 """Filters that estimate how many statements pass, by an index of theirs."""
+
+SELECTING = frozenset(field for one in FILTERS for field in one.fields if field not in one.modifiers)
+"""Fields of `MemoryQuery` whose filters test items."""
 
 _OF_FIELD = {field: one for one in FILTERS for field in one.fields}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import sqlalchemy as sa
 
 from hylo_memory_ros.model import MemoryItem, MemoryKind, MemoryQuery
 from hylo_memory_ros.storage.query.filters.base import (
+    MOST_SHOWN,
     Filter,
     FilterMessage,
     ItemContext,
@@ -19,6 +21,8 @@ from hylo_memory_ros.storage.query.filters.base import (
 from hylo_memory_ros.storage.query.spec import QuerySpec
 from hylo_memory_ros.storage.schema import assertion, identity, tag, version
 from hylo_memory_ros.storage.statements.mapper import paired
+
+_MOST_LABELS = 256
 
 
 def tagged(field: str, value: str) -> sa.ColumnElement[bool]:
@@ -31,6 +35,21 @@ def tags_of(field: str, value: str) -> sa.Select[Any]:
     return sa.select(tag.c.assertion_id).where(tag.c.field == field, tag.c.value == value)
 
 
+def _labels(connection: sa.Connection) -> list[str]:
+    """Return the labels of statements, in order, by leaps over their index; of many, the first."""
+    raw: Any = connection.connection.dbapi_connection
+    found: list[str] = []
+    after = ''
+    while len(found) < _MOST_LABELS:
+        # The condition of the partial index is repeated, or SQLite would read every statement.
+        leap = "SELECT min(label) FROM assertion WHERE label != '' AND label > ?"
+        ((after,),) = raw.execute(leap, (after,)).fetchall()
+        if after is None:
+            break
+        found.append(after)
+    return found
+
+
 class KindsFilter(Filter):
     """One of these kinds."""
 
@@ -39,8 +58,8 @@ class KindsFilter(Filter):
     options = (Option('--kind', 'kinds', 'May be repeated.', type=MemoryKind, repeated=True),)
 
     def selects(self, query: MemoryQuery) -> bool:
-        """Return True if it names kinds; an empty set of them passes nothing."""
-        return bool(query.kinds)
+        """Return True if it names some kinds, not all; an empty set of them passes nothing."""
+        return bool(query.kinds) and query.kinds != frozenset(MemoryKind)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the condition over its kind."""
@@ -60,6 +79,7 @@ class IdsFilter(ListFilter):
     """One of these ids."""
 
     fields = ('ids',)
+    noun = 'id'
     options = (Option('--id', 'ids', 'Id; may be repeated.', repeated=True),)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -81,6 +101,7 @@ class KeysFilter(ListFilter):
     """One of these keys."""
 
     fields = ('keys', 'key')
+    noun = 'key'
     options = (Option('--key', 'keys', 'Key; may be repeated.', repeated=True),)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -104,6 +125,7 @@ class LabelsFilter(ListFilter):
     """One of these labels."""
 
     fields = ('labels',)
+    noun = 'label'
     options = (Option('--label', 'labels', 'Class of the thing; may be repeated.', repeated=True),)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -120,6 +142,17 @@ class LabelsFilter(ListFilter):
         if query.labels:
             labeled = assertion.c.label.in_(query.labels) & (assertion.c.label != '')
             yield 'labels', sa.select(assertion.c.assertion_id).where(labeled)
+
+    def absences(self, connection: sa.Connection, query: MemoryQuery) -> list[str]:
+        """Return the sentence of labels that no statement has, with those that there are."""
+        found = super().absences(connection, query)
+        if found and (existing := _labels(connection)):
+            close = [name for label in query.labels for name in get_close_matches(label, existing, 3)]
+            # The likely ones first, and some others: which labels there are is what a caller has to know.
+            shown = list(dict.fromkeys([*close, *existing]))[:MOST_SHOWN]
+            more = ', …' if len(existing) > len(shown) else ''
+            return [f'{found[0]} ({", ".join(shown)}{more} exist)']
+        return found
 
 
 class ObjectIdsFilter(ListFilter):
@@ -203,6 +236,10 @@ class TimeRangeFilter(Filter):
     plain = frozenset({'time_range_ns'})
     no_options = 'event times come from other programs, nobody types them'
     reasons = ('other_clock',)
+
+    def selects(self, query: MemoryQuery) -> bool:
+        """Return True if the interval has an end; without one every event is in it."""
+        return query.time_range_ns not in (None, (None, None))
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the conditions over the time of its event."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from hylo_memory_ros.model import MemoryItem, MemoryQuery
 from hylo_memory_ros.storage.query.spec import QuerySpec
 
+MOST_SHOWN = 5
+"""Up to so many values are named in a sentence."""
 _UNSET: tuple[Any, ...] = (None, (), {})
 DEFAULTS: Mapping[str, Any] = {name: field.get_default() for name, field in MemoryQuery.model_fields.items()}
 """Defaults of the fields of a query."""
@@ -136,7 +138,7 @@ class Filter:
         return self.places
 
     def selects(self, query: MemoryQuery) -> bool:
-        """Return True if it may alone choose what a removal takes."""
+        """Return True if it may alone choose what a removal takes: it is set, and leaves something out."""
         return self.selective and self.narrows(query)
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
@@ -164,6 +166,11 @@ class Filter:
             for name, statement in self.indexed(query)
         }
 
+    def absences(self, connection: sa.Connection, query: MemoryQuery) -> list[str]:
+        """Return a sentence for each value of which there is no statement of any time, by an index."""
+        counts = self.estimates(connection, query, 1)
+        return [f'no stored item of {name}' for name, count in counts.items() if not count]
+
     def from_message(self, message: FilterMessage) -> dict[str, Any]:
         """Return the fields of a query that a message sets."""
         return {}
@@ -172,13 +179,33 @@ class Filter:
 class ListFilter(Filter):
     """A filter by a list of names; a message and the command line have a list of texts for it."""
 
+    noun: ClassVar[str] = ''
+    """One of its values, where an item has one of them; empty: an item has all of them."""
+
+    def absences(self, connection: sa.Connection, query: MemoryQuery) -> list[str]:
+        """Return the sentence of a list of which no statement has anything."""
+        found = super().absences(connection, query)
+        if not found or not self.noun:
+            return found
+        values = [value for field in self.fields for value in _listed(getattr(query, field))]
+        more = ' …' if len(values) > MOST_SHOWN else ''
+        return [f'no stored item of {self.noun} {" or ".join(values[:MOST_SHOWN])}{more}']
+
     def from_message(self, message: FilterMessage) -> dict[str, Any]:
         """Return the list."""
         return {self.name: message.texts(self.name)}
 
 
+def _listed(value: str | Sequence[str] | None) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value or ()
+
+
 class MinimumFilter(Filter):
-    """A filter by a least number; a message has a number for it, of which zero means none."""
+    """A filter by a least number from 0 on; a message has a number for it, of which zero means none."""
+
+    def narrows(self, query: MemoryQuery) -> bool:
+        """Return True if the number is above zero, which everything reaches."""
+        return bool(getattr(query, self.name))
 
     def from_message(self, message: FilterMessage) -> dict[str, Any]:
         """Return the number."""

@@ -47,6 +47,16 @@ class TextFilter(Filter):
         (count,) = raw.execute(_COUNT_WORDS, (words, words, most)).fetchone()
         return {'text': count}
 
+    def absences(self, connection: sa.Connection, query: MemoryQuery) -> list[str]:
+        """Return the sentence of words that no statement has together, with those that none has at all."""
+        if not super().absences(connection, query):
+            return []
+        words = [word for word in (query.text or '').split() if _words(word)]
+        alone = [query.model_copy(update={'text': word}) for word in words]
+        missing = [one.text or '' for one in alone if super(TextFilter, self).absences(connection, one)]
+        none = f'; none has: {", ".join(missing)}' if 0 < len(missing) < len(words) else ''
+        return [f'no stored item has all of: {", ".join(words)}{none}']
+
     def from_message(self, message: FilterMessage) -> dict[str, Any]:
         """Return the words."""
         return {'text': message.text('text') or None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -35,15 +36,15 @@ score_or_never: sa.ColumnElement[float] = sa.func.coalesce(
 _HAS_COUNTS = version.c.valid_to_ns.is_(None) & landmark.c.number.is_not(None)
 
 
-class StatisticFilter(Filter):
+class StatisticFilter(Filter, ABC):
     """A filter whose exclusions are counted by one reason."""
 
     selective = False
     reason: ClassVar[str]
 
+    @abstractmethod
     def failing(self, query: MemoryQuery) -> sa.ColumnElement[bool]:
         """Return the condition of what it excludes; it must be set."""
-        raise NotImplementedError
 
     def conditions(self, spec: QuerySpec) -> Iterable[sa.ColumnElement[bool]]:
         """Yield the opposite of what it excludes."""

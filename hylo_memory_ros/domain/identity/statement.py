@@ -140,7 +140,8 @@ def _shown_fields(item: MemoryItem) -> dict[str, Any]:
     if item.event_time is not None:
         span = item.event_time
         fields['event_time'] = {'clock': span.clock, 'end_ns': span.end_ns, 'start_ns': span.start_ns}
-    fields = {name: value for name, value in fields.items() if value}
+    # A stamp of 0 is a time.
+    fields = {name: value for name, value in fields.items() if value not in (None, '', (), {})}
     fields['confidence'] = item.confidence
     return fields
 

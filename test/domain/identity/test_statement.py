@@ -64,8 +64,15 @@ def test_every_field_of_content_changes_it(field: str) -> None:
 
 
 @pytest.mark.parametrize('field', sorted(BESIDE))
-def test_what_stands_beside_the_content_does_not(field: str) -> None:
-    assert stated(**{field: BESIDE[field]}) == stated()
+def test_what_stands_beside_the_content_changes_the_snapshot_alone(field: str) -> None:
+    beside = stated(**{field: BESIDE[field]})
+    assert (beside.content, beside.identity, beside.id) == (stated().content, stated().identity, stated().id)
+    assert beside.element != stated().element
+
+
+def test_a_stamp_of_zero_is_a_time() -> None:
+    stamped = Pose(frame_id='map', position=(1, 2, 3), orientation=(0, 0, 0, 1), stamp=0)
+    assert stated(pose=stamped).element != stated().element
 
 
 def test_the_time_is_in_the_id_and_the_snapshot_but_not_in_the_content() -> None:
@@ -76,7 +83,7 @@ def test_the_time_is_in_the_id_and_the_snapshot_but_not_in_the_content() -> None
 
 def test_an_assumed_time_is_in_the_id_alone() -> None:
     assumed = [stated(valid_from=stamp, valid_from_assumed=True) for stamp in (5, 6)]
-    assert assumed[0].element == assumed[1].element == assumed[0].content
+    assert assumed[0].element == assumed[1].element != stated(valid_from=5).element
     assert assumed[0].id != assumed[1].id
 
 
@@ -125,7 +132,7 @@ def test_golden_digests() -> None:
     statement = stated()
     assert statement.content.hex() == 'd5244cee3f5360d6142552bd5a2da96ff4a60fcd430224b86f3a9f966c039727'
     assert statement.identity.hex() == '5618912abb73954fa500f1151f7c8f6ac603f62bf2d5af88a88f65a47f422f86'
-    assert statement.element.hex() == '1ac0ab5a8bb5d7a728fa6431debffc653bdba4b276904af7b2c8d61489486f52'
+    assert statement.element.hex() == 'f3ac51011e0f0587b8bb9638d40844a91d71180f419dd4a5d2d77cb11be87457'
     assert statement.id == 'spatial/108c881b07537a740058be59f89b562c'
 
 
@@ -137,4 +144,5 @@ def test_the_content_digest_is_that_of_a_text_anybody_can_write() -> None:
         '"scope":{"map_id":"hall","robot_id":"r1"}'
     )
     assert stated().content == sha256((text + '}').encode()).digest()
-    assert stated().element == sha256((text + ',"valid_from_ns":5000000000}').encode()).digest()
+    element = text + ',"valid_from_ns":5000000000}{"confidence":1.0}'
+    assert stated().element == sha256(element.encode()).digest()

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from hylo_memory_ros.ros.transport import choose_transport
-
 # The model and the clauses of the store are also used elsewhere, and may be imported from there first.
 pytest.register_assert_rewrite(
     'support', 'storage.clauses', 'storage.contract', 'storage.plain_memory', 'storage.sample'
@@ -33,8 +31,6 @@ DOMAINS = range(1, 102)  # the domains whose ports lie below Linux's ephemeral o
 
 os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
-# Those who talk to the node are not to be locked by what a test kills.
-choose_transport(os.environ)
 os.environ.setdefault('AMENT_PREFIX_PATH', sys.prefix)
 
 # A shell that starts something in the background may have it ignore interrupts, and so what that starts.

@@ -42,6 +42,6 @@ def choose_transport(environment: MutableMapping[str, str]) -> None:
     if environment.get('ROS_LOCALHOST_ONLY') != '1' and reach != 'LOCALHOST':
         environment['FASTDDS_BUILTIN_TRANSPORTS'] = 'UDPv4'
     elif not environment.get('ROS_STATIC_PEERS'):
-        environment['ROS_LOCALHOST_ONLY'] = '0'
+        environment.pop('ROS_LOCALHOST_ONLY', None)
         environment['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'SYSTEM_DEFAULT'
         environment['FASTRTPS_DEFAULT_PROFILES_FILE'] = str(LOOPBACK)

@@ -325,10 +325,15 @@ def test_a_bag_without_transforms_is_refused_when_they_are_needed(
 
 
 def test_parameters_that_say_nothing_about_the_bag_are_refused(bag: Path) -> None:
-    with pytest.raises(ConfigurationError, match='the parameters declare none'):
+    with pytest.raises(ConfigurationError, match=r"input\.boxes\.\*: inputs does not list 'boxes'"):
         replayed(bag, inputs=[])
-    with pytest.raises(ConfigurationError, match='nothing on /nowhere'):
-        replayed(bag, inputs=['boxes'], **{'input.boxes.topic': '/nowhere'})
+    with pytest.raises(ConfigurationError, match='the parameters declare none'), Bag([bag]) as opened:
+        replay(opened, ParameterFile().configuration())
+    given = ParameterFile()
+    given.values.update({name: value for name, value in PARAMETERS.items() if 'input.boxes.' in name})
+    given.values.update({'inputs': ['boxes'], 'input.boxes.topic': '/nowhere'})
+    with pytest.raises(ConfigurationError, match='nothing on /nowhere'), Bag([bag]) as opened:
+        replay(opened, given.configuration())
     with pytest.raises(ConfigurationError, match=r"input\.boxes\.type: expected .*, got 'nav_msgs/msg/Path'"):
         replayed(bag, **{'input.boxes.type': 'nav_msgs/msg/Path'})
 

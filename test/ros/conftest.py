@@ -22,12 +22,20 @@ def parameters() -> dict[str, Any]:
 
 
 @pytest.fixture(scope='module')
-def shared(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, Any]) -> Iterator[SimpleNamespace]:
+def environment() -> dict[str, str]:
+    """Variables of the shared node's process; a module overrides this fixture."""
+    return {}
+
+
+@pytest.fixture(scope='module')
+def shared(
+    tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, Any], environment: dict[str, str]
+) -> Iterator[SimpleNamespace]:
     """Return an active node that the tests of one module share, and a client of it."""
     folder: Path = tmp_path_factory.mktemp('shared')
     with (
         held_domain() as domain,
-        NodeProcess(folder, domain, parameters) as process,
+        NodeProcess(folder, domain, parameters, environment=environment) as process,
         Talker(domain) as talker,
     ):
         try:

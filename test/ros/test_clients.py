@@ -14,6 +14,7 @@ from ros.harness import NODE, Talker, spatial
 from support.effort import scaled
 
 from hylo_memory_ros.msg import ErrorCode, MemoryFilter, MemoryItem
+from hylo_memory_ros.ros.transport import choose_transport
 from hylo_memory_ros.srv import Query, Write
 
 pytestmark = pytest.mark.ros
@@ -23,6 +24,11 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture(scope='module')
 def parameters() -> dict[str, Any]:
     return {'reply_limit_bytes': 67_108_864}
+
+
+@pytest.fixture(scope='module')
+def environment() -> dict[str, str]:
+    return {'HYLO_MEMORY_TRANSPORT': 'shared_memory'}  # an answer of 10 MB takes long over UDP
 
 
 def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> None:
@@ -37,6 +43,8 @@ def test_fifty_clients_that_vanish_before_the_reply(shared: SimpleNamespace) -> 
         'ROS_DOMAIN_ID': str(shared.domain),
         'PYTHONPATH': os.pathsep.join([str(HERE.parents[1]), str(HERE.parent)]),
     }
+    # What is killed must not lock memory that it shares.
+    choose_transport(environment)
 
     client = subprocess.Popen([sys.executable, str(HERE / 'vanishing_client.py'), '50'], env=environment)
     try:

@@ -39,7 +39,6 @@ def parameters() -> dict[str, Any]:
         'input.grid.reliability': 'reliable',
         'landmarks.confirm_n': 2,
         'landmarks.keyframe_rest_s': 5.0,
-        'reorder_window': 0.0,
         'map_id': '',
     }
 

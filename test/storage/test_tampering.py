@@ -19,7 +19,7 @@ class TestTampering:
     CHANGES = {
         'an end': "UPDATE version SET valid_to_ns = 5000000000 WHERE rowid = 3",
         'a beginning': "UPDATE version SET valid_from_ns = 2 WHERE rowid = 3",
-        'a forget': 'UPDATE version SET forgotten = 1 WHERE rowid = 3',
+        'a forget': "UPDATE version SET ended_by = 'forget' WHERE rowid = 3",
         'a belief': 'UPDATE version SET to_seq = 1 WHERE rowid = 3',
         'a content': "UPDATE assertion SET content = 'false' WHERE rowid = 3",
         'a label': "UPDATE assertion SET label = 'false' WHERE rowid = 3",
@@ -39,7 +39,7 @@ class TestTampering:
         'a second version': 'INSERT INTO version SELECT 9999, identity_id, assertion_id, spatial_id, kind, '
         '7, 8, 0, from_seq, NULL FROM version WHERE rowid = 3',
         'a withdrawn assertion': 'UPDATE assertion SET withdrawn_seq = 1 WHERE rowid = 3',
-        'a forget that was none': 'INSERT INTO forgetting VALUES (3, 1, 5000000000, NULL, NULL)',
+        'a forget that was none': 'INSERT INTO forgetting VALUES (3, 1, 5000000000, NULL, 0, NULL)',
         'when a belief ended': 'UPDATE version SET to_seq = to_seq + 1 WHERE to_seq IS NOT NULL',
         'when a belief began': 'UPDATE version SET from_seq = from_seq + 1 WHERE rowid = 3',
         'a belief of the past': 'UPDATE version SET valid_to_ns = 4000000000 WHERE to_seq IS NOT NULL',

@@ -36,9 +36,9 @@ def test_different_sets_have_different_hashes(these: list[bytes]) -> None:
 def test_golden_digests() -> None:
     assert (
         digest_of_state(EMPTY_STATE)
-        == 'sha256:14f61e7f1fa009430b0d06bb2e8a82b27917424735526eeb29536088a56779f1'
+        == 'sha256:60b97677b98a946e9f323078652c23fcff2d7460dd82a83a91805fc200ae1545'
     )
     assert (
         digest_of_state(update_state(EMPTY_STATE, [b'a' * 32, b'b' * 32]))
-        == 'sha256:22b3bc59ec134be905a04af4871e91a142592431ae36e76ffceef19d1c195b28'
+        == 'sha256:3b7957b1895f70269cc2eca883992f57be9185460b53517db88afcbba9f89517'
     )

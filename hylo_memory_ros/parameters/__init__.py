@@ -7,7 +7,7 @@ them, and `parameter_file` reads a file without ROS. Used by `ros`, `replay` and
 from __future__ import annotations
 
 from hylo_memory_ros.parameters.declarations import (
-    Entry,
+    ParameterSpec,
     build_configuration,
     input_entries,
     node_entries,
@@ -17,9 +17,9 @@ from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.parameters.parameter_file import ParameterFile
 
 __all__ = [
-    'Entry',
     'NodeConfig',
     'ParameterFile',
+    'ParameterSpec',
     'build_configuration',
     'input_entries',
     'node_entries',

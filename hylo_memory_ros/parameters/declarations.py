@@ -20,7 +20,7 @@ from hylo_memory_ros.model.validation import NOT_A_PARAMETER, Contract
 from hylo_memory_ros.parameters.node_config import NodeConfig
 from hylo_memory_ros.perception import InputSettings, LandmarkSettings
 
-ValueOf = Callable[['Entry'], Any]
+ValueOf = Callable[['ParameterSpec'], Any]
 
 UNITS = {'_s': 's', '_m': 'm', '_rad': 'rad', '_bytes': 'bytes', '_ns': 'ns', '_hz': 'Hz'}
 
@@ -63,7 +63,7 @@ class _SpaceNames(Contract):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ParameterSpec:
     """One parameter."""
 
     name: str
@@ -200,7 +200,7 @@ def _in_words(annotation: Any) -> str:
     return NAMED.get(annotation, 'a string')
 
 
-def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) -> Iterator[Entry]:
+def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) -> Iterator[ParameterSpec]:
     for name, field in model.model_fields.items():
         if (model, name) in DERIVED or NOT_A_PARAMETER in field.metadata:
             continue
@@ -210,24 +210,26 @@ def _walk(model: type[BaseModel], prefix: str = '', path: tuple[str, ...] = ()) 
             assert issubclass(part, BaseModel)
             yield from _walk(part, prefix + COMPOSED[model, name], (*path, name))
         else:
-            yield Entry(prefix + name, (*path, name), field)
+            yield ParameterSpec(prefix + name, (*path, name), field)
 
 
-def node_entries() -> tuple[Entry, ...]:
+def node_entries() -> tuple[ParameterSpec, ...]:
     """Return the parameters of the node, with the lists of names last."""
     return (
         *_walk(NodeConfig),
-        Entry('embedding_spaces', ('embedding_spaces',), _SpaceNames.model_fields['embedding_spaces']),
-        Entry('inputs', ('inputs',), _InputNames.model_fields['inputs']),
+        ParameterSpec(
+            'embedding_spaces', ('embedding_spaces',), _SpaceNames.model_fields['embedding_spaces']
+        ),
+        ParameterSpec('inputs', ('inputs',), _InputNames.model_fields['inputs']),
     )
 
 
-def input_entries(name: str) -> tuple[Entry, ...]:
+def input_entries(name: str) -> tuple[ParameterSpec, ...]:
     """Return the parameters of one input."""
     return tuple(_walk(InputSettings, f'input.{name}.'))
 
 
-def space_entries(name: str) -> tuple[Entry, ...]:
+def space_entries(name: str) -> tuple[ParameterSpec, ...]:
     """Return the parameters of one embedding space."""
     return tuple(_walk(EmbeddingSpace, f'space.{name}.'))
 
@@ -313,7 +315,7 @@ def _space(name: str, value_of: ValueOf, problems: list[str]) -> dict[str, Any]:
     return values
 
 
-def _put(values: dict[str, Any], entry: Entry, value_of: ValueOf, problems: list[str]) -> None:
+def _put(values: dict[str, Any], entry: ParameterSpec, value_of: ValueOf, problems: list[str]) -> None:
     try:
         value = entry.validated(value_of(entry))
     except ValueError as exc:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hylo_memory_ros.errors import ConfigurationError, NotFoundError, UnsupportedError
 from hylo_memory_ros.parameters.declarations import (
-    Entry,
+    ParameterSpec,
     build_configuration,
 )
 from hylo_memory_ros.parameters.node_config import NodeConfig
@@ -103,7 +103,7 @@ class ParameterFile:
         clock = 'sim' if self.values.get('use_sim_time') is True else 'wall'
         return build_configuration(self._value_of, self.values, clock=clock)
 
-    def _value_of(self, entry: Entry) -> Any:
+    def _value_of(self, entry: ParameterSpec) -> Any:
         return self.values.get(entry.name, entry.default)
 
 

@@ -23,8 +23,8 @@ from rclpy.validate_topic_name import validate_topic_name
 
 from hylo_memory_ros.errors import ConfigurationError
 from hylo_memory_ros.parameters import (
-    Entry,
     NodeConfig,
+    ParameterSpec,
     build_configuration,
     input_entries,
     node_entries,
@@ -35,7 +35,7 @@ from hylo_memory_ros.ros.rclpy_compat import given_parameters
 INT_MAX = 2**63 - 1
 
 
-def descriptor(entry: Entry, *, ranged: bool = True) -> ParameterDescriptor:
+def descriptor(entry: ParameterSpec, *, ranged: bool = True) -> ParameterDescriptor:
     """Return the descriptor of a parameter; without the range, ROS takes any value."""
     text = ParameterDescriptor(
         name=entry.name,
@@ -71,7 +71,7 @@ class Parameters:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ParameterSpec] = {}
         self._declaring = False
         self.in_use = False
         """True while changes are refused."""
@@ -104,12 +104,12 @@ class Parameters:
         clock = 'sim' if self._node.get_parameter_or('use_sim_time').value is True else 'wall'
         return build_configuration(self._given, given_parameters(self._node), clock=clock)
 
-    def _given(self, entry: Entry) -> Any:
+    def _given(self, entry: ParameterSpec) -> Any:
         value = self._node.get_parameter_or(entry.name).value
         self._check_topic(entry, value)
         return value
 
-    def _check_topic(self, entry: Entry, value: Any) -> None:
+    def _check_topic(self, entry: ParameterSpec, value: Any) -> None:
         """Raise a ValueError if the value should name a topic and does not."""
         if not entry.is_topic or not value or not isinstance(value, str):
             return
@@ -132,7 +132,7 @@ class Parameters:
             for name in names:
                 self._declare(entries(name))
 
-    def _declare(self, wanted: tuple[Entry, ...]) -> None:
+    def _declare(self, wanted: tuple[ParameterSpec, ...]) -> None:
         self._declaring = True
         try:
             for entry in wanted:
@@ -142,7 +142,7 @@ class Parameters:
         finally:
             self._declaring = False
 
-    def _declare_one(self, entry: Entry) -> None:
+    def _declare_one(self, entry: ParameterSpec) -> None:
         try:
             self._node.declare_parameter(entry.name, entry.default, descriptor(entry))
         except InvalidParameterValueException:

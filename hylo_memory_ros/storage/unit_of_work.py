@@ -149,7 +149,7 @@ class UnitOfWork(ReadView):
 
     @property
     def discarded(self) -> bool:
-        """Whether everything is rolled back at the end of the block."""
+        """True if everything is rolled back at the end of the block."""
         return self.changeset.discarded
 
     def discard(self) -> None:

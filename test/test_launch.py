@@ -94,9 +94,18 @@ def test_every_argument_has_a_description() -> None:
     arguments = {argument.name: argument for argument in description.get_launch_arguments()}
 
     assert set(arguments) == {
-        'namespace', 'params_file', 'use_sim_time', 'autostart', 'log_level', 'database_path', 'map_id'
+        'namespace', 'params_file', 'use_sim_time', 'autostart', 'log_level', 'transport', 'database_path',
+        'map_id',
     }  # fmt: skip
     assert all(len(argument.description) > 20 for argument in arguments.values())
+
+
+@pytest.mark.skipif(shutil.which('ros2') is None, reason='ros2 is not installed')
+def test_a_parameter_file_that_is_not_there_is_refused() -> None:
+    command = ['ros2', 'launch', str(FILE), 'params_file:=/none.yaml']
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode != 0
+    assert "params_file: there is no file '/none.yaml'" in answer.stdout + answer.stderr
 
 
 @pytest.fixture
